@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-import structlog
-
-log = structlog.get_logger(__name__)
+from entrepot.domain.background import background
 
 
 class BackgroundTasks:
-    """The running tasks of a part, which the log names as `of`."""
+    """The running tasks of a part, which log and metrics name as `of`."""
 
     def __init__(self, of: str) -> None:
         self._of = of
@@ -20,16 +18,11 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task; its error, if any, is logged."""
-        task = self._loop.create_task(work)
+        """Start a task; its error, if any, is logged and counted."""
+        task = background(self._loop).start(self._of, work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._tasks.discard)
         return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("work in the background failed", of=self._of, exc_info=error)
 
     async def settle(self, seconds: float | None = None) -> None:
         """Return when all tasks have ended, with those they started meanwhile, or after `seconds`."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 
 log = structlog.get_logger(__name__)
@@ -36,7 +37,7 @@ class PeriodicWork:
         """Take the first step after one period."""
         loop = asyncio.get_running_loop()
         self._ended = loop.time()
-        self._task = loop.create_task(self._run())
+        self._task = background(loop).keep(self.name, self._run)
 
     async def close(self) -> None:
         """Stop; a step under way is cancelled."""
@@ -56,13 +57,15 @@ class PeriodicWork:
             except EntrepotError as error:
                 self._failed(error.message)
             except Exception as error:  # noqa: BLE001 - whatever it was, the next run may do better
-                self._failed(f"{type(error).__name__}: {error}", error)
+                self.failures += 1
+                self.last_error = f"{type(error).__name__}: {error}"
+                background(loop).failed(self.name, error)
             self._ended = loop.time()
             self.took_seconds += self._ended - began
             self.runs += 1
 
-    def _failed(self, reason: str, fault: Exception | None = None) -> None:
+    def _failed(self, reason: str) -> None:
         self.failures += 1
         if reason != self.last_error:
-            log.warning("background work failed", work=self.name, problem=reason, exc_info=fault)
+            log.warning("background work failed", work=self.name, problem=reason)
         self.last_error = reason

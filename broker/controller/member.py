@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -23,6 +24,7 @@ from entrepot.broker.raft.membership import Change, Configuration
 from entrepot.broker.raft.messages import Message
 from entrepot.broker.raft.raft import Raft
 from entrepot.broker.raft.state import Options
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 
 SNAPSHOT_ENTRIES: Final = 2000
@@ -206,7 +208,8 @@ class Member:
         """Change the role. A leader begins once it has applied everything committed: a read tells when."""
         leads = role is raft.Role.LEADER
         if leads and not self._leads:
-            self._begin = self._loop.create_task(self._begin_leading(self.machine.state.term))
+            beginning = partial(self._begin_leading, self.machine.state.term)
+            self._begin = background(self._loop).keep("begin of a leader", beginning)
         elif self._leads and not leads and self.is_leader:
             self.is_leader = False
             self._on_followed()
@@ -229,14 +232,14 @@ class Member:
     def _write(self, effect: raft.Write) -> None:
         self._writes.append(effect)
         if self._writing is None:
-            self._writing = self._loop.create_task(self._keep_writing())
+            self._writing = background(self._loop).start("writes of a controller", self._keep_writing())
 
     async def _keep_writing(self) -> None:
         while self._writes and not self._is_closed:
             writes, self._writes = self._writes, []
             try:
                 await asyncio.to_thread(self._files.perform, writes)
-            except (OSError, EntrepotError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, what is not written counts for nothing
                 self._fail(f"the controller's disk: {error}")
                 break
             self.step(raft.Synced(writes[-1].number))

@@ -12,6 +12,7 @@ from typing import Final
 from entrepot.broker.controller.raft_codec import Sender, encode_messages
 from entrepot.broker.raft.messages import Message
 from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting import operations as wire
 
@@ -64,7 +65,7 @@ class ControllerPeers:
         self.refusals.pop(number, None)
         self.problems.pop(number, None)
         if link is not None:
-            closing = self._loop.create_task(link.close())
+            closing = background(self._loop).start("close of a link", link.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 

@@ -29,6 +29,7 @@ from entrepot.broker.raft.membership import Add, Change, Remove, Replace
 from entrepot.broker.raft.state import Options
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import ServerChannel, ServerStream, Service
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.replication.control import (
@@ -100,7 +101,7 @@ class ControllerServer:
 
     def start(self) -> None:
         self._peers.start()
-        self._beginning = self._loop.create_task(self._begin())
+        self._beginning = background(self._loop).start("founding of controllers", self._begin())
 
     async def _begin(self) -> None:
         await self._founding.run()

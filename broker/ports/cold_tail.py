@@ -12,6 +12,7 @@ from entrepot.broker.consume.tail import QueueTail
 from entrepot.broker.ports.cold_reads import CorruptedRowError
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.background import background
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import StoredMessage
@@ -53,7 +54,7 @@ class ColdTail:
         self._live: QueueTail | None = None
         self._is_begun = isinstance(start, int)
         self._begun: list[Callable[[], None]] = []
-        self._task = asyncio.get_running_loop().create_task(self._catch_up())
+        self._task = background().keep("cold tails", self._catch_up)
 
     @property
     def next_offset(self) -> int:

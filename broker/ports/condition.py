@@ -8,6 +8,7 @@ from entrepot.broker.measurements import engine_gauges
 from entrepot.broker.ports.cold_reads import is_tiered
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.tiered.tier import Tier
+from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.tiering import TierStatus
@@ -47,6 +48,7 @@ class Condition:
             "disk_total_bytes": self._core.disk_space[0],
             "disk_free_bytes": self._core.disk_space[1],
             "deleted_segments": self._deleted_segments(),
+            "background_faulty": len(background(self._core.loop).failing),
             "dropped_hops": self._core.tracer.dropped,
             **self._tier_gauges(),
         }

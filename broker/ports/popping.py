@@ -14,6 +14,7 @@ from entrepot.broker.consume.thawed import Missed, NotThawedError
 from entrepot.broker.metadata.registry import put_topic
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.store.record import RecordKind
+from entrepot.domain.background import background
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Deliveries, DeliveryPlaces
@@ -125,7 +126,7 @@ class Pop:
         if self._thaw_failure is not None:
             raise self._thaw_failure
         if self._thawing is None or self._thawing.done():
-            self._thawing = core.loop.create_task(self._fetched(missed))
+            self._thawing = background(core.loop).start("cold reads of a pop", self._fetched(missed))
         self._thaw_until = self._thaw_until or max(self._deadline, now + THAW_SECONDS)
         if now >= self._thaw_until or core.polling.is_released:
             return True  # it comes all the same: the next pop finds it

@@ -28,6 +28,7 @@ from entrepot.broker.remoting.requests import (
     PendingCall,
 )
 from entrepot.broker.remoting.under_way import UnderWay, tell
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting.connection import (
     Answered,
@@ -86,7 +87,7 @@ class Link:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._task = self._loop.create_task(self._stay_connected())
+        self._task = background(self._loop).keep("links to servers", self._stay_connected)
 
     async def close(self) -> None:
         """End the connection and give up the requests under way."""

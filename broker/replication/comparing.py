@@ -19,6 +19,7 @@ from entrepot.broker.replication.healing import Healing
 from entrepot.broker.replication.log_source import BLOCK_BYTES, LogSource, first_corrupted
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.store.commit_log import CommitLog
+from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.protocols.remoting import operations as wire
 
@@ -60,7 +61,7 @@ class Comparing:
 
     def start(self) -> None:
         if self._rate:
-            self._task = self._loop.create_task(self._keep_comparing())
+            self._task = background(self._loop).keep("comparison of replicas", self._keep_comparing)
 
     async def close(self) -> None:
         await cancel_tasks(self._task)

@@ -19,6 +19,7 @@ from entrepot.broker.remoting.listener import Service
 from entrepot.broker.replication.controlling import Controlling
 from entrepot.broker.replication.peers import GroupSettings
 from entrepot.broker.replication.set_keeping import SetKeeping
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import Order, OrderAnswer, ReportAnswer
 from entrepot.domain.replication.mastership import NOBODY, Appointment, Promise
@@ -110,7 +111,7 @@ class Controllers:
         if order.appointment is not None:
             self._decided(order.cluster, order.appointment)
             return
-        task = self._loop.create_task(self._obey(self._links[number], order))
+        task = background(self._loop).start("orders to controllers", self._obey(self._links[number], order))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -18,6 +18,7 @@ from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.peers import Peers
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.replication.runs import decode_runs
+from entrepot.domain.background import background
 from entrepot.domain.errors import CorruptedError, EntrepotError
 from entrepot.domain.replication.epochs import start_before
 from entrepot.domain.replication.greeting import Welcome
@@ -65,7 +66,7 @@ class Copying:
         is_far = welcome.confirmed - welcome.start > FAR_BYTES
         if not is_far or welcome.start == self._failed_at or (self._task is not None and not self._task.done()):
             return False
-        self._task = self._loop.create_task(self._run(welcome))
+        self._task = background(self._loop).start("copy of a replica", self._run(welcome))
         return True
 
     async def _run(self, welcome: Welcome) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from entrepot.broker.replication.effects import Effect
+from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError, StoreFailedError
 
 Act = Callable[[Any], Coroutine[Any, Any, None] | None]
@@ -57,7 +58,7 @@ class Executor:
                 self._fail(StoreFailedError(f"a replica cannot do what it has to: {error}"))
                 return
             if work is not None:
-                self._working = self._loop.create_task(self._work(work))
+                self._working = background(self._loop).start("work of a replica", self._work(work))
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -16,6 +16,7 @@ import structlog
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
 from entrepot.broker.replication.runs import WELCOME_ITEM, decode_runs
 from entrepot.broker.replication.slave_progress import Run
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.replication.control import NEVER
 from entrepot.domain.replication.greeting import Greeting, Welcome
@@ -95,7 +96,7 @@ class Following:
         self._end_stream()
         link, self._link = self._link, None
         if link is not None:
-            closing = self._loop.create_task(link.close())
+            closing = background(self._loop).start("close of a link", link.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
@@ -127,7 +128,7 @@ class Following:
         self._again = None
         is_idle = self._joining is None and self._stream is None and not self._is_held
         if is_idle and self._link is not None and self._link.is_up:
-            self._joining = self._loop.create_task(self._greet_master(self._link))
+            self._joining = background(self._loop).start("greeting of the master", self._greet_master(self._link))
 
     async def _greet_master(self, link: Link) -> None:
         try:

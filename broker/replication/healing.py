@@ -21,6 +21,7 @@ from entrepot.broker.replication.runs import MAX_RECORD_BYTES, checked, decode_r
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.record import HEADER_SIZE, peek_length
 from entrepot.broker.store.small_files import sync_file
+from entrepot.domain.background import background
 from entrepot.domain.errors import CorruptedError, EntrepotError
 from entrepot.domain.replication.epochs import start_before
 from entrepot.protocols.remoting import operations as wire
@@ -78,7 +79,7 @@ class Healing:
     def _begin(self, offset: int) -> asyncio.Task[bool]:
         task = self._tries.get(offset)
         if task is None:
-            task = self._tries[offset] = self._loop.create_task(self._try(offset))
+            task = self._tries[offset] = background(self._loop).start("healing of a block", self._try(offset))
             task.add_done_callback(lambda done: self._tries.pop(offset, None))
         return task
 

@@ -20,6 +20,7 @@ from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings,
 from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.record import RecordKind
 from entrepot.broker.store_clock import StoreClock
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
@@ -125,7 +126,7 @@ class Leading:
         server = BrokerProcess(self.broker, process, listener, self._clock, mastership)
         server.watch_replicas(self._refuses)
         server.stopped.add_done_callback(partial(_tell_left, on_left))
-        self._opening = self._loop.create_task(self._open(server, on_left))
+        self._opening = background(self._loop).start("opening of a master", self._open(server, on_left))
 
     async def _open(self, server: BrokerProcess, on_left: Callable[[EntrepotError | None], None]) -> None:
         self._server = server

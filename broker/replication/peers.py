@@ -20,6 +20,7 @@ import structlog
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.server.process import BrokerProcessSettings
+from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.control import GroupShape
 from entrepot.domain.replication.election import ElectionError, first_election
@@ -108,7 +109,7 @@ class Peers:
     def start(self) -> None:
         for link in self.links.values():
             link.start()
-        self._task = asyncio.get_running_loop().create_task(self._keep_asking())
+        self._task = background().keep("questions to replicas", self._keep_asking)
 
     async def close(self) -> None:
         await cancel_tasks(self._task)

@@ -19,6 +19,7 @@ from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.log_applier import LogApplier
 from entrepot.broker.store.watermark import NO_END
+from entrepot.domain.background import background
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import CorruptedError, EntrepotError, StoreFailedError
 
@@ -154,7 +155,7 @@ class SlaveStore:
             else:
                 self._apply_to(self._goal)
         except CorruptedError as error:
-            self._healing = self._loop.create_task(self._heal_and_go_on(error))
+            self._healing = background(self._loop).start("healing of a slave", self._heal_and_go_on(error))
             return
         except (OSError, EntrepotError) as error:
             self._fail(self.engine.fail(error))

@@ -23,6 +23,7 @@ from entrepot.broker.server.identity import BrokerIdentity, KeptIdentity, open_i
 from entrepot.broker.server.registration import Registrar
 from entrepot.broker.server.store_service import StoreService
 from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.route import BrokerInfo
@@ -155,7 +156,7 @@ class BrokerProcess:
             await self._listener.start()
         self._registrar.start()
         if self.identity.keeps_key_values is None:
-            self._deciding = self._loop.create_task(self._decide())
+            self._deciding = background(self._loop).keep("choice of the key-values' keeper", self._decide)
         log.info(
             "broker",
             name=self.identity.name,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -18,6 +19,7 @@ import structlog
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.server.identity import BrokerIdentity
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.ports import Store
@@ -64,7 +66,8 @@ class Registrar:
     def start(self) -> None:
         for link in self._links:
             link.start()
-        self._tasks = [self._loop.create_task(self._keep(link)) for link in self._links]
+        register = background(self._loop)
+        self._tasks = [register.keep("registration", partial(self._keep, link)) for link in self._links]
 
     async def close(self) -> None:
         self._stop()

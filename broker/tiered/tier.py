@@ -29,6 +29,7 @@ from entrepot.broker.tiered.counted import CountedObjects
 from entrepot.broker.tiered.fence import Writer
 from entrepot.broker.tiered.settings import ReadPolicy, TierSettings
 from entrepot.broker.tiered.uploader_service import UploaderService
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.expression.filter import MessageFilter
@@ -86,7 +87,8 @@ class Tier:
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[str] = set()
         self.attached = AttachedTables(registry, clock, self._cold, self._in_thread, settings.cache_bytes)
-        self._tasks = [self._loop.create_task(act) for act in (self._run(), self.attached.run())]
+        register = background(self._loop)
+        self._tasks = [register.keep("tier", self._run), register.keep("attached tables", self.attached.run)]
 
     async def close(self) -> None:
         await cancel_tasks(*self._tasks, *self._refreshing.values())
@@ -317,7 +319,9 @@ class Tier:
             self._forget_what_is_gone(progress)
             self._to_refresh.add(progress.root)
             if progress.root not in self._refreshing:
-                self._refreshing[progress.root] = self._loop.create_task(self._keep_fresh(progress.root))
+                self._refreshing[progress.root] = background(self._loop).start(
+                    "refresh of a table", self._keep_fresh(progress.root)
+                )
 
     def _forget_what_is_gone(self, progress: Progress) -> None:
         """Load a table anew that was put back to an earlier state: until then nothing leaves the disk."""
@@ -335,10 +339,12 @@ class Tier:
                 self._to_refresh.discard(root)
                 try:
                     await self.know(root)
-                except EntrepotError as error:
+                except Exception as error:  # noqa: BLE001 - the next look may do better
                     if root not in self._roots():
                         return  # its topic is gone
-                    log.warning("a table cannot be read", table=root, problem=error.message)
+                    if not isinstance(error, EntrepotError):
+                        background(self._loop).failed("refresh of a table", error)
+                    log.warning("a table cannot be read", table=root, problem=str(error))
                     self._to_refresh.add(root)
                     await asyncio.sleep(FIRST_PAUSE)
         finally:

@@ -24,6 +24,7 @@ from entrepot.broker.store.healer import NO_HEALER
 from entrepot.broker.store.record_runs import bytes_between
 from entrepot.broker.tiered.fence import Writer, epoch_of
 from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.topic import Topic
 
@@ -87,6 +88,9 @@ class UploaderService:
                 answer = (await self._heal(*arguments) if name == "heal" else self._answer(name, arguments), "")
             except EntrepotError as refusal:
                 answer = (None if name != "records" else b"", refusal.message)
+            except Exception as fault:  # noqa: BLE001 - one question of one topic
+                background().failed("answers to the uploader", fault)
+                answer = (None if name != "records" else b"", f"{type(fault).__name__}: {fault}")
             writer.writelines(frame(answer))
             await writer.drain()
 

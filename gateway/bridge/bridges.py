@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from functools import partial
 from random import Random
 from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.gateway.bridge.bridge import Bridge, BridgeParts
@@ -53,7 +55,7 @@ class Bridges:
 
     def start(self) -> None:
         """Run them on the running loop."""
-        self._tasks = [asyncio.get_running_loop().create_task(self._run(bridge)) for bridge in self._bridges]
+        self._tasks = [background().keep("bridges", partial(self._run, bridge)) for bridge in self._bridges]
 
     async def stop(self) -> None:
         """Close the connections and release the leases."""
@@ -69,6 +71,6 @@ class Bridges:
         while True:
             try:
                 await bridge.run()
-            except Exception:  # a fault of our own ends neither the gateway nor the bridge
-                log.exception("a bridge failed")
+            except Exception as fault:  # noqa: BLE001 - a fault of our own ends neither the gateway nor the bridge
+                background().failed("bridges", fault)
             await asyncio.sleep(AFTER_FAULT_SECONDS)

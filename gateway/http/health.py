@@ -8,6 +8,7 @@ from fastapi import Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from entrepot.domain.access.model import Action
+from entrepot.domain.background import background
 from entrepot.domain.cluster import Clustered
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.bodies import json_answer, json_response
@@ -33,6 +34,10 @@ def health_routes(context: HttpContext) -> Router:
             raise store.condition.failure
         if store.condition.damage:  # stay alive: a restart would not repair it
             return json_answer({"status": "damaged", "problems": store.condition.damage})
+        failing = background().failing
+        if failing:  # it is begun again and again; a restart might help, and is not for a probe to decide
+            problems = [f"{work}: {reason}" for work, reason in failing.items()]
+            return json_answer({"status": "degraded", "problems": problems})
         return json_response(_GOOD)
 
     @router.get("/readyz", _HEALTH, summary="Check that requests are accepted")

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from entrepot.domain.background import background
 from entrepot.domain.cluster import BrokerStatus, Clustered, ControllerStatus
 from entrepot.domain.consumer_group import GroupStatus
 from entrepot.domain.measurement import Histogram
@@ -53,6 +54,10 @@ STORE_GAUGES: Final = {
     "disk_total_bytes": ("entrepot_disk_total_bytes", "Size of the brokers' disks in bytes"),
     "disk_free_bytes": ("entrepot_disk_free_bytes", "Free bytes on the brokers' disks"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log deleted by retention"),
+    "background_faulty": (
+        "entrepot_store_background_faulty",
+        "Kinds of background work of the brokers that had an error of the program within a minute",
+    ),
     "dropped_hops": (
         "entrepot_trace_dropped_hops",
         "Hops and failed attempts dropped for lack of room",
@@ -190,7 +195,7 @@ class GatewayCollector(Collector):
             yield family
 
     def _background(self) -> Iterator[Metric]:
-        works = self._context.background
+        works, register = self._context.background, background()
         described = {
             "entrepot_background_runs": "Runs of background work",
             "entrepot_background_failures": "Failed runs of background work",
@@ -209,6 +214,11 @@ class GatewayCollector(Collector):
             described,
             (([each.name], (bool(each.last_error), each.seconds, each.age_seconds)) for each in works),
         )
+        faults = {"entrepot_background_faults": "Errors of the program that ended a task or a run, by work"}
+        yield from counters(["work"], faults, (([name], (count,)) for name, count in register.faults.items()))
+        faulty = {"entrepot_background_faulty": "1 while background work had such an error within the last minute"}
+        failing = register.failing
+        yield from gauges(["work"], faulty, (([name], (name in failing,)) for name in register.faults))
 
     def _store(self) -> Iterator[Metric]:
         for name, histogram in self._measurements.items():

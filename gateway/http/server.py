@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 import uvicorn
 
+from entrepot.domain.background import background
 from entrepot.gateway.http.asgi import AsgiApp
 from entrepot.gateway.http.at_once import PublishAtOnce
 from entrepot.gateway.http.connection import HttpConnection, http_connection
@@ -98,8 +99,8 @@ class HttpListener:
             intake = Intake("https", IntakeLimits(), asyncio.get_running_loop().time())
             self._acceptor = Acceptor(self._socket, self._begin, intake, HANDSHAKE_SECONDS, self.certificates)
             await self._acceptor.start()
-        self._ticker = asyncio.create_task(self._server.main_loop())  # updates the Date header
-        self._sweeper = asyncio.create_task(self._sweep())
+        self._ticker = background().keep("date of HTTP answers", self._server.main_loop)  # updates the Date header
+        self._sweeper = background().keep("idle HTTP connections", self._sweep)
 
     def _begin(self, place: Place) -> Callable[[ProxyHeader | None], asyncio.Protocol]:
         """A connection before its TLS handshake.  Its place is left at once: no limit applies here."""

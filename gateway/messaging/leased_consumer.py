@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Deliveries, MessageRun, Receipt
@@ -331,7 +332,7 @@ class LeasedConsumer:
             del self._held[ticket]
             self._held[ticket] = next_ms
         for start in range(0, len(due), MAX_SETTLED):
-            task = self._loop.create_task(self._renew(due[start : start + MAX_SETTLED]))
+            task = background(self._loop).start("renewal of leases", self._renew(due[start : start + MAX_SETTLED]))
             self._renewing.add(task)
             task.add_done_callback(self._renewed)
 

@@ -26,19 +26,17 @@ from entrepot.domain.routing.queue_selector import RoundRobin, priority_queues, 
 from entrepot.domain.topic import Topic, TopicType
 from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.messaging.incidents import Incidents
+from entrepot.gateway.messaging.new_topics import Call, NewTopics, Source
+from entrepot.gateway.messaging.new_topics import OnSent as OnSent
+from entrepot.gateway.messaging.new_topics import Refusals as Refusals
 from entrepot.gateway.messaging.provenance import Provenance
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.messaging.traffic import Traffic
 
 log = structlog.get_logger(__name__)
 
-Refusals = Sequence[EntrepotError | None] | None
-OnSent = Callable[[EntrepotError | None, Refusals], None]
-"""Called once per `send`: (failure of all, None) or (None, refusals per message, None = all confirmed)."""
-
 MAX_WAITING_MESSAGES: Final = 100_000
-MAX_WAITING_BYTES: Final = 4 << 20
-"""Messages, and bytes of their bodies, that may wait for a topic's creation before producers are asked to pause."""
+"""Messages that may wait for the end of the tick before producers are asked to pause."""
 
 
 def minted_at_ms(message_id: bytes) -> int:
@@ -74,10 +72,11 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._messages: list[Message] = []
         self._calls: list[tuple[int, OnSent]] = []
-        self._waiting_bytes = 0
+        self._sources: list[Source] = []
+        """The source of each call."""
+        self._new_topics = NewTopics(topology, self._go_on)
         self._is_scheduled = False
-        self._relieved: list[Callable[[], None]] = []
-        self._creating: asyncio.Task[None] | None = None
+        self._relieved: list[tuple[Callable[[], None], Source]] = []
         self._round_robin = RoundRobin()
         self._origin = os.urandom(6)
         self._count = count()
@@ -93,14 +92,15 @@ class Sender:
         self.sent = 0
         self.refused = 0
 
-    def send(self, messages: Sequence[Message], on_sent: OnSent) -> None:
-        """Take messages; `on_sent` is called when they are durable, refused, or the store failed."""
+    def send(self, messages: Sequence[Message], on_sent: OnSent, source: Source = None) -> None:
+        """Take messages; `on_sent` is called when they are durable, refused, or the store failed.  Messages of one
+        `source` are stored in the order of its calls, also where one waits for a new topic; without one the call has
+        no order with others."""
         if self.admission is not None:
             messages, on_sent = self.admission.examine(messages, on_sent)
         self._messages += messages
         self._calls.append((len(messages), on_sent))
-        if self._creating is not None:
-            self._waiting_bytes += sum(len(message.body) for message in messages)
+        self._sources.append(source)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -139,50 +139,73 @@ class Sender:
         while self._under_way:
             self._idle = self._idle or self._loop.create_future()
             await self._idle
+            await self.send_and_wait([])  # what waited for a new topic is behind it
 
     @property
     def backlogged(self) -> bool:
         """True if producers should pause."""
-        if self._waiting_bytes > MAX_WAITING_BYTES or len(self._messages) > MAX_WAITING_MESSAGES:
-            return True
-        return self._store.messages.backlogged
+        return len(self._messages) > MAX_WAITING_MESSAGES or self._store.messages.backlogged
 
-    def when_relieved(self, callback: Callable[[], None]) -> None:
-        """Call back once when `backlogged` has ended."""
+    def is_full(self, source: Source) -> bool:
+        """True if this source should pause: all should, or much of its own waits for new topics."""
+        return self.backlogged or self._new_topics.is_full(source)
+
+    def when_relieved(self, callback: Callable[[], None], source: Source = None) -> None:
+        """Call back once when `is_full` has ended for this source."""
         if self._store.messages.backlogged:
             self._store.messages.when_relieved(callback)
         else:
-            self._relieved.append(callback)
+            self._relieved.append((callback, source))
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        if self._creating is not None or not self._calls:
+        if not self._calls:
             return
-        messages, calls = self._messages, self._calls
-        self._messages, self._calls = [], []
+        messages, calls, sources = self._messages, self._calls, self._sources
+        self._messages, self._calls, self._sources = [], [], []
         if self.bindings is not None and self.bindings.is_needed:
             self.bindings.add_queues(messages, self._clock.now_ms())
         topic = self._store.topology.topic
         missing = {name for name in {message.topic for message in messages} if topic(name) is None}
-        if missing:
-            self._creating = self._loop.create_task(self._create_and_append(missing, messages, calls))
+        if missing or not self._new_topics.is_idle:
+            self._admit(messages, calls, sources, missing)
         else:
             self._append(messages, calls)
+        self._relieve()
 
-    async def _create_and_append(
-        self, missing: set[str], messages: list[Message], calls: list[tuple[int, OnSent]]
+    def _admit(
+        self, messages: list[Message], calls: list[tuple[int, OnSent]], sources: list[Source], missing: set[str]
     ) -> None:
-        try:
-            for name in sorted(missing):
-                try:
-                    await self._topology.ensure(name)
-                except EntrepotError:
-                    continue  # the append refuses each of them with the same reason
-        finally:
-            self._creating, self._waiting_bytes = None, 0
-        self._append(messages, calls)
-        self._flush()
-        relieved, self._relieved = self._relieved, []
+        """Append what need not wait for a new topic."""
+        at, given = 0, []
+        for (size, on_sent), source in zip(calls, sources, strict=True):
+            call = Call(messages[at : at + size], on_sent, source)
+            at += size
+            given.append(call)
+        ready = self._new_topics.admit(given, missing)
+        self.note_under_way(len(given) - len(ready))
+        self._append_calls(ready)
+
+    def _go_on(self, ready: list[Call]) -> None:
+        """Append what waited for a new topic."""
+        self._append_calls(ready)
+        self.note_under_way(-len(ready))
+        self._relieve()
+
+    def _append_calls(self, calls: list[Call]) -> None:
+        if calls:
+            messages = [message for call in calls for message in call.messages]
+            self._append(messages, [(len(call.messages), call.on_sent) for call in calls])
+
+    def _relieve(self) -> None:
+        if not self._relieved:
+            return
+        if self._store.messages.backlogged:
+            self._store.messages.when_relieved(self._relieve)
+            return
+        waiting, self._relieved = self._relieved, []
+        self._relieved = [each for each in waiting if self._new_topics.is_full(each[1])]
+        relieved = [callback for callback, source in waiting if not self._new_topics.is_full(source)]
         for fault in call_each(relieved):
             log.error("a callback of relief failed", exc_info=fault)
 

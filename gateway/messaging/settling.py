@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.delivery import Receipt
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
@@ -56,7 +57,7 @@ class Settling:
     def add(self, tickets: Sequence[Ticket]) -> None:
         self._waiting += tickets
         if self._task is None and self._waiting:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = background().keep("settling of messages", self._run)
             self._task.add_done_callback(self._ended)
 
     async def _run(self) -> None:
@@ -64,18 +65,17 @@ class Settling:
             batch = self._waiting[:MAX_SETTLED]
             del self._waiting[:MAX_SETTLED]
             self._under_way = len(batch)
-            again = self._worth_again(batch, await outcomes_of(self._tell, batch))
-            self._under_way = 0
+            try:
+                again = self._worth_again(batch, await outcomes_of(self._tell, batch))
+            finally:  # after a fault of ours the leases of the batch end
+                self._under_way = 0
             if again:
                 self._waiting += again
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        self._under_way = 0
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("messages could not be settled", exc_info=error)
-        if self._waiting:
+        if self._waiting and not task.cancelled():
             self.add(())
         else:
             self._on_idle()

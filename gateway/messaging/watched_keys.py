@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import AWAY, EntrepotError
 from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, is_older
 from entrepot.domain.ports import KeyValues
@@ -85,7 +86,7 @@ class WatchedKeys:
 
     def _look_behind(self) -> None:
         if self._again is None:
-            self._again = asyncio.get_running_loop().create_task(self._look_again())
+            self._again = background().keep("followed key-values", self._look_again)
 
     def _open(self) -> None:
         if self._stop is None:

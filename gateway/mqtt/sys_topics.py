@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.routing.topic_filter import matches
 
@@ -145,7 +146,7 @@ class SysTopics:
     def start(self) -> None:
         """Begin: the first values come at once."""
         if self._interval_seconds > 0:
-            self._running = asyncio.create_task(self._run())
+            self._running = background().keep("$SYS topics", self._run)
 
     def close(self) -> None:
         """Stop publishing."""

@@ -17,6 +17,7 @@ import msgspec
 import orjson
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
@@ -134,7 +135,7 @@ class Peers:
             return
         self._silent_since.pop(peer_id, None)
         if peer_id == self.own_id and before is not None and self._rewriting is None:
-            self._rewriting = asyncio.get_running_loop().create_task(self._write_again())
+            self._rewriting = background().start("record of this gateway", self._write_again())
 
     async def _write_again(self) -> None:
         """Write this gateway's record: at the start, and after another took it for dead."""

@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.gateway.transport.certificates import ServerCertificates
 from entrepot.gateway.transport.intake import Intake, Place
 from entrepot.gateway.transport.proxy_trust import ProxyTrust
@@ -82,7 +83,7 @@ class Acceptor:
             if place is None:
                 connection.close()
                 continue
-            task = self._loop.create_task(self._open(connection, address[0], place))
+            task = background(self._loop).start("begin of a connection", self._open(connection, address[0], place))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
 

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from entrepot.broker.remoting.link import LinkSettings
+from entrepot.domain.background import background
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup
@@ -120,8 +121,7 @@ class Cluster:
             self._ready_changed(client, False)
         self._infos.pop(address, None)
         self.merge(client.view.topics, client.view.groups)
-        closing = self._loop.create_task(client.close())
-        closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        background(self._loop).start("close of a link", client.close())
 
     @property
     def ready(self) -> list[BrokerClient]:

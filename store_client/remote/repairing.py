@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.broker_client import BrokerClient
@@ -67,7 +68,7 @@ class Repairing:
         if self._task is not None and not self._task.done():
             self._soon(PAUSE_SECONDS)
         else:
-            self._task = self._loop.create_task(self._repair())
+            self._task = background(self._loop).start("repair of definitions", self._repair())
 
     async def _repair(self) -> None:
         clients = self._clients()

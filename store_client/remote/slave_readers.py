@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
+from entrepot.domain.background import background
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import EntrepotError
 from entrepot.protocols.remoting import operations as wire
@@ -170,7 +171,7 @@ class SlaveReaders:
     def _drop(self, name: str, kept: Iterable[str]) -> None:
         readers = self._readers.get(name, {})
         for address in set(readers) - set(kept):
-            closing = self._loop.create_task(readers.pop(address).close())
+            closing = background(self._loop).start("close of a link", readers.pop(address).close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import grpc
 
+from entrepot.domain.background import Work, background
 from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
@@ -177,8 +178,14 @@ class Cluster:
     # -- background work ---------------------------------------------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Start background work, which ends with the store.  The loop reports its errors."""
-        task = asyncio.get_running_loop().create_task(work)
+        """Start background work, which ends with the store.  Its errors are counted and logged."""
+        return self._added(background().start("work at the RocketMQ cluster", work))
+
+    def keep(self, name: str, work: Work) -> asyncio.Task[None]:
+        """Run endless background work, which ends with the store."""
+        return self._added(background().keep(name, work))
+
+    def _added(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from entrepot.domain.callbacks import call_each
+from entrepot.domain.callbacks import call_each, hand_over
 from entrepot.domain.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
@@ -210,7 +210,7 @@ class QueueTail:
         self._when_begun: list[Callable[[], None]] = []
         self._on_messages = on_messages
         self._is_open = True
-        self._task = cluster.spawn(self._run())
+        self._task = cluster.keep("tails of the RocketMQ cluster", self._run)
 
     def when_begun(self, callback: Callable[[], None]) -> None:
         if isinstance(self._start, int) or not self._is_open:
@@ -251,7 +251,8 @@ class QueueTail:
                 continue
             self.next_offset = pulled.next_offset
             if pulled.messages and self._is_open:
-                self._on_messages(pulled.messages)
+                for message, fault in hand_over(list(pulled.messages), self._on_messages):
+                    log.error("a message could not be handed on: %s@%d", topic, message.queue_offset, exc_info=fault)
 
     async def _go_on(self, topic: str, queue_id: int) -> bool:
         """Move to the nearest existing offset; returns True if that is another one."""

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from entrepot.domain.background import background
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import check_stored_name
@@ -149,7 +150,7 @@ class Routes:
             self._known[topic] = route
             self._tell(topic)
         if self._task is None:
-            self._task = asyncio.create_task(self._refresh_for_ever())
+            self._task = background().keep("routes of the RocketMQ cluster", self._refresh_for_ever)
         return route
 
     async def _refresh_for_ever(self) -> None:

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 import grpc
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import refusal_of
@@ -98,7 +99,11 @@ class _Link:
         self._connection = connection
         self._known = asyncio.Event()
         self._stream: TelemetryStream | None = None
-        self._tasks = [asyncio.create_task(self._telemetry()), asyncio.create_task(self._heartbeats())]
+        register = background()
+        self._tasks = [
+            register.keep("telemetry to the RocketMQ cluster", self._telemetry),
+            register.keep("heartbeats to the RocketMQ cluster", self._heartbeats),
+        ]
 
     async def ready(self) -> None:
         """Wait for the server's answer to our Settings, at most for a call's time: it may not need them."""

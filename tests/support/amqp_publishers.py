@@ -72,7 +72,9 @@ class _Kept:
     def return_(self, channel: int, code: int, text: str, exchange: str, routing_key: str, *more: object) -> None:
         self.outcome.returned.append((exchange, routing_key))
 
-    def admit(self, vhost: Vhost, messages: list[Message], on_sent: OnSent) -> Awaitable[None] | None:
+    def admit(
+        self, vhost: Vhost, messages: list[Message], on_sent: OnSent, source: object = None
+    ) -> Awaitable[None] | None:
         self.outcome.messages += messages
         self.outcome.tags += on_sent.tags  # type: ignore[attr-defined]
         return None

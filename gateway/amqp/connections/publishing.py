@@ -127,7 +127,7 @@ class ChannelPublishing:
                     unrouted.append(len(messages) + len(unrouted))
         finally:
             work = self._send(messages, unrouted)
-        if services.sender.backlogged:
+        if services.sender.is_full(self):
             self._pause()
         return work
 
@@ -164,7 +164,7 @@ class ChannelPublishing:
         if (provenance := self.services.sender.provenance).topics:
             provenance.mark(messages, "amqp", self._client.login_name, self._client.principal)
         sent = _Sent(self, len(messages), tags)
-        return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent)
+        return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent, self)
 
     def _check(self, publish: Publish) -> None:
         header = publish.header
@@ -234,7 +234,7 @@ class ChannelPublishing:
         self.out.driver.pause_reading(self)
         if not self._is_relief_asked:
             self._is_relief_asked = True
-            self.services.sender.when_relieved(self._relieved)
+            self.services.sender.when_relieved(self._relieved, self)
 
     def _relieved(self) -> None:
         self._is_relief_asked = False

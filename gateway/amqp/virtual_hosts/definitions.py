@@ -24,6 +24,7 @@ from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.domain.exchanges.exchange import Exchange
 from entrepot.domain.exchanges.routing import Removal
 from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
+from entrepot.domain.names import DEFAULT_NAMESPACE
 from entrepot.domain.ports import Store
 from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import Policy
@@ -69,7 +70,8 @@ class Definitions:
 
     def vhost_in(self, namespace: str) -> Vhost | None:
         """The virtual host of a namespace, or None."""
-        return self._vhost(namespace) if namespace in self._store.topology.namespaces() else None
+        is_there = namespace == DEFAULT_NAMESPACE or namespace in self._store.topology.namespaces()
+        return self._vhost(namespace) if is_there else None
 
     def _vhost(self, namespace: str) -> Vhost:
         found = self._vhosts.get(namespace)

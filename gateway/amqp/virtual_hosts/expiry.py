@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import NOT_THERE, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
@@ -84,7 +85,7 @@ class Expiry:
         for vhost in self._definitions.vhosts():
             for queue in vhost.queues.values():
                 self.look_at(vhost, queue, self._clock.now_ms())
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = background().keep("expiry of queues", self._run)
         self.sweeping.start()
 
     async def close(self) -> None:

@@ -18,6 +18,7 @@ from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.routing import places
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.messaging.new_topics import Source
 from entrepot.gateway.messaging.send import OnSent, Refusals, Sender
 from entrepot.protocols.amqp.deaths import DeathReason
 
@@ -33,11 +34,13 @@ class Overflow:
         self._store, self._sender, self._counting = store, sender, counting
         self._feeds, self._dead_letters = feeds, dead_letters
 
-    def admit(self, vhost: Vhost, messages: list[Message], on_sent: OnSent) -> Awaitable[None] | None:
-        """Send messages; return an awaitable where a queue among them has a limit."""
+    def admit(
+        self, vhost: Vhost, messages: list[Message], on_sent: OnSent, source: Source = None
+    ) -> Awaitable[None] | None:
+        """Send messages of a source; return an awaitable where a queue among them has a limit."""
         if vhost.limited and any(topic in vhost.limited for each in messages for topic, _ in places(each)):
             return self._admit(vhost, messages, on_sent)
-        self._sender.send(messages, on_sent)
+        self._sender.send(messages, on_sent, source)
         return None
 
     async def _admit(self, vhost: Vhost, messages: list[Message], on_sent: OnSent) -> None:

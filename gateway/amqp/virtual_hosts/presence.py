@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValueChange
@@ -84,7 +85,7 @@ class ConsumerPresence:
             self._mine.pop(queue.topic, None)
         self._dirty.add(queue.topic)
         if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write())
+            self._writing = background().start("presence of consumers", self._write())
 
     async def settle(self) -> None:
         """Return when others can know."""
@@ -102,10 +103,12 @@ class ConsumerPresence:
                     await self._table.write(
                         [self._table.change(f"{topic}/{name}", self._mine.get(topic)) for topic in sorted(topics)]
                     )
-                except EntrepotError as error:
+                except Exception as error:  # noqa: BLE001 - the next write may do better
                     if self._store.condition.failure is not None:
                         return
-                    log.warning("what consumers are here is not told", problem=error.message)
+                    if not isinstance(error, EntrepotError):
+                        background().failed("presence of consumers", error)
+                    log.warning("what consumers are here is not told", problem=str(error))
                     self._dirty |= topics
                     await asyncio.sleep(AGAIN_SECONDS)
         finally:

@@ -83,6 +83,7 @@ _OVERVIEW: Final = named(
         "controllers": [CONTROLLER],
         "nameServers": [{"address": "192.0.2.10:9000", "isAvailable": True}],
         "bridges": [BRIDGE],
+        "failing": [{"gateway": "gw-1", "work": "expiry of queues", "reason": "KeyError: 'q'"}],
         "counts": Keyed("topics", 12),
         "alarms": [_ALARM],
         "disk": [{"free": 412e9, "size": 500e9, "isComplete": True}],

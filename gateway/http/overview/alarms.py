@@ -41,6 +41,7 @@ def alarms_of(overview: dict[str, Any], lags: Iterable[dict[str, Any]], damage: 
         *_of_gateways(overview["answered"]["missing"]),
         *_of_brokers(overview["brokers"]),
         *_of_parts(overview),
+        *_of_background(overview),
         *_of_disk(overview["gauges"]),
         *_of_lags(lags),
         *(Alarm(Severity.CRITICAL, "Stored data is damaged", each, "#/cluster") for each in damage),
@@ -89,6 +90,22 @@ def _of_parts(overview: dict[str, Any]) -> list[Alarm]:
         for each in overview["bridges"]
         if each["state"] == "back-off"
     ]
+    return found
+
+
+def _of_background(overview: dict[str, Any]) -> list[Alarm]:
+    found = [
+        Alarm(
+            Severity.WARNING,
+            f"Background work of gateway {each['gateway']} fails: {each['work']}",
+            each["reason"],
+            "#/cluster",
+        )
+        for each in overview["failing"]
+    ]
+    if overview["brokers"] and overview["gauges"].get("background_faulty", 0):
+        text = "the brokers' logs say which and why"
+        found.append(Alarm(Severity.WARNING, "Background work of a broker fails", text, "#/cluster"))
     return found
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
 from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
@@ -69,7 +70,7 @@ class Overview:
 
     async def _own_figures(self, arguments: _Row) -> _Row:
         bridges = [bridge_shape(each) for each in self._context.bridges()]
-        return {**self.sampler.shape(), "bridges": bridges}
+        return {**self.sampler.shape(), "bridges": bridges, "failing": background().failing}
 
     async def _own_history(self, arguments: _Row) -> _Row:
         span = arguments["span"]
@@ -103,6 +104,7 @@ class Overview:
             "controllers": controllers,
             "nameServers": [{"address": address, "isAvailable": up} for address, up in name_servers.items()],
             "bridges": _bridges(gathered),
+            "failing": _failing(gathered),
             "counts": self._counts(),
         }
         return {**overview, **self._readings(overview, lags)}
@@ -203,6 +205,15 @@ def _bridges(gathered: Gathered) -> list[_Row]:
             if bridge["isHere"] or bridge["name"] not in found:
                 found[bridge["name"]] = bridge
     return [found[name] for name in sorted(found)]
+
+
+def _failing(gathered: Gathered) -> list[_Row]:
+    """Background work that had an error of the program just now, of each gateway."""
+    return [
+        {"gateway": name, "work": work, "reason": reason}
+        for name, answer in gathered.answers.items()
+        for work, reason in answer.get("failing", {}).items()  # earlier versions do not tell
+    ]
 
 
 def _joined(answers: Iterable[_Row], end: int, step: int) -> dict[str, list[float | None]]:

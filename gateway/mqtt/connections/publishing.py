@@ -98,7 +98,7 @@ class Publishing:
             sent.add(packet, message)
         if sent is not None:
             self._send(sent)
-        if services.sender.backlogged:
+        if services.sender.is_full(self):
             self._pause()
 
     def on_the_way(self, filters: Sequence[str]) -> list[Message]:
@@ -123,7 +123,7 @@ class Publishing:
             driver.pause_reading(_BEHIND)
             if not self._is_relief_asked:
                 self._is_relief_asked = True
-                self._services.sender.when_relieved(self._relieved)
+                self._services.sender.when_relieved(self._relieved, self)
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
@@ -155,7 +155,7 @@ class Publishing:
         sender = self._services.sender
         if sender.provenance.topics:
             sender.provenance.mark(sent.messages, "mqtt", self._client.client_id, self._client.principal)
-        sender.send(sent.messages, sent)
+        sender.send(sent.messages, sent, self)
 
     async def _pass_gate(self) -> None:
         gated, client = self._gated, self._client
