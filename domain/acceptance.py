@@ -39,6 +39,21 @@ def field_too_long(message: Message) -> EntrepotError | None:
     return None
 
 
+def unfit(message: Message) -> EntrepotError:
+    """Return the refusal of a message that no record can hold: by a text that is no Unicode, or a field that is too
+    long or too large a number."""
+    try:
+        too_long = field_too_long(message)
+        for name, value in (*message.properties, *message.system.items()):
+            name.encode()
+            if isinstance(value, str):
+                value.encode()
+    except UnicodeEncodeError as error:
+        return EntrepotError(Code.BAD_REQUEST, f"a text of the message is no Unicode: {error.reason}")
+    number = "a number of the message does not fit its record"
+    return too_long or EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, number)
+
+
 def keys_size(keys: Sequence[str]) -> int:
     """Return the bytes that the keys of a message take together, with their separators."""
     return sum(len(key.encode()) for key in keys) + max(len(keys) - 1, 0)

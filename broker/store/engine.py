@@ -27,7 +27,7 @@ from entrepot.broker.store.record_trailer import MOVE_FLAG, Move, Origin, encode
 from entrepot.broker.store.state_file import StateFile
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.broker.store.sync_channel import SyncChannel
-from entrepot.domain.acceptance import field_too_long, is_for_later
+from entrepot.domain.acceptance import is_for_later, unfit
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
 from entrepot.domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
 from entrepot.domain.replication.epochs import EpochStart
@@ -123,7 +123,7 @@ class StorageEngine(ConfirmedLog):
                             self.lookup.see(queue, hashed, message.sub_topic, offset)
                 except (EntrepotError, *_UNFIT) as error:
                     refusals = refusals if refusals is not None else [None] * len(messages)
-                    refusals[index] = error if isinstance(error, EntrepotError) else _unfit(error, message)
+                    refusals[index] = error if isinstance(error, EntrepotError) else unfit(message)
                     continue
                 except OSError as error:
                     raise self.fail(error) from error
@@ -151,8 +151,8 @@ class StorageEngine(ConfirmedLog):
                 self._keep(RecordKind.HALF, message, queue_for, now_ms)
             except EntrepotError as refusal:
                 refusals[index] = refusal
-            except _UNFIT as error:
-                refusals[index] = _unfit(error, message)
+            except _UNFIT:
+                refusals[index] = unfit(message)
             except OSError as error:
                 raise self.fail(error) from error
         return refusals if any(refusals) else None
@@ -358,10 +358,3 @@ class StorageEngine(ConfirmedLog):
 
 _UNFIT = (struct.error, UnicodeEncodeError)
 """Errors of packing a record with a field that does not fit."""
-
-
-def _unfit(error: Exception, message: Message) -> EntrepotError:
-    if isinstance(error, UnicodeEncodeError):
-        return EntrepotError(Code.BAD_REQUEST, f"a text of the message is no Unicode: {error.reason}")
-    generic = EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, "a number of the message does not fit its record")
-    return field_too_long(message) or generic

@@ -18,6 +18,7 @@ from itertools import count
 from typing import Final
 
 from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.acceptance import unfit
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
@@ -122,6 +123,30 @@ class _Part:
     in_doubt_at: int = 0
 
 
+def _encoded(part: _Part, confirmation: PartedConfirmation) -> bytes:
+    """Encode the messages of a part; those that no record can hold are refused, and leave it."""
+    try:
+        return encode_messages(part.messages)
+    except EntrepotError:
+        indexes, messages = [], []
+        for index, message in zip(part.indexes, part.messages, strict=True):
+            if _fits(message):
+                indexes.append(index)
+                messages.append(message)
+            else:
+                confirmation.refuse(index, unfit(message))
+        part.indexes, part.messages = indexes, messages
+        return encode_messages(messages)
+
+
+def _fits(message: Message) -> bool:
+    try:
+        encode_messages([message])
+    except EntrepotError:
+        return False
+    return True
+
+
 class Appending:
     """The sender of batches to the brokers that have their queues."""
 
@@ -185,12 +210,15 @@ class Appending:
     def _send(self, number: int, part: _Part, confirmation: PartedConfirmation) -> None:
         try:
             part.client.check_ready()
-            payload = encode_messages(part.messages)
+            payload = _encoded(part, confirmation)
         except ConnectionLostError as refusal:
             self._ride(number, part, confirmation, refusal)
             return
         except EntrepotError as refusal:
             _refuse_all(confirmation, part, refusal)
+            confirmation.settle_part(number)
+            return
+        if not part.messages:
             confirmation.settle_part(number)
             return
         part.sent_to = _order(part.client)

@@ -135,3 +135,26 @@ async def test_messages_of_a_compacted_topic_need_a_key(store: Store):
     await settled(confirmation)
     assert confirmation.refusals is not None
     assert codes(confirmation.refusals) == [Code.BAD_REQUEST]
+
+
+async def test_a_message_that_no_record_can_hold_is_refused_alone(store: Store):
+    await store.topology.put_topic(Topic("t", queues=1))
+    lone = "\ud800"
+    odd = {
+        "a property": message("t", "odd", properties=(("name", lone),)),
+        "a property's name": message("t", "odd", properties=((lone, "value"),)),
+        "a well-known property": message("t", "odd", system={SystemProperty.CONTENT_TYPE: lone}),
+        "the sub-topic": replace(message("t", "odd"), sub_topic=f"t/{lone}"),
+        "the tag": message("t", "odd", tag=lone),
+        "a key": message("t", "odd", keys=("good", lone)),
+        "the message group": message("t", "odd", message_group=lone),
+        "the time of birth": message("t", "odd", born_time_ms=1 << 70),
+        "a time before all others": message("t", "odd", born_time_ms=-5),
+    }
+    for what, each in odd.items():
+        first, refused, last = await append_all(store, message("t", f"{what} 1"), each, message("t", f"{what} 2"))
+        assert (first, last) == (None, None), what
+        assert refused in (Code.BAD_REQUEST, Code.MESSAGE_PROPERTIES_TOO_LARGE), what
+        assert await append_all(store, each) == [refused], what
+    expected = [f"{what} {number}" for what in odd for number in (1, 2)]
+    assert [each.body.decode() for each in await store.messages.read("t", 0, 0, 100)] == expected
