@@ -15,13 +15,17 @@ def queue_for_key(key: str, queues: Sequence[int]) -> int:
     return queues[crc32(key.encode()) % len(queues)]
 
 
+def priority_of(message: Message) -> int:
+    """Return the priority; 0 without one, or for one that is no number of up to nine digits."""
+    text = message.system_text(SystemProperty.PRIORITY) or ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
 def priority_queues(message: Message, queues: TopicQueues) -> Sequence[int]:
     """Return the queues of a message in a PRIORITY topic, one on each broker.  The queue is its priority, at most the
     highest queue; 0 without a priority."""
-    text = message.system_text(SystemProperty.PRIORITY) or ""
-    priority = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
     candidates = queues.preferred
-    wanted = min(priority, max(map(local_queue, candidates)))
+    wanted = min(priority_of(message), max(map(local_queue, candidates)))
     return [queue_id for queue_id in candidates if local_queue(queue_id) == wanted]
 
 

@@ -129,8 +129,7 @@ class Sender:
 
     def place(self, messages: Sequence[Message]) -> None:
         """Set the queues of each message: its own, and those bound to its name."""
-        if self.bindings is not None and self.bindings.is_needed:
-            self.bindings.add_queues(messages, self._clock.now_ms())
+        self._bind(messages)
         self._stamp(messages)
 
     async def settle(self) -> None:
@@ -163,8 +162,10 @@ class Sender:
             return
         messages, calls, sources = self._messages, self._calls, self._sources
         self._messages, self._calls, self._sources = [], [], []
-        if self.bindings is not None and self.bindings.is_needed:
-            self.bindings.add_queues(messages, self._clock.now_ms())
+        try:
+            self._bind(messages)
+        except Exception:  # noqa: BLE001 - a fault of our own: each call by itself, it costs the one that has it
+            messages, calls, sources = self._bound_one_by_one(messages, calls, sources)
         topic = self._store.topology.topic
         missing = {name for name in {message.topic for message in messages} if topic(name) is None}
         if missing or not self._new_topics.is_idle:
@@ -172,6 +173,30 @@ class Sender:
         else:
             self._append(messages, calls)
         self._relieve()
+
+    def _bind(self, messages: Sequence[Message]) -> None:
+        if self.bindings is not None and self.bindings.is_needed:
+            self.bindings.add_queues(messages, self._clock.now_ms())
+
+    def _bound_one_by_one(
+        self, messages: list[Message], calls: list[tuple[int, OnSent]], sources: list[Source]
+    ) -> tuple[list[Message], list[tuple[int, OnSent]], list[Source]]:
+        """Return the calls whose messages can be bound; the others are told."""
+        bound: list[Message] = []
+        kept: list[tuple[tuple[int, OnSent], Source]] = []
+        at = 0
+        for call, source in zip(calls, sources, strict=True):
+            part = messages[at : at + call[0]]
+            at += call[0]
+            try:
+                self._bind(part)
+            except Exception:
+                log.exception("messages could not be bound to queues")
+                _tell(call[1], EntrepotError(Code.INTERNAL_ERROR, "the messages could not be bound to queues"), None)
+                continue
+            bound += part
+            kept.append((call, source))
+        return bound, [call for call, _ in kept], [source for _, source in kept]
 
     def _admit(
         self, messages: list[Message], calls: list[tuple[int, OnSent]], sources: list[Source], missing: set[str]

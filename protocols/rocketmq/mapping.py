@@ -25,6 +25,7 @@ from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, of_texts
 from entrepot.domain.names import split_name
+from entrepot.domain.routing.queue_selector import priority_of
 from entrepot.domain.timestamp import MAX_EPOCH_MS
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.names import Namespaces, milliseconds, timestamp
@@ -144,8 +145,7 @@ def _say_kind(
     if kind == v2.DELAY:
         system.delivery_timestamp.CopyFrom(timestamp(deliver_at_ms(message) or 0))
     if kind == v2.PRIORITY:
-        text = message.system_text(SystemProperty.PRIORITY) or ""
-        system.priority = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+        system.priority = priority_of(message)
 
 
 def _wire_group(group: str) -> str:

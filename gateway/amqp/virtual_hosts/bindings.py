@@ -14,6 +14,7 @@ from entrepot.domain.exchanges.routing import UnknownExchange
 from entrepot.domain.message import Destinations, Message, SystemProperty
 from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, is_hidden_topic
 from entrepot.domain.ports import Store
+from entrepot.domain.routing.queue_selector import priority_of
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.routing import OnTimed
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
@@ -41,6 +42,7 @@ class Bindings:
         """Add the bound queues to the messages' further queues."""
         vhost = self._definitions.vhost_in(DEFAULT_NAMESPACE)
         assert vhost is not None
+        found: list[tuple[Message, Destinations]] = []
         for message in messages:
             if SystemProperty.AMQP in message.system:
                 continue
@@ -52,7 +54,9 @@ class Bindings:
                     self._routes.clear()
                 self._routes[key] = queues
             if queues:
-                message.further_queues = (*message.further_queues, *self._places(vhost, queues, message, now_ms))
+                found.append((message, self._places(vhost, queues, message, now_ms)))
+        for message, places in found:  # of all messages or, after an error, of none
+            message.further_queues = (*message.further_queues, *places)
 
     def _find(self, vhost: Vhost, message: Message) -> tuple[Queue, ...]:
         topic, name = message.topic, message.sub_topic or message.topic
@@ -71,12 +75,12 @@ class Bindings:
 
     def _places(self, vhost: Vhost, queues: Sequence[Queue], message: Message, now_ms: int) -> Destinations:
         found = []
-        priority = message.system_text(SystemProperty.PRIORITY) if message.system else None
+        priority = priority_of(message) if message.system else 0
         expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
         for queue in queues:
             topic = self._store.topology.topic(queue.topic)  # None: its broker is away, and the message is refused
             ids = (0,) if topic is None else self._store.topology.queues(topic).writable
-            found.append((queue.topic, ids[min(int(priority or 0), len(ids) - 1)]))
+            found.append((queue.topic, ids[min(priority, len(ids) - 1)]))
             lifetime_ms = queue.declaration.arguments.message_ttl_ms
             if lifetime_ms is not None:
                 self._on_timed(vhost, queue, now_ms + lifetime_ms)

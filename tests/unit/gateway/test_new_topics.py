@@ -203,3 +203,25 @@ async def test_any_calls_keep_the_order_of_each_source_and_name(calls: list[tupl
     for source in range(4):
         numbers = [int(body.split(b"/")[1]) for _, body in world.stored if body.startswith(b"%d/" % source)]
         assert numbers == sorted(numbers)
+
+
+async def test_a_binding_that_fails_costs_the_call_that_has_it() -> None:
+    world = World()
+    await world.make("old")
+
+    class Bindings:
+        is_needed = True
+
+        def add_queues(self, messages: Sequence[Message], now_ms: int) -> None:
+            if any(message.body == b"odd" for message in messages):
+                raise ValueError("mine")
+
+    world.sender.bindings = Bindings()
+    for number in range(5):
+        world.send("c", ("old", b"%d" % number))
+    world.send("c", ("old", b"odd"))
+    world.send("c", ("old", b"last"))
+    await world.settled(7)
+    assert [body for _, body in world.stored] == [b"0", b"1", b"2", b"3", b"4", b"last"]
+    outcome = world.outcomes[b"odd"]
+    assert outcome is not None and outcome.code is Code.INTERNAL_ERROR
