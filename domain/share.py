@@ -13,7 +13,7 @@ from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.exchanges.entity_name import encoded_name
-from entrepot.domain.names import QUEUE_FEED_PREFIX, check_group_name, is_topic_name
+from entrepot.domain.names import MAX_GROUP_LENGTH, QUEUE_FEED_PREFIX, check_group_name, is_topic_name
 
 SHARE_SEPARATOR: Final = "~"
 HASH_BYTES: Final = 8
@@ -35,6 +35,17 @@ def filtered_share_group(share_name: str, topic_filter: str) -> str:
     name = f"{share_group(share_name)}{SHARE_SEPARATOR}{digest}"
     check_group_name(name)
     return name
+
+
+def side_share_group(share_name: str, topic_filter: str) -> str:
+    """Return the group by which a share of a whole Topic reads other Topics: `filtered_share_group`, or a shortened
+    name where that is too long.  So every share of a whole Topic has one.  Raises ILLEGAL_CONSUMER_GROUP for a share
+    name that has no group."""
+    name = share_group(share_name)
+    if len(name) + len(SHARE_SEPARATOR) + 2 * HASH_BYTES <= MAX_GROUP_LENGTH:
+        return filtered_share_group(share_name, topic_filter)
+    digest = blake2b(f"{share_name}/{topic_filter}".encode(), digest_size=HASH_BYTES).hexdigest()
+    return f"{name[: MAX_GROUP_LENGTH - len(SHARE_SEPARATOR) - len(digest)]}{SHARE_SEPARATOR}{digest}"
 
 
 def whole_topic(topic_filter: str) -> str | None:

@@ -110,6 +110,7 @@ class Gateway:
             settings.groups.by_use,
             lambda: self.hub.any_level_topics,
             self.sender.traffic,
+            self.sender.incidents,
             lambda: self.sender.provenance.gateway,
         )
         self.mqtt = MqttFrontend(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +20,7 @@ import structlog
 
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.delivery import Deliveries, MessageRun, Receipt
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.message import ordering_key
@@ -76,7 +77,7 @@ class LeasedConsumer:
     ) -> None:
         self.topic, self.group = topic, group
         self.lease_ms = lease_ms
-        self.is_fifo = False
+        self.definition = ConsumerGroup(group, UNLIMITED_ATTEMPTS)  # until it is known
         self.renewed = self.lost = 0
         self.unanswered = 0
         """Pops without an answer, except those of expired messages: their messages are hidden until the lease ends."""
@@ -122,9 +123,9 @@ class LeasedConsumer:
         return is_told and not self._held and not self._asking and not self._renewing
 
     def follow(self, group: ConsumerGroup) -> None:
-        """Take lease and order from the group's definition."""
+        """Take the group's definition."""
         self.lease_ms = max(group.invisible_seconds * 1000, MIN_LEASE_MS if self._renews else 0)
-        self.is_fifo = group.fifo
+        self.definition = group
 
     def take(self, deliveries: Deliveries) -> list[Ticket]:
         """Hold popped messages; a closed consumer releases them and returns none."""
@@ -134,9 +135,10 @@ class LeasedConsumer:
             for run, items in deliveries.parts
             for index, item in enumerate(items)
         ]
-        if self.is_fifo:
+        if self.definition.fifo:
             for ticket in tickets:
-                ticket.message_group = ordering_key(ticket.message)
+                with suppress(Exception):  # one that cannot be read fails alone, where it is handed out
+                    ticket.message_group = ordering_key(ticket.message)
         self._hold(tickets, is_due=False)
         if self._is_closed:
             self.release(tickets)

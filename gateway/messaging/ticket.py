@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery, DeliveryRun
 from entrepot.domain.message import StoredMessage
 
@@ -14,10 +15,15 @@ class Holder(Protocol):
 
     topic: str
     group: str
+    definition: ConsumerGroup
 
     def acknowledge(self, tickets: Sequence[Ticket]) -> None: ...
 
-    def release(self, tickets: Sequence[Ticket]) -> None: ...
+    def release(
+        self, tickets: Sequence[Ticket], delay_ms: int | None = 0, *, suspend: bool = False, reason: str = ""
+    ) -> None: ...
+
+    def reject(self, tickets: Sequence[Ticket], reason: str) -> None: ...
 
     def forget(self, tickets: Sequence[Ticket]) -> None: ...
 
@@ -78,3 +84,10 @@ def acknowledge_all(tickets: Sequence[Ticket]) -> None:
     """Acknowledge those that are open."""
     for consumer, ended in by_consumer(tickets).items():
         consumer.acknowledge(ended)
+
+
+def give_back(tickets: Sequence[Ticket]) -> None:
+    """Release those that are open and that no consumer was handed: others can have them at once, and it was no
+    attempt."""
+    for consumer, ended in by_consumer(tickets).items():
+        consumer.release(ended, suspend=True)

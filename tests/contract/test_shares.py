@@ -15,6 +15,7 @@ from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest, Store
 from entrepot.domain.topic import Permission, Topic
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.leased_consumer import MIN_LEASE_MS, LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.traffic import Traffic
@@ -37,7 +38,7 @@ async def open_shares(store: Store, clock: ManualClock) -> AsyncIterator[OpenSha
         def new_group(name: str) -> ConsumerGroup:
             return ConsumerGroup(name, invisible_seconds=LEASE_MS // 1000)
 
-        opened.append(Shares(store, clock, new_group, lambda: {"mqtt"}, Traffic()))
+        opened.append(Shares(store, clock, new_group, lambda: {"mqtt"}, Traffic(), Incidents(clock)))
         return opened[-1]
 
     yield open_another

@@ -147,6 +147,7 @@ class MqttDoor:
             settings.groups.new_group,
             lambda: self.hub.any_level_topics,
             self.sender.traffic,
+            self.sender.incidents,
         )
         self.mqtt: MqttFrontend = MqttFrontend(
             self.store,

@@ -7,6 +7,7 @@ from functools import partial
 
 from entrepot.domain.share import shared_queue
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
+from entrepot.gateway.messaging.passed_over import Untaken
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.outbox import Outbox, Waiting
@@ -23,7 +24,7 @@ def granted_qos(share: Share, wanted: int) -> int:
 
 
 class Membership:
-    """A member of a share.  Implements `gateway.mqtt.shares.shares.ShareMember`."""
+    """A member of a share.  Implements `gateway.mqtt.shares.member.ShareMember`."""
 
     __slots__ = ("_client", "_fit", "_grant", "_held_back", "_is_of_queue", "_outbox", "_services", "share")
 
@@ -71,7 +72,8 @@ class Membership:
             return 0
         return max(min(machine.window.room, self._fit.in_bytes(driver.write_limit - driver.unwritten)), 0)
 
-    def take(self, tickets: Sequence[Ticket]) -> None:
+    def take(self, tickets: Sequence[Ticket]) -> Sequence[Untaken]:
+        """Send messages; return those larger than the client's Maximum Packet Size (3.1.2-24): others may have them."""
         now_ms = self._services.clock.now_ms()
         wanted: list[Ticket] = []
         for ticket in tickets:
@@ -80,18 +82,39 @@ class Membership:
                 ticket.acknowledge()
             else:
                 wanted.append(ticket)
-        if wanted:
-            hub = self._services.hub
-            run = make_share_run(wanted, self._grant, self._client.machine.version == 5, now_ms, hub.incidents.unsaid)
-            hub.delivered += len(wanted)
+        if not wanted:
+            return ()
+        run, largest = self._encoded(wanted, now_ms), self._client.machine.max_packet_to_client
+        if run.largest <= largest:
+            self._services.hub.delivered += len(wanted)
             self._deliver(run, wanted)
+            return ()
+        untaken: list[Untaken] = []
+        for template, ticket in zip(run.templates, wanted, strict=True):
+            if template.size <= largest:
+                self._services.hub.delivered += 1
+                self._fit.note(template.size)
+                self._deliver_one(template, ticket)
+            else:
+                reason = f"a PUBLISH of {template.size} bytes exceeds the client's Maximum Packet Size of {largest}"
+                untaken.append(Untaken(ticket, reason, self._client.client_id))
+        return untaken
+
+    def can_take(self, ticket: Ticket) -> bool:
+        """True unless the message is larger than the client's Maximum Packet Size."""
+        run = self._encoded((ticket,), self._services.clock.now_ms())
+        return run.largest <= self._client.machine.max_packet_to_client
+
+    def _encoded(self, tickets: Sequence[Ticket], now_ms: int) -> Run:
+        is_five = self._client.machine.version == 5
+        return make_share_run(tickets, self._grant, is_five, now_ms, self._services.hub.incidents.unsaid)
 
     def _deliver(self, run: Run, tickets: Sequence[Ticket]) -> None:
-        """Send messages, for which there is room, each with its ticket."""
+        """Send messages, for which there is room and which fit the client, each with its ticket."""
         machine, session = self._client.machine, self._client.session
         is_kept = session is not None and session.persists
         self._fit.note(run.largest)
-        if run.qos and not machine.has_aliases and run.largest <= machine.max_packet_to_client:
+        if run.qos and not machine.has_aliases:
             first = machine.window.take_run(run.qos, len(tickets)) if run.qos == 1 or not is_kept else 0
             if first:
                 machine.window.held.update(enumerate(tickets, first))
@@ -101,9 +124,10 @@ class Membership:
             self._deliver_one(template, ticket)
 
     def _deliver_one(self, template: PublishTemplate, ticket: Ticket) -> None:
-        """Send a shared message, for which there is room.  A QoS 2 message belongs to this session from here on
-        (4.8.2-4, -5).  Its ticket is acknowledged once the record has it.  In a session that ends with the connection,
-        that is when the handshake or the connection ends."""
+        """Send a shared message, for which there is room and which fits the client.
+
+        A QoS 2 message belongs to this session from here on (4.8.2-4, -5).  Its ticket is acknowledged once the record
+        has it.  In a session that ends with the connection, that is when the handshake or the connection ends."""
         client = self._client
         machine, session = client.machine, client.session
         if not template.qos:
@@ -111,9 +135,7 @@ class Membership:
             ticket.acknowledge()
         elif template.qos == 2 and session is not None and session.persists:
             packet = self._outbox.take_kept(Waiting(template, ticket.message, "", False, (), False))
-            if packet is None:
-                ticket.acknowledge()
-                return
+            assert packet is not None, "its size was checked before"
             packet_id = machine.window.next_id
             message = ticket.message
             machine.window.held[packet_id] = OutgoingRecord(
@@ -123,11 +145,9 @@ class Membership:
             session.after_durable(partial(self._release, packet_id, packet, ticket), window=True)
         else:
             packet = machine.deliver(template, ticket)
-            if packet is None:  # too large for this client: another may accept it (3.3.4)
-                ticket.release()
-            else:
-                machine.send(packet)
-                client.messages_out += 1
+            assert packet is not None, "its size was checked before"
+            machine.send(packet)
+            client.messages_out += 1
 
     def _release(self, packet_id: int, packet: bytes, ticket: Ticket) -> None:
         if self._held_back.get(packet_id) is ticket:

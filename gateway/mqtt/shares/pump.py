@@ -11,9 +11,11 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.callbacks import hand_over
 from entrepot.domain.consumer_group import ConsumerGroup
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.traffic import Traffic
@@ -26,6 +28,9 @@ BATCH_STEP: Final = 4
 LARGEST_BATCH: Final = MAX_POP_MESSAGES
 """Most messages of one pop. The first pops are small, so that gateways sharing a group get their turn. They grow with
 each second full pop in a row, so that a long backlog is not read in small pieces."""
+
+PART: Final = "mqtt share"
+"""The part of incidents of shares."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +47,7 @@ class SharePump:
         ensure_group: Callable[[], Awaitable[ConsumerGroup]],
         sort_out: Callable[[list[Ticket]], list[Ticket]],
         traffic: Traffic,
+        incidents: Incidents,
         on_end: Callable[[SharePump], None],
     ) -> None:
         self.share, self.leased = share, leased
@@ -49,6 +55,7 @@ class SharePump:
         self._ensure_group = ensure_group
         self._sort_out = sort_out
         self._traffic = traffic
+        self._incidents = incidents
         self._is_idle = True
         self._batch, self._full = FIRST_BATCH, 0
         self._on_end = on_end
@@ -70,10 +77,22 @@ class SharePump:
         while (reservation := await self.share.reserve(self._batch, is_idle=self._is_idle)) is not None:
             try:
                 await self._pass_on(reservation.count)
+            except EntrepotError:  # the topic is gone
+                raise
+            except Exception as fault:  # noqa: BLE001 - whatever it was, later messages are to be read
+                await self._rest_after(fault)
             finally:
                 reservation.end()
             if not self._is_idle:
                 await asyncio.sleep(0)  # others waiting for the same come first
+
+    async def _rest_after(self, fault: Exception) -> None:
+        """Tell of an error of our own, and pause as after a refusal of the store. Raises TOPIC_NOT_FOUND once the topic
+        is gone."""
+        reason = f"a pop failed: {type(fault).__name__}: {fault}"
+        self._incidents.note(PART, Outcome.SET_ASIDE, reason, place=self.leased.topic, fault=fault)
+        self._is_idle = True
+        await self.leased.refused(EntrepotError(Code.INTERNAL_ERROR, reason))
 
     def _size_next(self, count: int) -> None:
         """Set the size of the next pop, after one of `count` messages."""
@@ -95,6 +114,22 @@ class SharePump:
         tickets = await self.leased.pop(self._request(count))
         self._is_idle = not tickets
         self._size_next(len(tickets))
-        if tickets and self.share.has_members:
-            self._traffic.count_out(self.leased.topic, self.leased.group, tickets, "mqtt")
-        self.share.hand_out(self._sort_out(tickets))
+        self.share.hand_out(self._wanted(tickets))
+
+    def _wanted(self, tickets: list[Ticket]) -> list[Ticket]:
+        """Count popped messages, and return those to deliver. One that fails is set aside."""
+        counted: list[Ticket] = []
+        wanted: list[Ticket] = []
+
+        def count(some: list[Ticket]) -> None:
+            if self.share.has_members:
+                self._traffic.count_out(self.leased.topic, self.leased.group, some, "mqtt")
+            counted.extend(some)
+
+        def sort_out(some: list[Ticket]) -> None:
+            wanted.extend(self._sort_out(some))
+
+        failed = (*hand_over(tickets, count), *hand_over(counted, sort_out)) if tickets else ()
+        for ticket, fault in failed:
+            self.share.set_aside((ticket,), fault)
+        return wanted

@@ -3,6 +3,9 @@
 Each message goes to the member that uses the smallest part of its credit; equals take turns. No more is popped than
 members have credit for. Where credit ended meanwhile, messages (a batch of each topic at most) are kept for a moment,
 then released. In a FIFO group the messages of one message group go to one member for as long as it holds any of them.
+
+A message that a member cannot take is offered to the others. What nobody here can take now goes back with a delay, so
+it holds up nothing but later messages of its message group in a FIFO group (`gateway.messaging.passed_over`).
 """
 
 from __future__ import annotations
@@ -11,14 +14,13 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.messaging.passed_over import PassedOver, Untaken, reason_of
+from entrepot.gateway.messaging.ticket import Ticket, give_back
+from entrepot.gateway.mqtt.shares.member import Membership, ShareMember, with_room
+from entrepot.gateway.mqtt.shares.reservation import Reservation
 
-MAX_HELD: Final = 512
-"""Messages that one member may hold of one share, whatever its credit: nobody else can have those of a slow one."""
-LAPSE_SECONDS: Final = 0.05
-"""Time for which a waiting pop reserves its credit, in seconds: then other topics may use it."""
 KEEP_SECONDS: Final = 0.5
 """Time for which messages without credit are kept before they are released, in seconds."""
 
@@ -26,68 +28,16 @@ OrderKey = tuple[str, str]
 """Topic and message group."""
 
 
-class ShareMember(Protocol):
-    """A connection's membership in one share."""
-
-    @property
-    def credit(self) -> int:
-        """Messages that it can be handed now (0: none)."""
-
-    def take(self, tickets: Sequence[Ticket]) -> None:
-        """Send them; no more than `credit` in all before credit is asked again."""
-
-    def flush(self) -> None:
-        """Write the messages; called once after a run of `take`."""
-
-    def __hash__(self) -> int: ...
-
-
-class _Membership:
-    """One member's messages; `turn` is the growing number of its last hand-out."""
-
-    __slots__ = ("held", "member", "turn")
-
-    def __init__(self, member: ShareMember, turn: int) -> None:
-        self.member = member
-        self.held: dict[Ticket, None] = {}
-        self.turn = turn
-
-    def room(self) -> int:
-        return min(self.member.credit, MAX_HELD - len(self.held))
-
-
-class Reservation:
-    """Credit for one pop. It lapses while the pop waits, so that idle topics do not starve the others; surplus messages
-    of several topics at once are kept for a moment."""
-
-    __slots__ = ("_held", "_lapsing", "_share", "count")
-
-    def __init__(self, share: Share, count: int) -> None:
-        self.count = self._held = count
-        self._share = share
-        share.reserved(count)
-        self._lapsing = asyncio.get_running_loop().call_later(LAPSE_SECONDS, self._lapse)
-
-    def _lapse(self) -> None:
-        if self._held:
-            self._share.reserved(-self._held)
-            self._held = 0
-
-    def end(self) -> None:
-        """End the reservation with its pop."""
-        self._lapsing.cancel()
-        self._lapse()
-
-
 class Share:
     """The members of `share_name` with `topic_filter`; pumps `reserve` credit, then `hand_out` messages."""
 
-    def __init__(self, share_name: str, topic_filter: str) -> None:
+    def __init__(self, share_name: str, topic_filter: str, passed_over: PassedOver) -> None:
         self.share_name, self.topic_filter = share_name, topic_filter
+        self._passed_over = passed_over
         self.delivered = 0
         self.pumping = 0
         """Topics with a running pump."""
-        self._members: dict[ShareMember, _Membership] = {}
+        self._members: dict[ShareMember, Membership] = {}
         self._turn = 0
         self._kept: deque[Ticket] = deque()
         self._reserved = 0
@@ -108,7 +58,7 @@ class Share:
     def add(self, member: ShareMember) -> None:
         """Add a member; the same one again changes nothing."""
         if member not in self._members:
-            self._members[member] = _Membership(member, self._turn)
+            self._members[member] = Membership(member, self._turn)
             self.look()
 
     def is_only(self, member: ShareMember) -> bool:
@@ -164,7 +114,7 @@ class Share:
             room = self._credit() - self._reserved
             if room > 0 and is_my_turn:
                 asking = self.pumping if is_idle else len(self._waiting) + 1
-                return Reservation(self, min(at_most, max(1, room // max(1, asking))))
+                return Reservation(self.reserved, min(at_most, max(1, room // max(1, asking))))
             if room > 0:
                 self.look()
             await self._wait()
@@ -207,8 +157,7 @@ class Share:
     def hand_out(self, tickets: Sequence[Ticket]) -> None:
         """Give messages to members; those too late for the last member are released at once."""
         if not self._members:
-            for ticket in tickets:
-                ticket.release()
+            give_back(tickets)
         elif self._kept:  # in their order
             self._kept.extend(tickets)
             self.look()
@@ -217,36 +166,53 @@ class Share:
             self._assign(tickets)
 
     def _assign(self, tickets: Sequence[Ticket]) -> None:
+        """Hand out; after an error of our own, what nobody was handed goes back as failed."""
+        try:
+            self._assign_all(tickets)
+        except Exception as fault:  # noqa: BLE001 - whatever it was, the messages after these go on
+            left = [each for each in tickets if each.is_open and each.member is None and each not in self._kept]
+            self.set_aside(left, fault)
+
+    def set_aside(self, tickets: Sequence[Ticket], fault: Exception) -> None:
+        """Give back messages whose hand-out failed here."""
+        failed = [Untaken(each, reason_of(fault), fault=fault) for each in tickets if each.is_open]
+        self._passed_over.note(failed)
+        self._passed_over.fail(failed)
+
+    def _assign_all(self, tickets: Sequence[Ticket]) -> None:
         if any(ticket.message_group for ticket in tickets):
-            self._assign_in_order(tickets)
+            untaken = self._assign_in_order(tickets)
         else:
-            self._assign_freely([ticket for ticket in tickets if ticket.is_open])
+            untaken = self._assign_freely([ticket for ticket in tickets if ticket.is_open])
+        if untaken:
+            self._offer_to_others(untaken)
         if self._kept:
             self._release_later()
 
-    def _assign_freely(self, tickets: list[Ticket]) -> None:
-        """Give messages without an order to members: each gets its part in one piece."""
-        at = 0
+    def _assign_freely(self, tickets: list[Ticket]) -> list[tuple[Membership, Untaken]]:
+        """Give messages without an order to members: each gets its part in one piece. Return those not taken."""
+        at, untaken = 0, []
         for membership, count in self._parts(len(tickets)):
             part = tickets[at : at + count]
             at += count
             if membership.member in self._members:
-                self._give(membership, part)
-                membership.member.flush()
+                untaken += self._give(membership, part)
+                membership.flush()
             else:  # the member went during the hand-out
                 self._kept.extend(part)
         self._kept.extend(tickets[at:])
+        return untaken
 
-    def _parts(self, count: int) -> list[tuple[_Membership, int]]:
+    def _parts(self, count: int) -> list[tuple[Membership, int]]:
         """Split messages so that all members use about the same part of their credit afterwards."""
         rooms = {each: each.room() for each in self._members.values()}
-        order = sorted((each for each, room in rooms.items() if room > 0), key=lambda m: (_use(m, rooms[m]), m.turn))
+        order = sorted((each for each, room in rooms.items() if room > 0), key=lambda m: (m.use(rooms[m]), m.turn))
         capacity = sum(len(each.held) + rooms[each] for each in order)
         count = min(count, sum(rooms[each] for each in order))
         if not count:
             return []
         level = (sum(len(each.held) for each in order) + count) / capacity
-        parts: dict[_Membership, int] = {}
+        parts: dict[Membership, int] = {}
         for each in order:
             fair = int(level * (len(each.held) + rooms[each])) - len(each.held)
             parts[each] = min(max(fair, 0), rooms[each], count)
@@ -258,18 +224,26 @@ class Share:
                     count -= 1
         return [(each, part) for each, part in parts.items() if part]
 
-    def _assign_in_order(self, tickets: Sequence[Ticket]) -> None:
+    def _assign_in_order(self, tickets: Sequence[Ticket]) -> list[tuple[Membership, Untaken]]:
+        """Give messages in their order to members, one by one. Return those not taken; what follows them in their
+        message groups goes back."""
         rooms = {membership: membership.room() for membership in self._members.values()}
-        order = [(_use(each, room), each.turn, at, each) for at, (each, room) in enumerate(rooms.items()) if room > 0]
+        order = [(each.use(room), each.turn, at, each) for at, (each, room) in enumerate(rooms.items()) if room > 0]
         heapq.heapify(order)
-        touched: dict[_Membership, None] = {}
-        withheld: set[OrderKey] = set()
+        touched: dict[Membership, None] = {}
+        kept: set[OrderKey] = set()
+        untaken: list[tuple[Membership, Untaken]] = []
+        broken: set[OrderKey] = set()
+        follows: list[Ticket] = []
         for ticket in tickets:
             if not ticket.is_open:
                 continue
-            key = (ticket.consumer.topic, ticket.message_group)
+            key = _order_key(ticket)
+            if key in broken:
+                follows.append(ticket)
+                continue
             owner = self._owners.get(key) if ticket.message_group else None
-            if key in withheld:
+            if key in kept:
                 membership = None
             elif owner is not None:
                 membership = self._members.get(owner[0])
@@ -280,21 +254,22 @@ class Share:
             if membership is None:
                 self._kept.append(ticket)
                 if ticket.message_group:
-                    withheld.add(key)
+                    kept.add(key)
                 continue
             rooms[membership] -= 1
             touched[membership] = None
-            if ticket.message_group:
-                _, held = self._owners.get(key, (membership.member, 0))
-                self._owners[key] = membership.member, held + 1
-            self._give(membership, (ticket,))
-            heapq.heappush(order, (_use(membership, rooms[membership]), membership.turn, 0, membership))
+            if not_taken := self._give(membership, (ticket,)):
+                rooms[membership] += 1
+                untaken += not_taken
+                if ticket.message_group:
+                    broken.add(key)
+            heapq.heappush(order, (membership.use(rooms[membership]), membership.turn, 0, membership))
         for membership in touched:
-            membership.member.flush()
+            membership.flush()
+        give_back(follows)
+        return untaken
 
-    def _next(
-        self, order: list[tuple[float, int, int, _Membership]], rooms: dict[_Membership, int]
-    ) -> _Membership | None:
+    def _next(self, order: list[tuple[float, int, int, Membership]], rooms: dict[Membership, int]) -> Membership | None:
         """The member whose turn it is; entries with an outdated turn are skipped."""
         while order:
             _, turn, _, membership = heapq.heappop(order)
@@ -302,14 +277,49 @@ class Share:
                 return membership
         return None
 
-    def _give(self, membership: _Membership, tickets: Sequence[Ticket]) -> None:
+    def _give(self, membership: Membership, tickets: Sequence[Ticket]) -> list[tuple[Membership, Untaken]]:
+        """Hand messages to a member; return those that it cannot take."""
         self._turn += 1
         membership.turn = self._turn
         membership.held.update(dict.fromkeys(tickets))
         for ticket in tickets:
             ticket.member = membership.member
-        self.delivered += len(tickets)
-        membership.member.take(tickets)
+            if ticket.message_group:
+                key = _order_key(ticket)
+                self._owners[key] = membership.member, self._owners.get(key, (None, 0))[1] + 1
+        untaken = membership.take(tickets)
+        for each in untaken:
+            self._disown(each.ticket)
+            each.ticket.member = None
+            membership.held.pop(each.ticket, None)
+        self.delivered += len(tickets) - len(untaken)
+        return [(membership, each) for each in untaken if each.ticket.is_open]
+
+    def _offer_to_others(self, untaken: Sequence[tuple[Membership, Untaken]]) -> None:
+        """Give messages that one member cannot take to another. What waits for room there, or what none here can take,
+        goes back."""
+        self._passed_over.note([each for _, each in untaken])
+        waiting: list[Ticket] = []
+        failed: list[Untaken] = []
+        for refuser, each in untaken:
+            ticket = each.ticket
+            others = [other for other in self._members.values() if other is not refuser]
+            is_owned = bool(ticket.message_group) and _order_key(ticket) in self._owners
+            if not is_owned and any(self._offer(other, ticket) for other in with_room(others)):
+                continue
+            if is_owned or any(other.room() <= 0 and other.can_take(ticket) for other in others):
+                waiting.append(ticket)
+            else:
+                failed.append(each)
+        self._passed_over.wait(waiting)
+        self._passed_over.fail(failed)
+
+    def _offer(self, membership: Membership, ticket: Ticket) -> bool:
+        """Hand a message to a member if it can take it; True if it has."""
+        if not membership.can_take(ticket) or self._give(membership, (ticket,)):
+            return False
+        membership.flush()
+        return True
 
     def ended(self, tickets: Sequence[Ticket], is_released: bool) -> None:
         """Note tickets that were settled or lost."""
@@ -320,26 +330,29 @@ class Share:
             if membership is not None:
                 membership.held.pop(ticket, None)
             if ticket.message_group:
-                self._order_ended(ticket, member, is_released)
+                self._order_ended(ticket, is_released)
         self.look()
 
-    def _order_ended(self, ticket: Ticket, member: ShareMember | None, is_released: bool) -> None:
-        """Release kept messages of a message group behind a released one, to keep the order."""
-        key = (ticket.consumer.topic, ticket.message_group)
-        if member is not None and key in self._owners:
-            owner, held = self._owners.pop(key)
-            if held > 1:
-                self._owners[key] = owner, held - 1
+    def _order_ended(self, ticket: Ticket, is_released: bool) -> None:
+        """Release kept messages of a message group after a released one, to keep the order."""
+        self._disown(ticket)
         if is_released:
-            behind = [
+            after = [
                 kept
                 for kept in self._kept
                 if kept.message_group == ticket.message_group and kept.consumer is ticket.consumer and kept.is_open
             ]
-            for kept in behind:
+            for kept in after:
                 self._kept.remove(kept)
-            for kept in behind:
-                kept.release()
+            give_back(after)
+
+    def _disown(self, ticket: Ticket) -> None:
+        """The member of a message holds it no more."""
+        owned = (
+            self._owners.pop(_order_key(ticket), None) if ticket.message_group and ticket.member is not None else None
+        )
+        if owned is not None and owned[1] > 1:
+            self._owners[_order_key(ticket)] = owned[0], owned[1] - 1
 
     # -- what nobody has credit for ------------------------------------------------------------------------------
 
@@ -353,11 +366,8 @@ class Share:
             self._releasing = None
         kept = tuple(self._kept)
         self._kept.clear()
-        for ticket in kept:
-            ticket.release()
+        give_back(kept)
 
 
-def _use(membership: _Membership, room: int) -> float:
-    """The used part of a member's credit."""
-    held = len(membership.held)
-    return held / (held + room) if room > 0 else 1.0
+def _order_key(ticket: Ticket) -> OrderKey:
+    return ticket.consumer.topic, ticket.message_group

@@ -9,29 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import LATEST, ConsumerGroup
+from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.expression.filter import compile_filter
 from entrepot.domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
 from entrepot.domain.ports import PopRequest, Store
-from entrepot.domain.revision import BY_USE
-from entrepot.domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
-from entrepot.domain.timestamp import to_rfc3339
+from entrepot.domain.share import shared_queue, whole_topic
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.traffic import Traffic
-from entrepot.gateway.mqtt.shares.pump import WAIT_MS, SharePump
-from entrepot.gateway.mqtt.shares.share import Share, ShareMember
+from entrepot.gateway.mqtt.shares.groups import ShareGroups, expression_of
+from entrepot.gateway.mqtt.shares.member import ShareMember
+from entrepot.gateway.mqtt.shares.pump import PART, WAIT_MS, SharePump
+from entrepot.gateway.mqtt.shares.share import Share
 
-CLOCK_STEP_SECONDS: Final = 0.001
-MAX_CLOCK_STEPS: Final = 5
-"""Waits of a new group, each that long, for the clock to move."""
 ANY: Final = ("+", "#")
 
 ShareKey = tuple[str, str]
@@ -52,8 +50,7 @@ class QueueRules(Protocol):
 
 
 class Shares:
-    """The shares; `new_group` makes the definition of a share's group by name, except for its start. Names in
-    `any_level_topics` may start with any level."""
+    """The shares; `groups` makes their groups. Names in `any_level_topics` may start with any level."""
 
     def __init__(
         self,
@@ -62,15 +59,17 @@ class Shares:
         new_group: Callable[[str], ConsumerGroup],
         any_level_topics: Callable[[], set[str]],
         traffic: Traffic,
+        incidents: Incidents,
         gateway: Callable[[], str] = str,
     ) -> None:
-        """`gateway`: name of this gateway, for people."""
+        """`new_group` makes the definition of a share's group by name. `gateway`: name of this gateway, for people."""
         self._gateway = gateway
         self._store = store
         self._clock = clock
-        self._new_group = new_group
+        self.groups = ShareGroups(store, clock, new_group)
         self._any_level_topics = any_level_topics
         self._traffic = traffic
+        self._incidents = incidents
         self.queues: QueueRules | None = None
         """Rules of AMQP's queues, if AMQP is enabled; without them no queue is shared."""
         self._shares: dict[ShareKey, Share] = {}
@@ -78,7 +77,6 @@ class Shares:
         self._leased: dict[Share, dict[str, LeasedConsumer]] = {}
         """Consumers of each share by topic; they outlive their pump while they hold anything."""
         self._joining: set[tuple[ShareKey, ShareMember]] = set()
-        self._making: dict[str, asyncio.Task[ConsumerGroup]] = {}
         self._is_closed = False
         self._delivered_before = self._renewed_before = self._lost_before = 0
         self._stop_watching = store.topology.watch_topics(self._topic_changed)
@@ -86,17 +84,8 @@ class Shares:
     # -- membership ----------------------------------------------------------------------------------------------
 
     def group_name(self, share_name: str, topic_filter: str) -> str:
-        """The consumer group of a share: that of its name for a whole Topic or the group's declared filter, else one
-        of its own.
-
-        Raises ILLEGAL_CONSUMER_GROUP; FORBIDDEN (an AMQP queue by another name than its own).
-        """
-        if (queue := shared_queue(topic_filter)) is not None:
-            return queue_group(share_name, queue)
-        name = share_group(share_name)
-        if whole_topic(topic_filter) is not None or self._is_declared(name, topic_filter):
-            return name
-        return filtered_share_group(share_name, topic_filter)
+        """The consumer group of a share, as `ShareGroups.name_of`."""
+        return self.groups.name_of(share_name, topic_filter)
 
     async def join(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
         """Add a member; on return, later messages are shared with it. Joining again changes nothing.
@@ -105,7 +94,7 @@ class Shares:
         is not shared), TOPIC_NOT_FOUND (no such queue), UNAVAILABLE, and refusals of making the group.
         """
         key = share_name, topic_filter
-        compile_filter(_expression(topic_filter))
+        compile_filter(expression_of(topic_filter))
         group = self.group_name(share_name, topic_filter)
         named = self._store.topology.topic(topic_filter.partition("/")[0])
         if named is not None and not named.permission.readable:
@@ -116,9 +105,9 @@ class Shares:
             if (queue := shared_queue(topic_filter)) is not None:
                 self._queue_rules(queue).check_shareable(queue)
             else:
-                await self._ensure_group(group, share_name)
-            if whole_topic(topic_filter) is not None and any(map(self._store.topology.topic, self._any_level_topics())):
-                await self._ensure_side_group(share_name, topic_filter)
+                await self.groups.ensure(group, share_name, topic_filter)
+                if whole_topic(topic_filter) is not None and self._has_any_level_topic():
+                    await self.groups.ensure_side(share_name, topic_filter)
             if (key, member) not in self._joining:
                 return  # it left meanwhile
             self._check_open()
@@ -126,9 +115,21 @@ class Shares:
             self._joining.discard((key, member))
         share = self._shares.get(key)
         if share is None:
-            share = self._shares[key] = Share(share_name, topic_filter)
+            share = self._shares[key] = Share(share_name, topic_filter, self._passed_over(topic_filter))
         share.add(member)
         self._pump_all(share)
+
+    def _has_any_level_topic(self) -> bool:
+        return any(map(self._store.topology.topic, self._any_level_topics()))
+
+    def _passed_over(self, topic_filter: str) -> PassedOver:
+        queue = shared_queue(topic_filter)
+        if queue is None:
+            return PassedOver(PART, self._incidents, self._clock)
+        return PassedOver(PART, self._incidents, self._clock, partial(self._came_back, queue))
+
+    def _came_back(self, queue: str, tickets: Sequence[Ticket]) -> Sequence[Ticket]:
+        return () if self.queues is None else self.queues.came_back(queue, tickets)
 
     def leave(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
         """Release all of the member's messages at once; no error for a consumer that is no member."""
@@ -140,7 +141,7 @@ class Shares:
         if share.is_only(member):
             self._stop(share)
         queue = shared_queue(topic_filter)
-        spent = () if queue is None or self.queues is None else self.queues.came_back(queue, share.held_by(member))
+        spent = () if queue is None else self._came_back(queue, share.held_by(member))
         share.remove(member, spent)
         self._forget_if_over(share)
 
@@ -192,108 +193,63 @@ class Shares:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
         return self.queues
 
-    # -- groups --------------------------------------------------------------------------------------------------
-
-    def _queue_group(self, group: str, topic: str) -> ConsumerGroup:
-        """The group of an AMQP queue, made by its declaration: without it the queue is gone."""
-        found = self._store.topology.group(group)
-        if found is None:
-            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
-        return found
-
-    def _is_declared(self, group: str, topic_filter: str) -> bool:
-        definition = self._store.topology.group(group)
-        return definition is not None and definition.filter == _expression(topic_filter)
-
-    async def _ensure_side_group(self, share_name: str, topic_filter: str) -> ConsumerGroup:
-        """The group by which a share of one whole Topic reads others; it starts where the share's own does."""
-        main = self._store.topology.group(share_group(share_name))
-        start = None if main is None or main.start == LATEST else main.start
-        return await self._ensure_group(filtered_share_group(share_name, topic_filter), share_name, start)
-
-    async def _ensure_group(self, name: str, share_name: str, start: str | None = None) -> ConsumerGroup:
-        """The group, created if needed; concurrent callers wait for one creation."""
-        found = self._store.topology.group(name)
-        if found is not None:
-            return found
-        making = self._making.get(name)
-        if making is None:
-            making = asyncio.get_running_loop().create_task(self._make_group(name, share_name, start))
-            self._making[name] = making
-            making.add_done_callback(lambda _: self._making.pop(name, None))
-        return await asyncio.shield(making)
-
-    async def _make_group(self, name: str, share_name: str, start: str | None) -> ConsumerGroup:
-        """Make a group that begins now, or at `start`; it gets all messages of Topics that come later. One with a
-        filter of its own takes the definition of the share name's group, if there is one."""
-        share_named = self._store.topology.group(share_group(share_name))
-        if share_named is None:
-            group = self._new_group(name)
-        else:
-            group = replace(share_named, name=name, filter=None)
-        group = replace(group, start=start or await self._beginning(), revision=BY_USE)
-        await self._store.topology.put_group(group)
-        return self._store.topology.group(name) or group
-
-    async def _beginning(self) -> str:
-        """The present time as the start of a group.
-
-        The store begins at the first message of this millisecond or a later one. So the clock must move first: messages
-        confirmed before then have an earlier time. A clock that stands still is not awaited for long.
-        """
-        before_ms = self._clock.now_ms()
-        for _ in range(MAX_CLOCK_STEPS):
-            if self._clock.now_ms() > before_ms:
-                break
-            await asyncio.sleep(CLOCK_STEP_SECONDS)
-        return to_rfc3339(self._clock.now_ms()) or LATEST
-
     # -- topics --------------------------------------------------------------------------------------------------
 
     def _can_match(self, topic: str, topic_filter: str) -> bool:
-        """True if names of a Topic can match a filter. MQTT names are those of the default namespace."""
+        """True if names of a Topic can match a filter. MQTT names are those of the default namespace. An AMQP queue is
+        a Topic with no other name: its filter matches it alone."""
         found = self._store.topology.topic(topic)
         if NAMESPACE_SEPARATOR in topic or found is None or not found.permission.readable:
             return False
-        if is_hidden_topic(topic):
-            return shared_queue(topic_filter) == topic
+        queue = shared_queue(topic_filter)
+        if queue is not None or is_hidden_topic(topic):
+            return queue == topic
         level = topic_filter.partition("/")[0]
         return level in ANY or level == topic or topic in self._any_level_topics()
 
     def _topic_changed(self, name: str) -> None:
         for share in tuple(self._shares.values()):
-            if share.has_members and self._can_match(name, share.topic_filter):
-                self._pump(share, name)
+            self._pump_if_it_matches(share, name)
 
     def _pump_all(self, share: Share) -> None:
-        if share.has_members:
-            for topic in self._store.topology.topics():
-                if self._can_match(topic.name, share.topic_filter):
-                    self._pump(share, topic.name)
+        for topic in self._store.topology.topics():
+            self._pump_if_it_matches(share, topic.name)
+
+    def _pump_if_it_matches(self, share: Share, topic: str) -> None:
+        """Pump a Topic; a fault is that share's and that Topic's alone."""
+        try:
+            if share.has_members and self._can_match(topic, share.topic_filter):
+                self._pump(share, topic)
+        except Exception as fault:  # noqa: BLE001 - the other topics and shares are to be read
+            reason = f"$share/{share.share_name}/{share.topic_filter} does not read this topic: {fault}"
+            self._incidents.note(PART, Outcome.SET_ASIDE, reason, place=topic, fault=fault)
 
     def _pump(self, share: Share, topic: str) -> None:
         pumps = self._pumps.setdefault(share, {})
         if topic in pumps or self._is_closed:
             return
-        group, wanted = self._group_and_filter(share, topic)
+        name, text = share.share_name, share.topic_filter
+        group, wanted = self.groups.of_topic(name, text, topic, has_any_names=topic in self._any_level_topics())
         leased = self._leased_of(share, topic, group)
 
         def request(count: int) -> PopRequest:
             return PopRequest(topic, group, count, WAIT_MS, leased.lease_ms, wanted)
 
-        is_queue = shared_queue(share.topic_filter) is not None
+        is_queue = shared_queue(text) is not None
 
         async def ensure_group() -> ConsumerGroup:
             if is_queue:
-                return self._queue_group(group, topic)
-            if group != self.group_name(share.share_name, share.topic_filter):
-                return await self._ensure_side_group(share.share_name, share.topic_filter)
-            return await self._ensure_group(group, share.share_name)
+                return self.groups.of_queue(group, topic)
+            if group != self.group_name(name, text):
+                return await self.groups.ensure_side(name, text)
+            return await self.groups.ensure(group, name, text)
 
         def sort_out(tickets: list[Ticket]) -> list[Ticket]:
             return self._queue_rules(topic).sort_out(topic, tickets) if is_queue else tickets
 
-        pumps[topic] = SharePump(share, leased, request, ensure_group, sort_out, self._traffic, self._pump_ended)
+        pumps[topic] = SharePump(
+            share, leased, request, ensure_group, sort_out, self._traffic, self._incidents, self._pump_ended
+        )
 
     def _leased_of(self, share: Share, topic: str, group: str) -> LeasedConsumer:
         by_topic = self._leased.setdefault(share, {})
@@ -318,28 +274,11 @@ class Shares:
         if not by_topic:
             del self._leased[share]
 
-    def _group_and_filter(self, share: Share, topic: str) -> tuple[str, FilterExpression | None]:
-        """The group and filter for the pops of a Topic. Messages that do not match are settled for the group. So a
-        share of one whole Topic reads other Topics, which may have such names, too, with a group of its own."""
-        text = share.topic_filter
-        if shared_queue(text) is not None:
-            return queue_group(share.share_name, topic), None
-        name = share_group(share.share_name)
-        if self._is_declared(name, text):
-            return name, None
-        has_any_names = topic in self._any_level_topics()
-        is_all = text in ("#", "+/#", f"{topic}/#") and not has_any_names
-        wanted = None if is_all else _expression(text)
-        if whole_topic(text) == topic:
-            return name, wanted
-        return filtered_share_group(share.share_name, text), wanted
-
     def _pump_ended(self, pump: SharePump) -> None:
         share, topic = pump.share, pump.leased.topic
         del self._pumps[share][topic]
-        is_wanted = not self._is_closed and not pump.has_failed and share.has_members
-        if is_wanted and self._can_match(topic, share.topic_filter):
-            self._pump(share, topic)  # a member joined, or the topic came back, at this moment
+        if not self._is_closed and not pump.has_failed:
+            self._pump_if_it_matches(share, topic)  # a member joined, or the topic came back, at this moment
         self._forget_leased(share, topic)
         self._forget_if_over(share)
 
@@ -364,7 +303,3 @@ class Shares:
         if pumps := [pump.task for pumps in self._pumps.values() for pump in pumps.values()]:
             await asyncio.wait(pumps)
         await asyncio.gather(*(leased.close() for leased in self._all_leased()))
-
-
-def _expression(topic_filter: str) -> FilterExpression:
-    return FilterExpression(FilterKind.SUB_TOPIC, topic_filter)

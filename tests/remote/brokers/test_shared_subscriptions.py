@@ -10,6 +10,7 @@ import pytest
 
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.gateway.clock import SystemClock
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.traffic import Traffic
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.store_client.remote import RemoteStore
@@ -27,7 +28,9 @@ FAIR_PART = scaled(10, 4)
 @pytest.fixture
 async def gateways(world: BrokerWorld, store: RemoteStore, other: RemoteStore) -> AsyncIterator[list[Shares]]:
     await world.topic()
-    opened = [Shares(each, SystemClock(), ConsumerGroup, set, Traffic()) for each in (store, other)]
+    opened = [
+        Shares(each, SystemClock(), ConsumerGroup, set, Traffic(), Incidents(SystemClock())) for each in (store, other)
+    ]
     yield opened
     for each in (store, other):
         each.consumption.release_waiting()

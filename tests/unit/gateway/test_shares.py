@@ -15,8 +15,12 @@ from entrepot.domain.delivery import Deliveries, Delivery, Receipt
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
+from entrepot.gateway.messaging.incidents import Incidents
+from entrepot.gateway.messaging.passed_over import Untaken
+from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.traffic import Traffic
-from entrepot.gateway.mqtt.shares.share import KEEP_SECONDS, MAX_HELD
+from entrepot.gateway.mqtt.shares.member import MAX_HELD
+from entrepot.gateway.mqtt.shares.share import KEEP_SECONDS
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
@@ -106,7 +110,9 @@ async def store(clock: ManualClock) -> FailingStore:
 
 
 def open_shares(store: MemoryStore, clock: ManualClock) -> Shares:
-    return Shares(store, clock, lambda name: ConsumerGroup(name, max_attempts=100), lambda: {"mqtt"}, Traffic())
+    return Shares(
+        store, clock, lambda name: ConsumerGroup(name, max_attempts=100), lambda: {"mqtt"}, Traffic(), Incidents(clock)
+    )
 
 
 @pytest.fixture
@@ -328,7 +334,7 @@ async def test_the_definition_of_the_named_group_is_that_of_its_filtered_ones(st
 
 async def test_what_is_handed_out_is_counted(store: FailingStore, clock: ManualClock):
     traffic = Traffic()
-    shares = Shares(store, clock, ConsumerGroup, set, traffic)
+    shares = Shares(store, clock, ConsumerGroup, set, traffic, Incidents(clock))
     member = KeepingMember(quick=True)
     await shares.join("w", "t/#", member)
     await append(store, "t", "1", "22")
@@ -349,12 +355,12 @@ class WatchedMember(KeepingMember):
         super().__init__(name, limit)
         self.holders = holders
 
-    def take(self, tickets) -> None:
+    def take(self, tickets: Sequence[Ticket]) -> Sequence[Untaken]:
         for ticket in tickets:
             body = ticket.message.body.decode()
             assert body not in self.holders, f"{body} is with {self.holders[body]} and {self.name}"
             self.holders[body] = self.name
-        super().take(tickets)
+        return super().take(tickets)
 
 
 class RandomLoad:
