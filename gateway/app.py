@@ -277,6 +277,7 @@ class Gateway:
                 self.retained.sweeping,
                 self.mqtt.sweeper.rounds,
                 self.mqtt.census.counting,
+                self.mqtt.unused_groups.sweeping,
                 beside.peers.pinging,
                 beside.logins.sweeping,
                 self._virtual_hosts.expiry.sweeping,

@@ -106,3 +106,7 @@ def _shares(mqtt: MqttFrontend) -> Iterator[Metric]:
         "entrepot_mqtt_share_losses": "Message leases of MQTT shared subscriptions lost while a member had the message",
     }
     yield from counters((), described, [((), (shares.delivered, shares.renewed, shares.lost))])
+    described = {
+        "entrepot_mqtt_share_groups_ended": "Unused groups of MQTT shared subscriptions deleted by this gateway"
+    }
+    yield from counters((), described, [((), [mqtt.unused_groups.ended])])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Iterator
+from functools import partial
 
 import structlog
 
@@ -31,9 +32,11 @@ from entrepot.gateway.mqtt.sessions.census import SessionCensus
 from entrepot.gateway.mqtt.sessions.opening import Sessions
 from entrepot.gateway.mqtt.sessions.operating import SessionOperations
 from entrepot.gateway.mqtt.sessions.record import NEVER_EXPIRES
+from entrepot.gateway.mqtt.sessions.shared_filters import shared_filters
 from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
 from entrepot.gateway.mqtt.sessions.will_publishing import WillPublishing
 from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.gateway.mqtt.shares.unused_groups import UnusedGroups
 from entrepot.gateway.security.security import PrincipalChange, Security
 from entrepot.gateway.settings import MqttSettings, Settings
 from entrepot.protocols.mqtt.connection_events import ConnectionLimits
@@ -75,6 +78,9 @@ class MqttFrontend:
         self.sweeper = Sweeper(
             store, clock, gateway, publish_will, self._taken, self._declared_dead, self._kicked, is_alone=is_alone
         )
+        lasting, life = partial(shared_filters, store), mqtt.share_group_expiry_seconds
+        self.unused_groups = UnusedGroups(store, clock, life, shares.groups_in_use, lasting)
+        shares.groups.on_made, shares.on_used = self.unused_groups.made, self.unused_groups.used
         self.services = MqttServices(
             store,
             sender,
@@ -107,6 +113,7 @@ class MqttFrontend:
             if self.services.presence is not None:
                 await self.services.presence.start()
             await self.sweeper.start()
+            self.unused_groups.start()
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
                 raise
@@ -186,6 +193,7 @@ class MqttFrontend:
 
     async def close(self) -> None:
         """Stop managing sessions."""
+        await self.unused_groups.close()
         await self.sweeper.close()
         await self.census.close()
         if self.services.presence is not None:

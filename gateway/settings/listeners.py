@@ -83,6 +83,12 @@ class MqttSettings(MqttTransportSettings, MqttLimitSettings):
         le=0xFFFF_FFFF,
         description="Longest session expiry after the connection, and that of MQTT 3 sessions; 0: no expiry",
     )
+    share_group_expiry_seconds: int = Field(
+        7 * 86_400,
+        ge=0,
+        le=0xFFFF_FFFF,
+        description="Life of a group that a shared subscription made, from its last use; 0: no end",
+    )
     topic_alias_maximum: int = Field(
         64, ge=0, le=65_535, description="Maximum topic aliases of a connection in each direction (MQTT 5)"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -141,3 +142,17 @@ class ShareGroups:
 def expression_of(topic_filter: str) -> FilterExpression:
     """The filter of a share, as pops have it."""
     return FilterExpression(FilterKind.SUB_TOPIC, topic_filter)
+
+
+def groups_of(share_name: str, topic_filter: str) -> set[str]:
+    """All groups that a share may read with, except an AMQP queue's, which no share makes. None for a name without a
+    group."""
+    if shared_queue(topic_filter) is not None:
+        return set()
+    try:
+        found = {share_group(share_name), side_share_group(share_name, topic_filter)}
+    except EntrepotError:
+        return set()
+    with suppress(EntrepotError):  # too long: the shortened name is there
+        found.add(filtered_share_group(share_name, topic_filter))
+    return found

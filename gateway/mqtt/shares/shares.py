@@ -8,7 +8,7 @@ shares out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -25,12 +25,17 @@ from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.traffic import Traffic
-from entrepot.gateway.mqtt.shares.groups import ShareGroups, expression_of
+from entrepot.gateway.mqtt.shares.groups import ShareGroups, expression_of, groups_of
 from entrepot.gateway.mqtt.shares.member import ShareMember
 from entrepot.gateway.mqtt.shares.pump import PART, WAIT_MS, SharePump
 from entrepot.gateway.mqtt.shares.share import Share
 
 ANY: Final = ("+", "#")
+
+
+async def _nothing(_: set[str]) -> None:
+    """Default callback."""
+
 
 ShareKey = tuple[str, str]
 """Name and filter."""
@@ -72,6 +77,8 @@ class Shares:
         self._incidents = incidents
         self.queues: QueueRules | None = None
         """Rules of AMQP's queues, if AMQP is enabled; without them no queue is shared."""
+        self.on_used: Callable[[set[str]], Awaitable[None]] = _nothing
+        """Called with the groups of a share that is new here, before it relies on them."""
         self._shares: dict[ShareKey, Share] = {}
         self._pumps: dict[Share, dict[str, SharePump]] = {}
         self._leased: dict[Share, dict[str, LeasedConsumer]] = {}
@@ -105,6 +112,8 @@ class Shares:
             if (queue := shared_queue(topic_filter)) is not None:
                 self._queue_rules(queue).check_shareable(queue)
             else:
+                if key not in self._shares:
+                    await self.on_used(groups_of(share_name, topic_filter))
                 await self.groups.ensure(group, share_name, topic_filter)
                 if whole_topic(topic_filter) is not None and self._has_any_level_topic():
                     await self.groups.ensure_side(share_name, topic_filter)
@@ -160,6 +169,11 @@ class Shares:
         share = self._shares.get((share_name, topic_filter))
         if share is not None and share.has(member):
             share.look()
+
+    def groups_in_use(self) -> set[str]:
+        """The groups of shares with members here."""
+        shares = (share for share in self._shares.values() if share.has_members)
+        return {group for share in shares for group in groups_of(share.share_name, share.topic_filter)}
 
     def look_again(self) -> None:
         """Pump again after a change of the Topics whose names may start with any level."""

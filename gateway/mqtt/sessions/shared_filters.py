@@ -1,0 +1,27 @@
+"""The shared subscriptions of all recorded sessions, connected or away, of every gateway."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from entrepot.domain.ports import Store
+from entrepot.gateway.mqtt.names import SHARE, Share, parse_share
+from entrepot.gateway.mqtt.sessions.opening import readable
+from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX
+
+PAGE: Final = 500
+
+
+async def shared_filters(store: Store) -> set[Share]:
+    """Return name and filter of each. Raises what the store raises."""
+    found: set[Share] = set()
+    after = ""
+    while page := await store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
+        after = page[-1].key
+        for each in page:
+            record = readable(each.key.removeprefix(SESSION_PREFIX), each)
+            for subscription in () if record is None else record.subscriptions:
+                share = parse_share(subscription.filter) if subscription.filter.startswith(SHARE) else None
+                if share is not None:
+                    found.add(share)
+    return found
