@@ -16,6 +16,7 @@ from entrepot.domain.access.model import Principal
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.routing.topic_filter import is_valid_name
+from entrepot.gateway.messaging.incidents import Outcome, place_of_message
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
 from entrepot.gateway.mqtt.connections.registry import ClientRegistry
@@ -25,6 +26,7 @@ from entrepot.gateway.mqtt.names import published_name, unpublishable
 from entrepot.gateway.mqtt.sessions.opening import Arrival
 from entrepot.gateway.mqtt.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
 from entrepot.gateway.mqtt.sessions.session import Session
+from entrepot.gateway.mqtt.shares.pump import PART
 from entrepot.gateway.security.scram import ScramExchange
 from entrepot.protocols.mqtt.connection_events import Closing
 from entrepot.protocols.mqtt.outgoing import RESTORED
@@ -291,7 +293,10 @@ class Connecting:
                 window.released.add(record.packet_id)
             elif record.qos == 2:
                 window.unreceived.add(record.packet_id)
-            packets.append(packet)
+            if packet:
+                packets.append(packet)
+            else:
+                window.maximum += 1  # withheld: what is not sent takes no room of the client
         connection.accepted(session, packets, services.access.expires_at(self._client))
 
     def _granted(self, session: Session) -> dict[PropertyId, Any]:
@@ -315,7 +320,7 @@ class Connecting:
 
     async def _resends(self, session: Session) -> list[tuple[OutgoingRecord, bytes]]:
         """Return in-flight records with their packets to resend, in sending order (4.4.0-1), without those whose
-        message is gone."""
+        message is gone. The packet of a withheld one is empty."""
         outgoing = session.restored.outgoing
         if not outgoing:
             return []
@@ -333,7 +338,18 @@ class Connecting:
         now_ms = self._services.clock.now_ms()
         unsaid, again = self._services.hub.incidents.unsaid, replace(message, qos=record.qos)
         template = encoded(again, grant, machine.version == 5, now_ms, unsaid, retain=record.retain)
-        return None if template.size > machine.max_packet_to_client else template.packet_again(record.packet_id)
+        if template.size <= machine.max_packet_to_client:
+            return template.packet_again(record.packet_id)
+        return self._withheld(message, template.size) if record.is_shared else None
+
+    def _withheld(self, message: StoredMessage, size: int) -> bytes:
+        """Nothing to send: the session keeps the message for a connection with larger packets. Discarding it, as other
+        messages (3.1.2-25), would lose it, since no other member of its share may have it (4.8.2-5)."""
+        limit = self._client.machine.max_packet_to_client
+        reason = f"a PUBLISH of {size} bytes exceeds the client's Maximum Packet Size of {limit}: its session keeps it"
+        place, client_id = place_of_message(message), self._client.client_id
+        self._services.hub.incidents.note(PART, Outcome.SET_ASIDE, reason, place=place, client=client_id)
+        return b""
 
     async def _message(self, record: OutgoingRecord) -> StoredMessage | None:
         services = self._services

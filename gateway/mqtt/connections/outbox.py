@@ -359,8 +359,7 @@ class Outbox:
         """Resend packets that an earlier connection left unacknowledged, in order, within the client's receive
         maximum."""
         self._resends = deque(packets)
-        room = self._client.machine.window.maximum
-        self._send_resends(room)
+        self._send_again()
 
     def _send_again(self) -> None:
         resends = self._resends

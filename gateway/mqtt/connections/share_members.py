@@ -139,7 +139,7 @@ class Membership:
             packet_id = machine.window.next_id
             message = ticket.message
             machine.window.held[packet_id] = OutgoingRecord(
-                packet_id, ticket.consumer.topic, message.queue_id, message.queue_offset, 2
+                packet_id, ticket.consumer.topic, message.queue_id, message.queue_offset, 2, is_shared=True
             )
             self._held_back[packet_id] = ticket
             session.after_durable(partial(self._release, packet_id, packet, ticket), window=True)

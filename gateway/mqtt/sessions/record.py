@@ -100,7 +100,8 @@ SENT, RELEASED = 0, 1
 
 
 class OutgoingRecord(msgspec.Struct, array_like=True, frozen=True):
-    """A message in flight to the client: its place in the store, and its grant."""
+    """A message in flight to the client: its place in the store, and its grant. `is_shared`: it is of a shared
+    subscription, and no other client may have it."""
 
     packet_id: int
     topic: str
@@ -110,6 +111,7 @@ class OutgoingRecord(msgspec.Struct, array_like=True, frozen=True):
     state: int = SENT
     retain: bool = False
     identifiers: tuple[int, ...] = ()
+    is_shared: bool = False
 
 
 class WindowRecord(msgspec.Struct, array_like=True):
