@@ -90,10 +90,11 @@ class Membership:
             self._deliver(run, wanted)
             return ()
         untaken: list[Untaken] = []
+        if sizes := [template.size for template in run.templates if template.size <= largest]:
+            self._fit.note(max(sizes))
         for template, ticket in zip(run.templates, wanted, strict=True):
             if template.size <= largest:
                 self._services.hub.delivered += 1
-                self._fit.note(template.size)
                 self._deliver_one(template, ticket)
             else:
                 reason = f"a PUBLISH of {template.size} bytes exceeds the client's Maximum Packet Size of {largest}"

@@ -108,7 +108,7 @@ async def test_messages_wait_for_the_next_member_where_the_last_one_was(
 
 async def test_a_group_that_nobody_uses_ends_after_its_life_and_not_before(door: MqttDoor) -> None:
     first = await member(door, "first", FILTERED)
-    await pass_time(door, 3 * LIFE_MS, 48)
+    await pass_time(door, 51 * LIFE_MS // 16, 51)
     assert is_there(door, FILTERED), "it is in use"
     await leave(door, first, "first")
     await pass_time(door, LIFE_MS - 16)

@@ -8,6 +8,8 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.names import dead_letter_topic
 from entrepot.gateway.messaging.incidents import Outcome
+from entrepot.gateway.messaging.messages_that_fit import UNKNOWN_BYTES
+from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscription
 from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.mqtt_door import DoorClient, MqttDoor
@@ -150,3 +152,21 @@ async def test_a_member_with_a_larger_limit_is_asked_by_the_size_of_its_own_pack
         await publish(door, 1, LARGE, LARGE)
         await until(lambda: len(old.deliveries()) == 2, "both")
         assert not small.deliveries()
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_packet_of_exactly_the_maximum_size_fits(qos: int) -> None:
+    async with MqttDoor() as door:
+        await publish(door, qos, b"the topic")
+        await door.store.topology.put_group(ConsumerGroup("w", start="earliest"))
+        fits, too_large = b"f" * 100, b"f" * 101
+        await publish(door, qos, fits, too_large)
+        size = len(encode(Publish("t/x", fits, qos, 1 if qos else 0), 5))
+        client = await member(door, "exact", qos, size=size)
+        incidents = door.sender.incidents
+        await until(lambda: incidents.last, "the larger one is passed over")
+        await until(lambda: len(client.deliveries()) == 2, "what fits")
+        assert {each.payload for each in client.deliveries()} == {b"the topic", fits}
+        client.write_limit = 4 * UNKNOWN_BYTES
+        [membership] = (client.conversation.subscribing.shares or {}).values()
+        assert membership.credit > 4, "small ones came"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
-from entrepot.gateway.messaging.passed_over import AGAIN_MS, FIRST_MS, PassedOver
+from entrepot.gateway.messaging.passed_over import AGAIN_MS, FIRST_MS, PassedOver, Untaken
 from entrepot.gateway.messaging.ticket import Ticket
-from entrepot.gateway.mqtt.shares.member import MAX_HELD, Membership
+from entrepot.gateway.mqtt.shares.member import MAX_HELD, Membership, with_room
 from entrepot.gateway.mqtt.shares.reservation import Reservation
 from entrepot.gateway.mqtt.shares.share import Share
 from tests.support.clock import ManualClock
@@ -299,3 +300,23 @@ async def test_without_members_nothing_is_reserved():
     assert await waiting is None
     world.hand_out("late")
     assert world.holder.released == [("late", 0, True, "")]
+
+
+async def test_a_message_is_tried_once_with_a_member_that_it_makes_raise():
+    tries: list[str] = []
+
+    class Counting(KeepingMember):
+        def take(self, tickets: Sequence[Ticket]) -> Sequence[Untaken]:
+            tries.extend(ticket.message.body.decode() for ticket in tickets)
+            return super().take(tickets)
+
+    member = Counting()
+    member.faulty = {b"bad"}
+    World(member).hand_out("bad")
+    assert tries == ["bad"]
+
+
+async def test_the_least_used_with_room_is_offered_it_first_and_equals_take_turns():
+    busy, idle, later, full = (Membership(KeepingMember(limit=limit), turn) for turn, limit in enumerate((9, 9, 9, 0)))
+    busy.held[NotingHolder().ticket("m")] = None
+    assert with_room([full, busy, later, idle]) == [idle, later, busy]

@@ -50,7 +50,10 @@ class World:
         self.incidents = Incidents(self.clock)
         self.queues = OpenQueues()
         self.any_level = {"mqtt"}
-        self.shares = Shares(self.store, self.clock, ConsumerGroup, lambda: self.any_level, Traffic(), self.incidents)
+        self.traffic = Traffic()
+        self.shares = Shares(
+            self.store, self.clock, ConsumerGroup, lambda: self.any_level, self.traffic, self.incidents
+        )
         self.shares.queues = self.queues
 
     async def share(self, name: str, topic_filter: str) -> KeepingMember:
@@ -172,3 +175,44 @@ async def test_a_pop_that_raises_what_no_store_should_is_tried_again(world: Worl
     await until(lambda: member.bodies == ["m"], "the message")
     assert world.incidents.counts["mqtt share", Outcome.SET_ASIDE] == 2
     assert {each.place for each in world.incidents.last} == {"t"}
+
+
+async def test_a_message_that_cannot_be_counted_is_set_aside_and_the_others_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    await world.store.topology.put_topic(Topic("t", queues=1))
+    own = world.traffic.count_out
+
+    def count_out(topic: str, group: str, tickets: Sequence[Ticket], door: str) -> None:
+        if any(ticket.message.body == b"bad" for ticket in tickets):
+            raise ValueError("it has no size")
+        own(topic, group, tickets, door)
+
+    monkeypatch.setattr(world.traffic, "count_out", count_out)
+    await world.store.topology.put_group(ConsumerGroup("w", max_attempts=1))
+    await append(world.store, "t", "a", "bad", "b")
+    member = await world.share("w", "t/#")
+    await until(lambda: sorted(member.bodies) == ["a", "b"], "the others")
+    await until(lambda: world.store.topology.topic("%DLQ%w") is not None, "the dead letter of the bad one")
+    assert world.traffic.outgoing["t", "w"].messages == 2
+    assert "bad" not in member.bodies
+
+
+@pytest.mark.parametrize("is_others", [False, True])
+async def test_a_share_tells_of_the_groups_that_it_made_itself_alone(world: World, is_others: bool):
+    own, made = world.store.topology, []
+
+    async def on_made(group: ConsumerGroup, share_name: str, topic_filter: str) -> None:
+        made.append((group.name, share_name, topic_filter))
+
+    async def put_group(group: ConsumerGroup) -> ConsumerGroup:
+        if is_others:  # another door was first
+            await own.put_group(replace(group, start="earliest"))
+        return await own.put_group(group)
+
+    world.shares.groups.on_made = on_made
+    world.store.topology = replaced(own, put_group=put_group)
+    name = world.shares.group_name("w", "t/+")
+    await world.shares.groups.ensure(name, "w", "t/+")
+    assert made == ([] if is_others else [(name, "w", "t/+")])
+    world.store.topology = own
