@@ -18,6 +18,7 @@ from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey, import_key
 
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.url import target_of
 from entrepot.gateway.settings.security import SecuritySettings
 
 MAX_KEY_FILE_BYTES: Final = 1 << 20
@@ -95,7 +96,12 @@ class UrlKeys:
             async with (
                 asyncio.timeout(self._timeout_seconds),
                 httpx2.AsyncClient(trust_env=False, follow_redirects=False) as client,
-                client.stream("GET", self._url, timeout=self._timeout_seconds) as response,
+                client.stream(
+                    "GET",
+                    self._url,
+                    timeout=self._timeout_seconds,
+                    extensions={"target": target_of(self._url).encode()},
+                ) as response,
             ):
                 if response.status_code != 200:
                     raise ValueError(f"the answer is {response.status_code}")

@@ -45,7 +45,7 @@ def build() -> Any:
     @app.options("/hook/{name}")
     async def shake_hands(name: str, request: Request) -> Response:
         told = behaviours[name]
-        seen[name + ":options"].append({"headers": dict(request.headers)})
+        seen[name + ":options"].append({"headers": dict(request.headers), "target": target_of(request)})
         if told.get("options_stall"):
             await asyncio.sleep(told["options_stall"])
         if told.get("consent") is False:
@@ -67,6 +67,7 @@ def build() -> Any:
                 "body": base64.b64encode(body).decode(),
                 "at": time.monotonic(),
                 "path": request.url.path,
+                "target": target_of(request),
             }
         )
         steps = told.get("steps", [])
@@ -83,7 +84,7 @@ def build() -> Any:
     @app.post("/token")
     async def token(request: Request) -> dict[str, Any]:
         form = (await request.body()).decode()
-        seen["token"].append({"headers": dict(request.headers), "body": form})
+        seen["token"].append({"headers": dict(request.headers), "body": form, "target": target_of(request)})
         return {"access_token": f"t{len(seen['token'])}", "token_type": "bearer", "expires_in": 3600}
 
     @app.post("/rotating/{name}")
@@ -99,6 +100,12 @@ def build() -> Any:
         return Response(json.dumps(answer), media_type="application/json")
 
     return app
+
+
+def target_of(request: Request) -> str:
+    """The target in the request's first line, as it came."""
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    return (path + b"?" + query if query else path).decode()
 
 
 class WebhookReceiver:

@@ -17,7 +17,7 @@ from yarl import URL
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_topic_name, qualified, split_name
 from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
-from entrepot.domain.url import fault_of_url
+from entrepot.domain.url import authority_of, fault_of_url
 from entrepot.gateway.events.subscriptions.record import (
     BINARY,
     LATEST,
@@ -184,22 +184,24 @@ def topic_of(source: str, namespace: str) -> str:
     return qualified(namespace, plain)
 
 
-def check_url(text: str, where: str) -> URL:
-    """Return a URL to send to. Raises BAD_REQUEST; the address policy is applied elsewhere."""
+def check_url(text: str, where: str) -> None:
+    """Raise BAD_REQUEST unless requests can be sent to a URL; the address policy is applied elsewhere."""
     fault = fault_of_url(text, ("https", "http"))
     if fault is not None:
         raise _bad(where, fault)
+    authority = authority_of(text)
+    if "@" in authority:
+        raise _bad(where, "must not hold a user or password: there is sinkcredential")
+    if "#" in text:
+        raise _bad(where, "must not have a fragment")
+    if not authority.isascii():
+        raise _bad(where, "its host must be ASCII: write an international name in its form with xn--")
     try:
         url = URL(text)
     except ValueError:
         raise _bad(where, "its host is no name and no address") from None
     if not url.host:
         raise _bad(where, "the URL names no host")
-    if url.user is not None or url.password is not None:
-        raise _bad(where, "must not hold a password: there is sinkcredential")
-    if url.fragment:
-        raise _bad(where, "must not have a fragment")
-    return url
 
 
 def _headers(given: dict[str, str], before: dict[str, str]) -> dict[str, str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ssl
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 import aiohttp
 import structlog
 from yarl import URL
 
+from entrepot.domain.url import target_of
 from entrepot.gateway.events.webhooks.addresses import (
     AddressPolicy,
     CheckingResolver,
@@ -26,6 +28,11 @@ from entrepot.gateway.version import own_version
 USER_AGENT: Final = f"entrepot/{own_version()}"
 DNS_SECONDS: Final = 30
 IDLE_SECONDS: Final = 15.0
+ENCODINGS: Final = "gzip, deflate"
+"""Content codings that are decoded (RFC 9110 8.4.1)."""
+_ANY_ZLIB: Final = zlib.MAX_WBITS | 32
+"""For zlib: the data may be of either coding."""
+_CACHED_URLS: Final = 1024
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +67,7 @@ class SinkClient:
                 keepalive_timeout=IDLE_SECONDS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": USER_AGENT},
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": ENCODINGS},
             skip_auto_headers=("Content-Type",),
             auto_decompress=False,
             trust_env=False,
@@ -87,12 +94,11 @@ class SinkClient:
         timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=self._settings.connect_seconds or None)
         try:
             async with self._session.request(
-                method, url, headers=headers, data=body, allow_redirects=False, timeout=timeout
+                method, _as_given(url), headers=headers, data=body, allow_redirects=False, timeout=timeout
             ) as response:
+                told = {name.lower(): value for name, value in response.headers.items()}
                 content = await self._bounded(response)
-                return Answer(
-                    response.status, {name.lower(): value for name, value in response.headers.items()}, content
-                )
+                return Answer(response.status, told, self._decoded(content, told.get("content-encoding", "")))
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:  # TimeoutError is an OSError
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             if isinstance(cause, ForbiddenAddressError):
@@ -113,5 +119,21 @@ class SinkClient:
         response.close()
         return content[:limit]
 
+    def _decoded(self, content: bytes, coding: str) -> bytes:
+        """Return what is encoded, up to the limit; as it came where that cannot be done."""
+        if not content or coding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
+            return content
+        try:
+            return zlib.decompressobj(_ANY_ZLIB).decompress(content, self._settings.max_response_bytes)
+        except zlib.error:
+            return content
+
     async def close(self) -> None:
         await self._session.close()
+
+
+@lru_cache(_CACHED_URLS)
+def _as_given(url: str) -> URL:
+    """A URL that is requested as it was given: yarl would decode and encode its characters."""
+    parsed = URL(url)
+    return URL.build(scheme=parsed.scheme, authority=parsed.raw_authority, path=target_of(url), encoded=True)

@@ -1,7 +1,9 @@
-"""SinkConnection: aiohttp's connection, for sinks that send a body where HTTP forbids one.
+"""SinkConnection: aiohttp's connection, for sinks that send a body where HTTP forbids one, or a long head.
 
 An answer of 204 or 304 ends with its head (RFC 9110 6.4.1). aiohttp takes the bytes after it for the next answer, and
 loses both. Here they are dropped, and the connection is not used again.
+
+aiohttp limits each line of a head, and the number of lines. Here the whole of it is limited, as browsers do.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-MAX_HEAD: Final = 65_536
-"""Longest head that is examined: aiohttp refuses longer ones itself."""
+MAX_HEAD: Final = 262_144
+"""Bytes of an answer's head and the interim ones before it, to the end of a read; browsers take as many."""
+NO_LIMIT: Final = 1 << 30
+"""For aiohttp's own limits of lines, which MAX_HEAD makes needless."""
 _END: Final = b"\r\n\r\n"
 _HAVE_NONE: Final = frozenset({b"204", b"304"})
 _MAY_HAVE_NONE: Final = frozenset({b"", b"1"})
@@ -24,45 +28,66 @@ _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})")
 _BODY = re.compile(rb"\r\n(?:transfer-encoding:|content-length:[ \t]*0*[1-9])", re.IGNORECASE)
 
 
+class LongHeadError(aiohttp.ClientError):
+    """The head of an answer is longer than MAX_HEAD."""
+
+
 class SinkConnection(ResponseHandler):
     """One connection, request after request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
-        self._head: bytes | None = b""
-        """The bytes of the head so far, or None after its end."""
+        self._head: bytearray | None = bytearray()
+        """The bytes of the head so far, or None after its end, or where a body may follow."""
+        self._head_bytes = 0
+        self._has_head = False
         self._is_over = False
 
     def set_response_params(self, **parameters: Any) -> None:
         """Begin another answer."""
-        self._head, self._is_over = b"", False
+        self._head, self._head_bytes, self._has_head, self._is_over = bytearray(), 0, False, False
+        parameters |= {"max_line_size": NO_LIMIT, "max_field_size": NO_LIMIT, "max_headers": NO_LIMIT}
         super().set_response_params(**parameters)
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        """Take an answer whose head is read."""
+        status = data[0].code
+        self._has_head = status >= 200 or status == 101
+        super().feed_data(data, size)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of an answer, or from beyond its end."""
         if self._is_over:
             self.force_close()
             return
+        if self._has_head:
+            super().data_received(data)
+            return
+        self._head_bytes += len(data)
         if self._head is not None:
             if self._head or data[9:10] in _MAY_HAVE_NONE or data[9:12] in _HAVE_NONE:
                 data = self._without_rest(data)
             else:  # the common case: the answer may have a body
                 self._head = None
         super().data_received(data)
+        if self._head_bytes > MAX_HEAD and not self._has_head and self.transport is not None:
+            self.transport.close()
+            self.set_exception(LongHeadError())
 
     def _without_rest(self, data: bytes) -> bytes:
         """Return the data up to the end of the head, where no body may follow."""
         assert self._head is not None
-        before, seen = len(self._head), self._head + data
-        end = seen.find(_END)
+        seen, before = self._head, len(self._head)
+        seen += data
+        end = seen.find(_END, max(before - len(_END) + 1, 0))
         while end >= 0:
             status = _STATUS.match(seen)
             if status is None or status[1][:1] != b"1" or status[1] == b"101":
                 break
-            before, seen = before - end - len(_END), seen[end + len(_END) :]  # interim: another answer follows
+            del seen[: end + len(_END)]  # interim: another answer follows
+            before -= end + len(_END)
             end = seen.find(_END)
         if end < 0:
-            self._head = seen if len(seen) <= MAX_HEAD else None
             return data
         self._head = None
         if status is None or status[1] not in _HAVE_NONE:

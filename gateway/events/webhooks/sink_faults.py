@@ -8,6 +8,7 @@ import ssl
 import aiohttp
 
 from entrepot.gateway.events.webhooks.addresses import ForbiddenAddressError
+from entrepot.gateway.events.webhooks.sink_connection import MAX_HEAD, LongHeadError
 
 
 def words_of(error: Exception, timeout_seconds: float) -> str:
@@ -26,6 +27,8 @@ def words_of(error: Exception, timeout_seconds: float) -> str:
         return "cannot connect: its name is not known"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect: {_system_words(error.os_error)}"
+    if isinstance(error, LongHeadError):
+        return f"the head of its answer is longer than {MAX_HEAD // 1024} KiB"
     if isinstance(error, aiohttp.ClientResponseError):
         return "its answer is not HTTP"
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):

@@ -44,6 +44,24 @@ def test_an_event_that_nobody_could_publish_here_is_delivered_like_others(
     assert client.delete(f"/subscriptions/{made['id']}").status_code == 204
 
 
+def test_every_url_is_requested_and_shown_as_it_was_given(
+    client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
+) -> None:
+    query = "?sp=%2Ftriggers%2Frun&to=a%2Cb,c&sig=a-_%7E&mail=%40%28"
+    before = len(receiver.seen("token"))
+    credential = {
+        "credentialtype": "OAUTH2", "identifier": "me", "secret": "s", "tokenendpoint": f"{receiver.url}/token{query}",
+    }  # fmt: skip
+    sink = receiver.hook(topic) + query
+    made = subscribe(sink=sink, sinkcredential=credential, config={"handshake": "required"})
+    publish(client, topic, event(1))
+    delivery = receiver.wait(topic, 1)[0]
+    assert delivery["target"] == f"/hook/{topic}{query}" == receiver.seen(topic + ":options")[0]["target"]
+    assert receiver.seen("token")[before]["target"] == "/token" + query
+    shown = client.get(f"/subscriptions/{made['id']}").json()
+    assert (shown["sink"], shown["sinkcredential"]["tokenendpoint"]) == (sink, credential["tokenendpoint"])
+
+
 # -- secrets -----------------------------------------------------------------------------------------------------------
 
 

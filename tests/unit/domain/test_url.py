@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.domain.url import fault_of_url
+from entrepot.domain.url import authority_of, fault_of_url, target_of
 from tests.support.cases import cases
 
 
@@ -35,3 +35,20 @@ from tests.support.cases import cases
 )
 def test_what_is_wrong_with_a_url(text: str, word: str | None) -> None:
     assert fault_of_url(text, ("https", "http")) == word
+
+
+@cases(
+    "text, authority, target",
+    [
+        ("https://a.example", "a.example", "/"),
+        ("https://a.example?x=/#y", "a.example", "/?x=/"),
+        ("https://me:pw@a.example:8443/x%2Fy/../z?q=%40@&c=d?#f?g", "me:pw@a.example:8443", "/x%2Fy/../z?q=%40@&c=d?"),
+        ("http://[::1]:80//?", "[::1]:80", "//?"),
+        ("http://a/://b", "a", "/://b"),
+        ("http://a/\u00fc%C3%BC", "a", "/%C3%BC%C3%BC"),
+        ("http://a/%zz'\"<>`{|}^\\~", "a", "/%zz'\"<>`{|}^\\~"),
+        ("http://a#b", "a", "/"),
+    ],
+)
+def test_the_parts_of_a_url_are_as_given(text: str, authority: str, target: str) -> None:
+    assert (authority_of(text), target_of(text)) == (authority, target)

@@ -152,10 +152,11 @@ class Keys:
         self.body = key_set(RSA, EC)
         self.status = 200
         self.asked = 0
-        self.url = ""
+        self.target = self.url = ""
 
     async def answer(self, request: web.Request) -> web.Response:
         self.asked += 1
+        self.target = request.raw_path
         return web.Response(text=self.body, status=self.status, content_type="application/json")
 
 
@@ -163,7 +164,7 @@ class Keys:
 async def keys() -> AsyncIterator[Keys]:
     served = Keys()
     app = web.Application()
-    app.router.add_get("/keys", served.answer)
+    app.router.add_get("/{path:.*}", served.answer)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -200,6 +201,13 @@ async def test_keys_of_a_url(opened: Opened, keys: Keys, clock: StandingClock) -
     keys.body = key_set(OTHER_RSA)
     clock.at_ms += 11_000
     await comes_in(token(OTHER_RSA, jti="6", **far))
+
+
+async def test_keys_are_asked_for_at_the_url_as_it_was_given(opened: Opened, keys: Keys) -> None:
+    query = "?of=%2Fa%2Cb,c&next=../d"
+    security = await opened(**TOKENS, jwks_url=keys.url.replace("/keys", "/a/../keys") + query, anonymous="never")
+    await security.authenticate(shown(None, token(), bearer=True))
+    assert keys.target == "/a/../keys" + query
 
 
 async def test_without_keys_a_token_is_refused_even_here(opened: Opened) -> None:
