@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Final
@@ -82,14 +83,16 @@ def verdict_of(status: int) -> Verdict:
 
 
 def retry_after_seconds(text: str | None, now_epoch: float) -> float | None:
-    """Return the seconds from now that Retry-After asks for (RFC 9110 10.2.3); None without a valid one."""
+    """Return the seconds from now that Retry-After asks for (RFC 9110 10.2.3), in any of its forms, at most
+    MAX_RETRY_AFTER_SECONDS; None without a valid one.  A date in the past asks for 0."""
     if not text:
         return None
     text = text.strip()
     if text.isascii() and text.isdecimal():
-        return float(min(int(text[:10]), MAX_RETRY_AFTER_SECONDS))
+        return float(min(int(text.lstrip("0")[:10] or "0"), MAX_RETRY_AFTER_SECONDS))
     try:
-        moment = parsedate_to_datetime(text).timestamp()
+        date = parsedate_to_datetime(text)
+        moment = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp()  # no zone: UTC (5.6.7)
     except (ValueError, OverflowError):
         return None
     return min(max(moment - now_epoch, 0.0), float(MAX_RETRY_AFTER_SECONDS))

@@ -52,11 +52,41 @@ def test_verdicts(status: int, verdict: Verdict) -> None:
 
 @cases(
     "text, seconds",
-    [("120", 120.0), ("0", 0.0), (" 5 ", 5.0), ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0), ("9" * 30, 86_400.0),
-     ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", None), ("", None), (None, None), ("-1", None), ("1.5", None),
-     ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None), ("Mon, 01 Jan 2024 00:00:00 +99999999999", None)],
-)  # fmt: skip
+    [
+        ("120", 120.0),
+        ("0", 0.0),
+        (" 5 ", 5.0),
+        ("000000000007", 7.0),
+        ("86400", 86_400.0),
+        ("86401", 86_400.0),
+        ("9" * 30, 86_400.0),
+        ("9" * 10_000, 86_400.0),
+        ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0),
+        ("Thursday, 01-Jan-70 00:01:40 GMT", 90.0),
+        ("Thu Jan  1 00:01:40 1970", 90.0),
+        ("Thu, 01 Jan 1970 01:01:40 +0100", 90.0),
+        ("Thu, 01 Jan 1970 00:00:10 GMT", 0.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
+        ("Wed, 01 Jan 1902 00:00:00 GMT", 0.0),
+        ("Fri, 02 Jan 1970 00:00:09 GMT", 86_399.0),
+        ("Fri, 02 Jan 1970 00:00:11 GMT", 86_400.0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999", None),
+        ("Thu, 32 Jan 1970 00:01:40 GMT", None),
+        ("Thu, 01 Jan 1970 25:00:00 GMT", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+        ("-1", None),
+        ("1.5", None),
+        ("1e3", None),
+        ("\u0661\u0662", None),
+        ("120, 240", None),
+    ],
+)
 def test_retry_after(text: str | None, seconds: float | None) -> None:
+    """At ten seconds of 1970: RFC 9110's three forms of a date, the past, nonsense, and the limit of a day."""
     assert webhook.retry_after_seconds(text, 10.0) == seconds
 
 
