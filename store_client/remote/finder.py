@@ -25,6 +25,7 @@ from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import Asking, ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.riding import rides
 
 _read_cursor: Final = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -35,6 +36,7 @@ class RemoteFinder:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
+    @rides
     async def query(self, query: MessageQuery) -> MessagePage:
         brokers = self._cluster.readers_of_topic(query.topic)
         cursors = _cursors_of(query.cursor)

@@ -3,6 +3,7 @@ that there are, or is told as unknown."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
 MOVES = 3
+DEDUPLICATED = 100
+"""Events of one publish that are looked up."""
 UNKNOWN = ("504", str(v2.PROXY_TIMEOUT))
 """Answers of doors where something had left and was not answered."""
 Ask = Callable[[int], str]
@@ -135,6 +138,23 @@ def test_pulls_and_settlements_by_http(replicated: ReplicatedProcesses) -> None:
 
         answers = through_moves(replicated, "HTTP", ask)
     assert answers.keys() <= set(UNKNOWN) and answers.total() <= MOVES
+
+
+def test_events_of_a_topic_that_drops_repeated_ones(replicated: ReplicatedProcesses) -> None:
+    with door(replicated.gateways[0]) as client:
+        assert client.put("/api/v1/topics/once", json={}).status_code in (200, 201)
+        assert client.put("/api/v1/topics/once/event-rules", json={"dedupSeconds": 600}).status_code == 200
+        headers = {"content-type": "application/cloudevents-batch+json"}
+
+        def ask(number: int) -> str:
+            # Each event is looked up in the store by itself, so that most of the time is spent on it.
+            common = {"specversion": "1.0", "source": "/asked", "type": "t", "data": number}
+            events = [{**common, "id": f"e{number}-{each}"} for each in range(DEDUPLICATED)]
+            answer = client.post("/topics/once:publish", content=json.dumps(events), headers=headers)
+            return "" if answer.status_code == 200 else f"{answer.status_code} {answer.text}"
+
+        answers = through_moves(replicated, "deduplicated events", ask)
+    assert all(answer.startswith("504") for answer in answers) and answers.total() <= MOVES, answers
 
 
 def test_heartbeats_and_commits_of_members(replicated: ReplicatedProcesses) -> None:

@@ -1,4 +1,5 @@
-"""Pages over several brokers: every message once, the newest first, whatever the size of a page."""
+"""Queries over several brokers: every message once, the newest first, whatever the size of a page; or a wait for a
+master."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ from entrepot.domain.query import MessagePage, MessageQuery
 from entrepot.domain.shard import first_place, local_place
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import decode_stored, encode_stored
+from entrepot.store_client.remote.broker_client import unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.finder import RemoteFinder
 from tests.support.cases import cases
+from tests.support.waiting import until
 
 
 class OneBroker:
@@ -44,7 +47,7 @@ class OneBroker:
 async def pages_of(brokers: list[list[OneBroker]], limit: int) -> list[MessagePage]:
     """One page after the other; of each the brokers that are there then, the last ones from then on."""
     steps = iter(brokers)
-    cluster = SimpleNamespace(readers_of_topic=lambda topic: next(steps, brokers[-1]))
+    cluster = SimpleNamespace(readers_of_topic=lambda topic: next(steps, brokers[-1]), clients={})
     finder = RemoteFinder(cast("Cluster", cluster))
     pages = [await finder.query(MessageQuery("t", limit=limit))]
     while pages[-1].next is not None:
@@ -84,6 +87,25 @@ def test_a_broker_that_comes_between_two_pages_changes_nothing_and_one_that_goes
     with pytest.raises(EntrepotError) as refused:
         run([[one, two], [one]], 2)
     assert refused.value.code == Code.UNAVAILABLE, "nothing is left out in silence"
+
+
+async def test_a_query_waits_for_the_next_master_as_other_questions_do():
+    client = SimpleNamespace(known=SimpleNamespace(replicas=((1, "a:1"), (2, "b:1"))), is_ready=False)
+    cluster = SimpleNamespace(clients={"a:1": client}, ready_watchers=[])
+
+    def readers_of_topic(topic: str) -> list[OneBroker]:
+        if not client.is_ready:
+            raise unavailable("it moves")
+        return [OneBroker(0, [1, 2])]
+
+    cluster.readers_of_topic = readers_of_topic
+    asked = asyncio.ensure_future(RemoteFinder(cast("Cluster", cluster)).query(MessageQuery("t")))
+    await until(lambda: cluster.ready_watchers or asked.done(), "it waits")
+    assert not asked.done()
+    client.is_ready = True
+    for watcher in tuple(cluster.ready_watchers):
+        watcher(client, True)
+    assert len((await asked).messages) == 2
 
 
 def places_of(brokers: list[OneBroker]) -> list[int]:
