@@ -242,6 +242,7 @@ class Gateway:
             clock,
             self.settings.http.event_type,
             random.SystemRandom(),
+            self.sender.incidents,
             gateway_name(self.settings),
         )
         context = self._http_context = HttpContext(

@@ -29,7 +29,7 @@ def list_webhooks(
     query = given(source=topic, state=state, after=after, limit=limit)
     answer = Client(server).request("GET", api_path(namespace, "webhooks"), query=query)
     rows = (
-        (one["id"], one["topic"], one["sink"], one["status"]["state"], one["waiting"], _circuit(one), _last(one))
+        (one["id"], one["topic"], one["sink"], one["status"]["state"], _waiting(one), _circuit(one), _last(one))
         for one in answer["value"]
     )
     columns = ("id", "topic", "sink", "state", "waiting", "circuit", "last answer")
@@ -45,6 +45,12 @@ def show(
 ) -> None:
     """Show a subscription with its last answers at all gateways, always as JSON."""
     print_json(Client(server).get(api_path(namespace, "webhooks", segment(subscription))))
+
+
+def _waiting(webhook: dict[str, Any]) -> str | None:
+    """The events that wait; of a sink to which nothing may be sent with their limit."""
+    waiting, limit = webhook["waiting"], webhook["waitingLimit"]
+    return f"{waiting}, at most {limit}" if waiting is not None and limit is not None else waiting
 
 
 def _circuit(webhook: dict[str, Any]) -> str:

@@ -12,10 +12,13 @@ from typing import Any, Final
 from fastapi import Query, Request, Response
 
 from entrepot.domain.access.model import whole_topic
+from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.gateway.events.subscriptions.definition import shape, state_of
 from entrepot.gateway.events.subscriptions.record import Subscription
+from entrepot.gateway.events.webhooks.backlog import unread
 from entrepot.gateway.events.webhooks.deliverer import Deliverer
+from entrepot.gateway.events.webhooks.handshake import is_allowed
 from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS, SinkAnswer
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.admin.common import PREFIX, time_shape
@@ -142,7 +145,7 @@ async def _rows(
 async def _row(context: HttpContext, subscription: Subscription, delivered: Gathered) -> dict[str, Any]:
     record, state = subscription.record, context.subscriptions.state(subscription)
     wait_ms = context.webhooks.handshake.wait_ms(subscription)
-    waiting = await _lag(context, subscription.group, subscription.feed)
+    waiting = await _lag(context, subscription.group, subscription.feed, reads_all=True)
     dispatching = context.subscriptions.dispatch_group(subscription.topic)
     undispatched = None if dispatching is None else await _lag(context, dispatching, subscription.topic)
     return {
@@ -156,6 +159,7 @@ async def _row(context: HttpContext, subscription: Subscription, delivered: Gath
         },
         "quietUntil": time_shape(state.quiet_until_ms),
         "waiting": None if waiting is None else waiting[0],
+        "waitingLimit": None if is_allowed(subscription, state) else context.settings.webhooks.max_waiting_events,
         "inFlight": None if waiting is None else waiting[1],
         "undispatched": None if undispatched is None else undispatched[0],
         "retryDelaysSeconds": [
@@ -170,11 +174,17 @@ async def _row(context: HttpContext, subscription: Subscription, delivered: Gath
     }
 
 
-async def _lag(context: HttpContext, group: str, topic: str) -> tuple[int, int] | None:
-    """Messages of a topic that a group has not settled, and those of them in flight; None where it is not known."""
+async def _lag(context: HttpContext, group: str, topic: str, *, reads_all: bool = False) -> tuple[int, int] | None:
+    """Messages of a topic that a group has not settled, and those of them in flight; None where it is not known.
+    `reads_all`: what the group has not begun to read counts as well."""
     answers = await group_statuses(context.store, [group])
     if group in answers.partial or answers.missing:
         return None
     status = answers.statuses.get(group)
     progress = [] if status is None else [each for each in status.progress if each.topic == topic]
+    if reads_all:
+        try:
+            progress += await unread(context.store, topic, progress)
+        except EntrepotError:
+            return None
     return sum(each.lag for each in progress), sum(each.in_flight for each in progress)

@@ -34,6 +34,11 @@ class WebhookSettings(Table):
         600, description="Maximum requests each minute to a receiver without consent"
     )
     max_subscriptions: Count = Field(100_000, description="Maximum subscriptions of all topics; more are refused")
+    max_waiting_events: Count = Field(
+        100_000,
+        description="Maximum events that wait while nothing may be sent to their sink (suspended, or without needed "
+        "consent); above it the oldest become dead letters",
+    )
     max_requests: Count = Field(256, description="Maximum concurrent requests to all sinks")
     max_requests_per_subscription: Count = Field(16, description="Maximum concurrent requests for one subscription")
     max_connections_per_host: Count = Field(64, description="Maximum connections to one host")

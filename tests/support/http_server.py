@@ -124,16 +124,22 @@ class HttpServer:
         self.store = await self._open(clock)
         topology = Topology(self.store, self.settings.topics)
         subscriptions = Subscriptions(self.store, clock, self.settings.webhooks.max_subscriptions)
-        jitter = random.Random(0)
+        sender = Sender(self.store, topology, clock)
         webhooks = Webhooks(
-            self.store, subscriptions, self.settings.webhooks, clock, self.settings.http.event_type, jitter
+            self.store,
+            subscriptions,
+            self.settings.webhooks,
+            clock,
+            self.settings.http.event_type,
+            random.Random(0),
+            sender.incidents,
         )
         security = Security(self.store.key_values, self.settings.security, clock)
         early = EarlyBytes(1 << 30)
         beside = PeerListener(self.settings, self.store, clock, security, early, is_alone=True)
         self.context = HttpContext(
             store=self.store,
-            sender=Sender(self.store, topology, clock),
+            sender=sender,
             topology=topology,
             memberships=Memberships(self.store, clock, self.settings.groups),
             retained=RetainedMessages(self.store, clock, self.settings.mqtt.retained_limits),

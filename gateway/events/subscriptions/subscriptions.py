@@ -56,7 +56,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class SubscribedTopic:
-    """All subscriptions of a topic, and an index of those that are not suspended."""
+    """All subscriptions of a topic, and an index of them. Suspended ones get their events, too: they wait."""
 
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     index: FilterIndex[str] = field(default_factory=FilterIndex)
@@ -335,7 +335,7 @@ class Subscriptions:
         if now is not None:
             subscribed = self.by_topic.setdefault(now.topic, SubscribedTopic())
             subscribed.subscriptions[key] = now
-            self._index(now)
+            subscribed.index.add(key, now.filters)
         for changed in self.on_change:
             changed(before, now)
 
@@ -346,17 +346,8 @@ class Subscriptions:
     def _state_changed(self, key: str, before: StateRecord | None, now: StateRecord | None) -> None:
         subscription = self._definitions.get(key)
         if subscription is not None:
-            self._index(subscription)
             for changed in self.on_change:
                 changed(subscription, subscription)
-
-    def _index(self, subscription: Subscription) -> None:
-        """Index a subscription, unless it is suspended and gets nothing new."""
-        index = self.by_topic[subscription.topic].index
-        if self.state(subscription).suspended:
-            index.remove(subscription.key)
-        else:
-            index.add(subscription.key, subscription.filters)
 
 
 def _contended(name: str) -> EntrepotError:

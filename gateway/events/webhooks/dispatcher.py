@@ -25,7 +25,9 @@ from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.domain.routing.queue_selector import RoundRobin, queue_for_key
 from entrepot.gateway.events.subscriptions.record import Subscription
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.events.webhooks.odd_events import set_aside
 from entrepot.gateway.messaging.appending import append_and_wait
+from entrepot.gateway.messaging.incidents import Incidents, Outcome, place_of_message
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.protocols.cloudevents.event import CloudEvent, ExtensionType
@@ -38,6 +40,8 @@ RELEASE_MS: Final = 1_000
 """Pause before the next try of a message whose feeds could not take it, in milliseconds."""
 MAX_FEEDS: Final = 1_000
 """Feeds of one record; a message for more is stored again for each further so many."""
+PART: Final = "webhook dispatch"
+"""The part of incidents of dispatchers."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,8 +49,9 @@ log = structlog.get_logger(__name__)
 class Matching:
     """Matching of messages to feeds, by the index of their topic."""
 
-    def __init__(self, subscriptions: Subscriptions, topic: str, group: str) -> None:
-        self._subscriptions, self._topic, self._group = subscriptions, topic, group
+    def __init__(self, subscriptions: Subscriptions, incidents: Incidents, topic: str, group: str) -> None:
+        self._subscriptions, self._incidents = subscriptions, incidents
+        self._topic, self._group = topic, group
 
     async def renew(self) -> bool:
         """Catch up with the store; False if another group dispatches the topic by now, or none."""
@@ -66,15 +71,24 @@ class Matching:
             found = [subscribed.subscriptions[key] for key in subscribed.index.match(attributes)]
         except Exception:  # a fault of our own in one filter must not hurt the other subscriptions
             log.exception("an event is matched one subscription at a time", topic=self._topic)
-            found = [each for each in subscribed.subscriptions.values() if _wants(each, attributes)]
+            found = [each for each in subscribed.subscriptions.values() if self._wants(each, message, attributes)]
         return [each for each in found if message.queue_offset >= each.begins_at(message.queue_id)]
+
+    def _wants(self, subscription: Subscription, message: StoredMessage, attributes: dict[str, Value]) -> bool:
+        try:
+            return subscription.filters.matches(attributes)
+        except Exception as fault:  # noqa: BLE001 - as above: that subscription does not get the event
+            reason = f"a filter failed: {type(fault).__name__}: {fault}"
+            place = place_of_message(message)
+            self._incidents.note(PART, Outcome.PASSED_OVER, reason, place=place, client=subscription.key, fault=fault)
+            return False
 
 
 class CatchingUp(Matching):
     """Matching for one subscription that starts in the past, of the messages from before it."""
 
-    def __init__(self, subscriptions: Subscriptions, subscription: Subscription) -> None:
-        super().__init__(subscriptions, subscription.topic, subscription.catch_up_group)
+    def __init__(self, subscriptions: Subscriptions, incidents: Incidents, subscription: Subscription) -> None:
+        super().__init__(subscriptions, incidents, subscription.topic, subscription.catch_up_group)
         self._subscription = subscription
 
     async def renew(self) -> bool:
@@ -88,24 +102,24 @@ class CatchingUp(Matching):
         known = self._subscriptions.of_key(self._subscription.key)
         if known is None or message.queue_offset >= self._subscription.begins_at(message.queue_id):
             return []
-        return [known] if _wants(known, attributes) else []
-
-
-def _wants(subscription: Subscription, attributes: dict[str, Value]) -> bool:
-    try:
-        return subscription.filters.matches(attributes)
-    except Exception:  # as above
-        log.exception("a filter failed: it does not want the event", subscription=subscription.key)
-        return False
+        return [known] if self._wants(known, message, attributes) else []
 
 
 class Dispatcher:
     """One group's consumer of one topic."""
 
     def __init__(
-        self, store: Store, clock: Clock, topic: str, group: str, matching: Matching, default_type: str
+        self,
+        store: Store,
+        clock: Clock,
+        topic: str,
+        group: str,
+        matching: Matching,
+        default_type: str,
+        incidents: Incidents,
     ) -> None:
         self._store, self.topic, self.group = store, topic, group
+        self._incidents = incidents
         self.leased = LeasedConsumer(store, clock, topic, group)
         self._matching = matching
         self._default_type = default_type
@@ -152,19 +166,36 @@ class Dispatcher:
         for ticket in tickets:
             try:
                 made = self._for_feeds(ticket.message)
-            except Exception:  # a fault of our own with this message must not hurt the others
-                log.exception("an event cannot be dispatched", topic=self.topic)
-                self.leased.reject((ticket,), "it cannot be dispatched")
+            except Exception as fault:  # noqa: BLE001 - a fault of our own with this message must not hurt the others
+                set_aside(self._incidents, PART, self.leased, ticket, fault)
                 continue
             messages += made
             sources += [ticket] * len(made)
         if not messages:
             return
-        outcomes = await append_and_wait(self._store.messages, messages)
+        try:
+            outcomes = await append_and_wait(self._store.messages, messages)
+        except EntrepotError:
+            raise
+        except Exception:  # noqa: BLE001 - that of the odd ones is noted there
+            outcomes = [await self._appended_alone(*each) for each in zip(sources, messages, strict=True)]
         for ticket, message, refusal in zip(sources, messages, outcomes, strict=True):
             if refusal is not None and not await self._dispatched_singly(message):
                 log.warning("a message cannot be dispatched now", topic=self.topic, problem=refusal.message)
                 self.leased.release((ticket,), RELEASE_MS, suspend=True)
+
+    async def _appended_alone(self, ticket: Ticket, message: Message) -> EntrepotError | None:
+        """Return the outcome of one of several that could not be appended together; an odd one is set aside."""
+        if not ticket.is_open:
+            return None
+        try:
+            [refusal] = await append_and_wait(self._store.messages, [message])
+        except EntrepotError as failure:
+            return failure
+        except Exception as fault:  # noqa: BLE001 - noted with its trace
+            set_aside(self._incidents, PART, self.leased, ticket, fault)
+            return None
+        return refusal
 
     def _for_feeds(self, stored: StoredMessage) -> list[Message]:
         """Return the records that put a message into the matching feeds."""

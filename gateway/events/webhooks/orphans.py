@@ -44,8 +44,8 @@ class Orphans:
                     else self._store.topology.delete_group(name)
                 )
             except EntrepotError as error:
-                if error.code not in NOT_THERE:
-                    raise
+                if error.code not in NOT_THERE:  # the others are deleted all the same, and it at the next sweep
+                    log.warning("an orphan cannot be deleted now", kind=kind, name=name, problem=error.message)
         return len(dead)
 
     def _feeds(self) -> list[str]:

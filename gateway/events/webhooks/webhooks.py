@@ -17,11 +17,13 @@ from entrepot.gateway.events.subscriptions.record import Subscription, TopicReco
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.events.webhooks.access_tokens import AccessTokens
 from entrepot.gateway.events.webhooks.circuit import Circuit
-from entrepot.gateway.events.webhooks.deliverer import Deliverer, DeliveryContext, WebhookCounters
+from entrepot.gateway.events.webhooks.deliverer import Deliverer
+from entrepot.gateway.events.webhooks.delivery_context import DeliveryContext, WebhookCounters
 from entrepot.gateway.events.webhooks.dispatcher import CatchingUp, Dispatcher, Matching
 from entrepot.gateway.events.webhooks.handshake import Handshake
 from entrepot.gateway.events.webhooks.orphans import SWEEP_SECONDS, Orphans
 from entrepot.gateway.events.webhooks.sink_client import SinkClient
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.settings import WebhookSettings
 
@@ -43,6 +45,7 @@ class Webhooks:
         clock: Clock,
         default_type: str,
         jitter: random.Random,
+        incidents: Incidents,
         gateway: str = "",
     ) -> None:
         """`gateway`: name of this gateway, for people."""
@@ -60,6 +63,7 @@ class Webhooks:
             settings,
             asyncio.Semaphore(settings.max_requests),
             jitter,
+            incidents,
             gateway,
         )
         self._circuits: dict[tuple[str, str], Circuit] = {}
@@ -196,15 +200,23 @@ class Webhooks:
     # -- dispatching ---------------------------------------------------------------------------------------------
 
     async def _dispatch(self, topic: str, group: str) -> None:
-        matching = Matching(self._subscriptions, topic, group)
-        dispatcher = Dispatcher(self._store, self._clock, topic, group, matching, self._default_type)
+        matching = Matching(self._subscriptions, self._context.incidents, topic, group)
+        dispatcher = self._dispatcher(topic, group, matching)
         try:
             while True:
-                with contextlib.suppress(EntrepotError):  # the topic is gone, and may come again
+                try:
                     await dispatcher.run()
+                except EntrepotError:
+                    pass  # the topic is gone, and may come again
+                except Exception:  # a fault of our own: the topic's next events are dispatched all the same
+                    log.exception("events could not be dispatched", topic=topic)
                 await asyncio.sleep(PAUSE_SECONDS)
         finally:
             await dispatcher.leased.close()
+
+    def _dispatcher(self, topic: str, group: str, matching: Matching) -> Dispatcher:
+        incidents = self._context.incidents
+        return Dispatcher(self._store, self._clock, topic, group, matching, self._default_type, incidents)
 
     async def _forget(self, group: str) -> None:
         """Delete a group that a late pop made again after its topic's last subscription went."""
@@ -213,9 +225,9 @@ class Webhooks:
 
     async def _catch_up(self, subscription: Subscription) -> None:
         """Dispatch the messages that were stored before the subscription was made."""
-        matching = CatchingUp(self._subscriptions, subscription)
+        matching = CatchingUp(self._subscriptions, self._context.incidents, subscription)
         group = subscription.catch_up_group
-        dispatcher = Dispatcher(self._store, self._clock, subscription.topic, group, matching, self._default_type)
+        dispatcher = self._dispatcher(subscription.topic, group, matching)
         try:
             await self._dispatch_past(dispatcher, subscription)
         finally:

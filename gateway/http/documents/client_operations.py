@@ -208,6 +208,7 @@ _WEBHOOK_FIELDS: Final = {
     "handshake": {"tries": 1, "askedAt": Maybe(time()), "nextAt": Maybe(time())},
     "quietUntil": Maybe(time()),
     "waiting": Maybe(12),
+    "waitingLimit": Maybe(100_000),
     "inFlight": Maybe(1),
     "undispatched": Maybe(0),
     "retryDelaysSeconds": [1.0],

@@ -15,10 +15,12 @@ from tests.support.one_worker import keep_file_together
 from tests.support.webhook_receiver import WebhookReceiver
 
 CIRCUIT_SECONDS = 0.15
+MAX_WAITING = 10
 WEBHOOKS = {
     "allow_http": True,
     "allowed_networks": ["127.0.0.0/8"],
     "origin": "events.example",
+    "max_waiting_events": MAX_WAITING,
     "circuit_failures": 3,
     "circuit_seconds": CIRCUIT_SECONDS,
     "public_url": "https://events.example",

@@ -12,8 +12,11 @@ import time
 import httpx2
 import pytest
 
+from entrepot.gateway.events.webhooks import deliverer
+from entrepot.gateway.messaging.incidents import Outcome
 from tests.e2e.http.steps import event, ids, publish, receive
-from tests.e2e.webhooks.conftest import CIRCUIT_SECONDS, Subscribe
+from tests.e2e.webhooks.conftest import CIRCUIT_SECONDS, MAX_WAITING, Subscribe
+from tests.support.cases import cases
 from tests.support.http_server import HttpServer
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import WebhookReceiver, body_of, events_of
@@ -26,6 +29,13 @@ def delivered(requests: list[dict]) -> list[str]:
 def dead_letters(client: httpx2.Client, subscription: dict) -> list[dict]:
     answer = client.get(f"/api/v1/groups/webhook~{subscription['id']}/dead-letters")
     return answer.json()["value"] if answer.status_code == 200 else []
+
+
+def listed(client: httpx2.Client, subscription: dict) -> dict:
+    """The subscription with its delivery."""
+    answer = client.get(f"/api/v1/webhooks/{subscription['id']}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 def test_binary_mode(client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe) -> None:
@@ -207,25 +217,66 @@ def test_dead_letters_can_be_delivered_again(
     assert delivered(receiver.wait(topic, 2)) == ["e1", "e1"]
 
 
+@pytest.mark.everywhere
 def test_who_is_gone_is_sent_nothing_until_the_subscription_is_changed(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
 ) -> None:
     receiver.behave(topic, steps=[{"status": 410}])
-    made = subscribe()
+    made = subscribe(config={"ordered": True})
     path = f"/subscriptions/{made['id']}"
-    publish(client, topic, event(1))
+    publish(client, topic, event(1, partitionkey="k"))
     wait_until(lambda: client.get(path).json()["status"]["state"] == "suspended", "the suspension")
     assert client.get(path).json()["status"]["reason"] == "HTTP 410"
-    publish(client, topic, event(2))
+    publish(client, topic, event(2, partitionkey="k"))
     other = topic + "-other"
     subscribe(sink=receiver.hook(other))
-    publish(client, topic, event(3))
+    publish(client, topic, event(3, partitionkey="k"))
     receiver.wait(other, 1)
     assert len(receiver.seen(topic)) == 1
+    wait_until(lambda: listed(client, made)["waiting"] == 2, "both wait")
+    assert listed(client, made)["waitingLimit"] == MAX_WAITING
     body = client.get(path).json()
     assert client.put(path, json=body).json()["status"]["state"] == "active"
-    publish(client, topic, event(4))
-    assert delivered(receiver.wait(topic, 2)) == ["e1", "e4"]
+    publish(client, topic, event(4, partitionkey="k"))
+    assert delivered(receiver.wait(topic, 4)) == ["e1", "e2", "e3", "e4"]
+    assert [each["reason"] for each in dead_letters(client, made)] == ["HTTP 410"]
+    assert listed(client, made)["waitingLimit"] is None
+
+
+@pytest.mark.everywhere
+@cases("handshake, state", [("off", "suspended"), ("required", "unverified")])
+def test_above_the_limit_the_oldest_waiting_events_are_dead_letters(
+    client: httpx2.Client,
+    topic: str,
+    receiver: WebhookReceiver,
+    subscribe: Subscribe,
+    server: HttpServer,
+    monkeypatch: pytest.MonkeyPatch,
+    handshake: str,
+    state: str,
+) -> None:
+    monkeypatch.setattr(deliverer, "LOOK_SECONDS", 0.05)
+    counts = server.context.sender.incidents.counts
+    noted = counts["webhook", Outcome.DEAD_LETTERED]
+    name = f"{topic}-{handshake}"
+    receiver.behave(name, steps=[{"status": 410}] if state == "suspended" else [], consent=False)
+    made = subscribe(source=name, sink=receiver.hook(name), config={"handshake": handshake, "ordered": True})
+    path = f"/subscriptions/{made['id']}"
+    publish(client, name, event(0, partitionkey="k"))
+    wait_until(lambda: client.get(path).json()["status"]["state"] == state, "nothing may be sent")
+    before = len(receiver.seen(name))
+    for first in range(1, 25, 6):
+        publish(client, name, *[event(number, partitionkey="k") for number in range(first, first + 6)])
+    wait_until(lambda: len(dead_letters(client, made)) == 15, lambda: str(listed(client, made)))
+    wait_until(lambda: listed(client, made)["waiting"] == MAX_WAITING == 10, "the newest wait")
+    assert ids(receive(client, f"%25DLQ%25webhook~{made['id']}", "inspector")) == [f"e{n}" for n in range(15)]
+    over = [each for each in dead_letters(client, made) if each["reason"] == "over the limit of 10 waiting events"]
+    assert len(over) == 15 - before == counts["webhook", Outcome.DEAD_LETTERED] - noted
+    body = client.get(path).json()
+    assert body["status"]["state"] == state and len(receiver.seen(name)) == before
+    body["config"]["handshake"] = "off"
+    assert client.put(path, json=body).json()["status"]["state"] == "active"
+    assert delivered(receiver.wait(name, before + 10))[before:] == [f"e{number}" for number in range(15, 25)]
 
 
 def test_a_sink_that_fails_is_left_alone_for_a_while(

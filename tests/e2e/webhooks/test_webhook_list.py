@@ -6,10 +6,13 @@ import socket
 from typing import Any
 
 import httpx2
+from typer.testing import CliRunner
 
+from entrepot.gateway.cli.webhook import app as cli
 from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS
 from tests.e2e.http.steps import event, publish
-from tests.e2e.webhooks.conftest import Subscribe
+from tests.e2e.webhooks.conftest import MAX_WAITING, Subscribe
+from tests.support.http_server import HttpServer
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import WebhookReceiver
 
@@ -79,6 +82,24 @@ def test_a_receiver_that_is_asked_for_consent(
     whole = shown(client, made)
     assert (whole["status"]["state"], whole["handshake"]["tries"]) == ("unverified", 1)
     assert whole["handshake"]["askedAt"] < whole["handshake"]["nextAt"]
+
+
+def test_what_waits_for_a_consent_is_told_with_its_limit(
+    client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe, server: HttpServer
+) -> None:
+    receiver.behave(topic, consent=False)
+    held = subscribe(config={"handshake": "required"})
+    free = subscribe(sink=receiver.hook(topic + "-free"))
+    publish(client, topic, event(1), event(2))
+    wait_until(lambda: shown(client, held)["waiting"] == 2, "both wait, though nothing was ever read")
+    wait_until(lambda: shown(client, free)["waiting"] == 0, "they are delivered")
+    assert (shown(client, held)["waitingLimit"], shown(client, free)["waitingLimit"]) == (MAX_WAITING, None)
+    told = CliRunner().invoke(cli, ["list", "--topic", topic, "--server", server.url], env={"COLUMNS": "300"})
+    assert told.exit_code == 0, told.output
+    [of_held] = [line for line in told.output.splitlines() if held["id"] in line]
+    assert "unverified" in of_held and f"2, at most {MAX_WAITING}" in of_held
+    [of_free] = [line for line in told.output.splitlines() if free["id"] in line]
+    assert "at most" not in of_free
 
 
 def test_pages_and_filters(client: httpx2.Client, topic: str, subscribe: Subscribe) -> None:

@@ -1,5 +1,5 @@
-"""A dispatcher and the messages of a topic: none is done with before its feeds have it, and keys keep their
-order.
+"""A dispatcher and the messages of a topic: none is done with before its feeds have it, keys keep their order, and an
+odd message is set aside while the others go on.
 """
 
 from __future__ import annotations
@@ -7,17 +7,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from entrepot.domain.clock import Clock
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.cesql.value import Value
 from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.names import dead_letter_topic
+from entrepot.domain.position import LATEST_POSITION
 from entrepot.domain.topic import Topic, TopicQueues
-from entrepot.gateway.events.subscriptions.record import Subscription, SubscriptionRecord
-from entrepot.gateway.events.webhooks.dispatcher import RELEASE_MS, Dispatcher
+from entrepot.gateway.events.subscriptions.record import StateRecord, Subscription, SubscriptionRecord
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.events.webhooks.dispatcher import RELEASE_MS, Dispatcher, Matching
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.store_client.memory import MemoryStore
+from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
+from tests.support.seed import seeded
 from tests.support.store_steps import append, bodies, message, pop, settled
 
 SUBSCRIPTION = Subscription(SubscriptionRecord("s", "default", "t", "https://sink.example", 0, is_ordered=True))
@@ -67,8 +75,32 @@ class SlowBroker(MemoryStore):
         return replace(found, preferred=[each for each in found.preferred if each not in self.slow])
 
 
+class OddAppends(MemoryStore):
+    """Fails to append any batch with one of these bodies for a feed."""
+
+    odd: frozenset[bytes] = frozenset()
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.own = self.messages
+        self.messages = replaced(self.own, append=self.append)
+
+    def append(self, messages: Sequence[Message]) -> Confirmation:
+        for each in messages:
+            if each.topic == SUBSCRIPTION.feed and each.body in self.odd:
+                raise OverflowError(f"{each.body!r} is odd")
+        return self.own.append(messages)
+
+
+class Failing:
+    """Filters that fail."""
+
+    def matches(self, attributes: dict[str, Value]) -> bool:
+        raise ZeroDivisionError("odd")
+
+
 def dispatcher_on(store: MemoryStore, clock: Clock) -> Dispatcher:
-    return Dispatcher(store, clock, "t", "dispatch", Wanting(), "type")  # type: ignore[arg-type]
+    return Dispatcher(store, clock, "t", "dispatch", Wanting(), "type", Incidents(clock))  # type: ignore[arg-type]
 
 
 async def test_a_message_that_its_feed_cannot_take_comes_again() -> None:
@@ -98,4 +130,104 @@ async def test_a_key_keeps_its_queue_whatever_broker_is_slow() -> None:
         assert await settled(store.messages.append([message("t", "m", message_group="device")])) is None
         assert await dispatcher.step(0) == 1
     assert len({each.message.queue_id for each in await pop(store, SUBSCRIPTION.feed)}) == 1
+    await store.close()
+
+
+@cases("where", ["append", "matching"])
+async def test_odd_messages_are_set_aside_and_the_others_go_on_in_order(where: str) -> None:
+    rng = seeded(f"odd messages of a dispatcher {where}")
+    names = [f"m{number:02}" for number in range(rng.randint(5, 40))]
+    chosen = sorted(rng.sample(range(len(names)), rng.randint(1, 2)))
+    odd = frozenset(names[number].encode() for number in chosen)
+    clock = ManualClock()
+    store = OddAppends(clock)
+    for topic in ("t", SUBSCRIPTION.feed):
+        await store.topology.put_topic(Topic(topic, queues=1))
+    await append(store, "t", *names)
+    dispatcher = dispatcher_on(store, clock)
+    if where == "append":
+        store.odd = odd
+    else:
+        wanted = dispatcher._matching.of
+
+        def of(message: StoredMessage, attributes: dict[str, Value]) -> list[Subscription]:
+            if message.body in odd:
+                raise OverflowError(f"{message.body!r} is odd")
+            return wanted(message, attributes)
+
+        dispatcher._matching.of = of  # type: ignore[method-assign]
+    assert await dispatcher.step(0) == len(names)
+    assert bodies(await pop(store, SUBSCRIPTION.feed, count=100)) == [n for n in names if n.encode() not in odd]
+    clock.advance(10 * RELEASE_MS)
+    assert await dispatcher.step(0) == 0, "nothing is tried for ever"
+    assert bodies(await pop(store, dead_letter_topic("dispatch"))) == [names[number] for number in chosen]
+    incidents = dispatcher._incidents
+    assert incidents.counts == {("webhook dispatch", Outcome.SET_ASIDE): len(odd)}
+    assert [(each.place, each.reason) for each in incidents.last] == [
+        (f"t/0@{number}", f"OverflowError: {names[number].encode()!r} is odd") for number in chosen
+    ]
+    await store.close()
+
+
+async def test_while_the_store_refuses_all_nothing_is_set_aside() -> None:
+    clock = ManualClock()
+    store = FullFeeds(clock)
+    for topic in ("t", SUBSCRIPTION.feed):
+        await store.topology.put_topic(Topic(topic, queues=1))
+    await append(store, "t", "a", "b")
+    dispatcher = dispatcher_on(store, clock)
+
+    def away(messages: Sequence[Message]) -> Confirmation:
+        raise EntrepotError(Code.UNAVAILABLE, "away")
+
+    own, store.messages = store.messages, replaced(store.own, append=away)
+    with pytest.raises(EntrepotError):
+        await dispatcher.step(0)
+    store.messages = own
+    await dispatcher.leased.settle()
+    assert await dispatcher.step(0) == 2, "they come again at once"
+    assert bodies(await pop(store, SUBSCRIPTION.feed)) == ["a", "b"] and not dispatcher._incidents.counts
+    await store.close()
+
+
+async def test_a_filter_that_fails_passes_its_subscription_over() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    await store.topology.put_topic(Topic("t", queues=1))
+    subscriptions, incidents = Subscriptions(store, clock, 10), Incidents(clock)
+    await subscriptions.start()
+    for name in ("bad", "good"):
+        record = SubscriptionRecord(name, "default", "t", "https://sink.example", 0)
+        await subscriptions.create(record, LATEST_POSITION)
+    subscribed = subscriptions.by_topic["t"]
+
+    def failing(attributes: dict[str, Value]) -> list[str]:
+        raise ZeroDivisionError
+
+    subscribed.index.match = failing  # type: ignore[assignment, method-assign]
+    subscribed.subscriptions["default/bad"].filters = Failing()  # type: ignore[assignment]
+    await append(store, "t", "a")
+    [stored] = await store.messages.read("t", 0, 0, 1)
+    found = Matching(subscriptions, incidents, "t", "g").of(stored, {})
+    assert [each.id for each in found] == ["good"]
+    [incident] = incidents.last
+    assert (incident.part, incident.outcome) == ("webhook dispatch", Outcome.PASSED_OVER)
+    assert (incident.place, incident.client) == ("t/0@0", "default/bad")
+    subscriptions.close()
+    await store.close()
+
+
+async def test_a_suspended_subscription_is_matched_as_all_others_are() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    await store.topology.put_topic(Topic("t", queues=1))
+    subscriptions = Subscriptions(store, clock, 10)
+    await subscriptions.start()
+    record = SubscriptionRecord("s", "default", "t", "https://sink.example", 0)
+    made = await subscriptions.create(record, LATEST_POSITION)
+    assert await subscriptions.put_state(made, StateRecord(suspended="HTTP 410"))
+    await append(store, "t", "a")
+    [stored] = await store.messages.read("t", 0, 0, 1)
+    assert [each.id for each in Matching(subscriptions, Incidents(clock), "t", "g").of(stored, {})] == ["s"]
+    subscriptions.close()
     await store.close()

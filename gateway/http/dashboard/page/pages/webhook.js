@@ -2,7 +2,7 @@
 
 import { del, get, segment } from "../api.js";
 import { fill, h, name } from "../dom.js";
-import { count, duration, number } from "../format.js";
+import { count, duration, isUnknown, number } from "../format.js";
 import { every } from "../live.js";
 import { link } from "../links.js";
 import { ask } from "../parts/answers.js";
@@ -70,17 +70,21 @@ function actions(now, namespace, told, again) {
   return [h("button", { type: "button", onclick: change }, "Change"), h("button.danger", { type: "button", onclick: remove }, "Delete")];
 }
 
-function numbers({ waiting, inFlight, undispatched, deliveries, answered }) {
+function numbers({ waiting, waitingLimit, inFlight, undispatched, deliveries, answered }) {
   const atLeast = answered.answered < answered.asked;
   const requests = deliveries.reduce((sum, each) => sum + each.requests, 0);
   const isOpen = deliveries.some((each) => each.circuit.state === "open");
   return [
-    { label: "Waiting", value: number(waiting), unit: "events", kind: isOpen && waiting ? "warn" : "", more: "for the sink" },
+    { label: "Waiting", value: number(waiting), unit: "events", kind: isOpen && waiting ? "warn" : "", more: waitingWords(waitingLimit) },
     { label: "On their way", value: number(inFlight), unit: "events" },
     { label: "Not yet looked at", value: number(undispatched), unit: "messages", more: "of the topic, for any webhook" },
     { label: "Requests now", value: deliveries.length || !atLeast ? number(requests, { atLeast }) : unknown() },
   ];
 }
+
+/** What becomes of the events that wait: while nothing may be sent there is a limit. */
+const waitingWords = (limit) =>
+  isUnknown(limit) ? "for the sink" : `kept, at most ${number(limit)}: above, the oldest become dead letters`;
 
 function tableOf(label, titles, rows) {
   const heads = titles.map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title));
