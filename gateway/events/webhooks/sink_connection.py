@@ -22,8 +22,9 @@ NO_LIMIT: Final = 1 << 30
 """For aiohttp's own limits of lines, which MAX_HEAD makes needless."""
 _END: Final = b"\r\n\r\n"
 _HAVE_NONE: Final = frozenset({b"204", b"304"})
-_MAY_HAVE_NONE: Final = frozenset({b"", b"1"})
-"""First digits of statuses to examine: unknown yet, or interim (another answer follows)."""
+_INTERIM: Final = b"1"
+"""First digit of statuses after which another answer follows."""
+_STATUS_END: Final = len(b"HTTP/1.1 200")
 _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})")
 _BODY = re.compile(rb"\r\n(?:transfer-encoding:|content-length:[ \t]*0*[1-9])", re.IGNORECASE)
 
@@ -65,7 +66,8 @@ class SinkConnection(ResponseHandler):
             return
         self._head_bytes += len(data)
         if self._head is not None:
-            if self._head or data[9:10] in _MAY_HAVE_NONE or data[9:12] in _HAVE_NONE:
+            status = data[_STATUS_END - 3 : _STATUS_END]
+            if self._head or len(status) < 3 or status[:1] == _INTERIM or status in _HAVE_NONE:
                 data = self._without_rest(data)
             else:  # the common case: the answer may have a body
                 self._head = None
@@ -82,7 +84,7 @@ class SinkConnection(ResponseHandler):
         end = seen.find(_END, max(before - len(_END) + 1, 0))
         while end >= 0:
             status = _STATUS.match(seen)
-            if status is None or status[1][:1] != b"1" or status[1] == b"101":
+            if status is None or status[1][:1] != _INTERIM or status[1] == b"101":
                 break
             del seen[: end + len(_END)]  # interim: another answer follows
             before -= end + len(_END)

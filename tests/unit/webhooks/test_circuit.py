@@ -51,3 +51,56 @@ def test_a_pause_is_never_longer_than_the_longest(steps: list[tuple[str, float]]
         else:
             circuit.left()
         assert circuit.wait(now) <= 4.0 + 1e-9, "but for what a sum of floats adds"
+
+
+def failing_tries(circuit: Circuit, now: float, count: int) -> list[float]:
+    """The pauses of a sink that fails each try at the end of the one before."""
+    pauses = []
+    for _ in range(count):
+        assert circuit.enter(now) and circuit.failed(now)
+        pauses.append(circuit.wait(now))
+        now += pauses[-1]
+    return pauses
+
+
+def test_pauses_double_up_to_the_longest_and_begin_anew_after_a_success() -> None:
+    circuit = Circuit(1, 1.0, 3.0)
+    assert failing_tries(circuit, 0.0, 6) == [1.0, 1.0, 2.0, 3.0, 3.0, 3.0]
+    circuit.succeeded()
+    assert (circuit.wait(0.0), circuit.failures, circuit.is_trying) == (0.0, 0, False)
+    assert failing_tries(circuit, 100.0, 3) == [1.0, 1.0, 2.0]
+
+
+def test_a_longest_pause_below_the_first_one_is_the_first_one() -> None:
+    assert failing_tries(Circuit(1, 5.0, 2.0), 0.0, 3) == [5.0, 5.0, 5.0]
+
+
+def test_what_was_under_way_when_it_opened_does_not_prolong_the_pause() -> None:
+    circuit = Circuit(2, 1.0, 60.0)
+    assert [circuit.failed(0.0) for _ in range(2)] == [False, True]
+    assert not circuit.failed(0.5) and circuit.wait(0.5) == 0.5 and circuit.failures == 3
+    assert failing_tries(circuit, 1.0, 2) == [1.0, 2.0], "nor does it double it"
+
+
+def test_a_late_failure_after_the_pause_opens_it_again_for_longer() -> None:
+    circuit = Circuit(2, 1.0, 60.0)
+    assert [circuit.failed(0.0) for _ in range(2)] == [False, True]
+    assert circuit.failed(1.5) and circuit.wait(1.5) == 1.0
+    assert failing_tries(circuit, 2.5, 1) == [2.0]
+
+
+def test_a_shorter_wish_of_the_sink_does_not_shorten_its_pause() -> None:
+    circuit = Circuit(1, 10.0, 10.0)
+    circuit.failed(0.0)
+    circuit.pause_until(5.0)
+    assert circuit.wait(0.0) == 10.0
+    circuit.pause_until(15.0)
+    assert circuit.wait(0.0) == 15.0
+
+
+def test_failures_count_in_a_row_alone() -> None:
+    circuit = Circuit(2, 1.0, 1.0)
+    for _ in range(5):
+        assert not circuit.failed(0.0)
+        circuit.succeeded()
+    assert circuit.is_well and not circuit.failed(0.0) and circuit.failed(0.0) and not circuit.is_well

@@ -194,6 +194,30 @@ async def test_an_event_that_cannot_be_read_is_set_aside(monkeypatch: pytest.Mon
         assert made.context.counters.delivered == 2
 
 
+async def test_an_odd_event_that_is_to_try_the_sink_lets_the_next_one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "request_of", failing({b"odd": ValueError("odd")}))
+    async with world(WebhookSettings(circuit_failures=1, circuit_seconds=0), is_ordered=True) as made:
+        made.circuit.failed(asyncio.get_running_loop().time())
+        await made.feed("odd", "plain", key="k")
+        async with delivering(made):
+            await made.left()
+        assert made.sink.bodies == [b"plain"] and made.circuit.is_well
+
+
+async def test_of_two_subscriptions_one_tries_their_sink() -> None:
+    async with world(WebhookSettings(circuit_failures=1, circuit_seconds=0)) as made:
+        made.circuit.failed(asyncio.get_running_loop().time())
+        made.sink.gate.clear()
+        await made.feed("a", "b")
+        async with delivering(made), delivering(made):
+            await until(lambda: made.sink.under_way, "one tries")
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert made.sink.most_under_way == 1
+            made.sink.gate.set()
+            await until(lambda: made.circuit.is_well, "the sink is well again")
+
+
 async def test_a_fault_of_ours_after_the_request_makes_another_attempt() -> None:
     async with world(max_attempts=5) as made:
         made.sink.told = [RuntimeError("ours")]

@@ -19,6 +19,7 @@ from entrepot.domain.position import LATEST_POSITION
 from entrepot.domain.topic import Topic, TopicQueues
 from entrepot.gateway.events.subscriptions.record import StateRecord, Subscription, SubscriptionRecord
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.events.webhooks import dispatcher as module
 from entrepot.gateway.events.webhooks.dispatcher import RELEASE_MS, Dispatcher, Matching
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.store_client.memory import MemoryStore
@@ -169,6 +170,24 @@ async def test_odd_messages_are_set_aside_and_the_others_go_on_in_order(where: s
     await store.close()
 
 
+async def test_an_odd_message_of_many_feeds_is_set_aside_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FEEDS", 1)
+    clock = ManualClock()
+    store = OddAppends(clock)
+    store.odd = frozenset({b"odd"})
+    other = Subscription(SubscriptionRecord("s2", "default", "t", "https://sink.example", 0))
+    for topic in ("t", SUBSCRIPTION.feed, other.feed):
+        await store.topology.put_topic(Topic(topic, queues=1))
+    await append(store, "t", "a", "odd", "b")
+    dispatcher = dispatcher_on(store, clock)
+    dispatcher._matching.of = lambda message, attributes: [SUBSCRIPTION, other]  # type: ignore[method-assign]
+    assert await dispatcher.step(0) == 3
+    for feed in (SUBSCRIPTION.feed, other.feed):
+        assert bodies(await pop(store, feed)) == ["a", "b"]
+    assert dispatcher._incidents.counts == {("webhook dispatch", Outcome.SET_ASIDE): 1}
+    await store.close()
+
+
 async def test_while_the_store_refuses_all_nothing_is_set_aside() -> None:
     clock = ManualClock()
     store = FullFeeds(clock)
@@ -177,12 +196,16 @@ async def test_while_the_store_refuses_all_nothing_is_set_aside() -> None:
     await append(store, "t", "a", "b")
     dispatcher = dispatcher_on(store, clock)
 
+    asked: list[int] = []
+
     def away(messages: Sequence[Message]) -> Confirmation:
+        asked.append(len(messages))
         raise EntrepotError(Code.UNAVAILABLE, "away")
 
     own, store.messages = store.messages, replaced(store.own, append=away)
     with pytest.raises(EntrepotError):
         await dispatcher.step(0)
+    assert asked == [2], "none is tried alone"
     store.messages = own
     await dispatcher.leased.settle()
     assert await dispatcher.step(0) == 2, "they come again at once"
