@@ -1,7 +1,8 @@
 """SinkConnection: aiohttp's connection, for sinks that send a body where HTTP forbids one, or a long head.
 
 An answer of 204 or 304 ends with its head (RFC 9110 6.4.1). aiohttp takes the bytes after it for the next answer, and
-loses both. Here they are dropped, and the connection is not used again.
+loses both. Here they are dropped, and the connection is not used again. So are bytes that come between two requests,
+such as a 408 that tells of an idle connection's end.
 
 aiohttp limits each line of a head, and the number of lines. Here the whole of it is limited, as browsers do.
 """
@@ -42,11 +43,11 @@ class SinkConnection(ResponseHandler):
         """The bytes of the head so far, or None after its end, or where a body may follow."""
         self._head_bytes = 0
         self._has_head = False
-        self._is_over = False
+        self._body: Any = None
 
     def set_response_params(self, **parameters: Any) -> None:
         """Begin another answer."""
-        self._head, self._head_bytes, self._has_head, self._is_over = bytearray(), 0, False, False
+        self._head, self._head_bytes, self._has_head = bytearray(), 0, False
         parameters |= {"max_line_size": NO_LIMIT, "max_field_size": NO_LIMIT, "max_headers": NO_LIMIT}
         super().set_response_params(**parameters)
 
@@ -54,12 +55,15 @@ class SinkConnection(ResponseHandler):
         """Take an answer whose head is read."""
         status = data[0].code
         self._has_head = status >= 200 or status == 101
+        self._body = data[1]
         super().feed_data(data, size)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of an answer, or from beyond its end."""
-        if self._is_over:
+        if data and self._is_idle:  # aiohttp goes on with what it has by no data
             self.force_close()
+            if self.transport is not None:
+                self.transport.close()  # else the pool may give it to the next request
             return
         if self._has_head:
             super().data_received(data)
@@ -75,6 +79,11 @@ class SinkConnection(ResponseHandler):
         if self._head_bytes > MAX_HEAD and not self._has_head and self.transport is not None:
             self.transport.close()
             self.set_exception(LongHeadError())
+
+    @property
+    def _is_idle(self) -> bool:
+        """True if the answer was taken, and all of its body is here."""
+        return self._has_head and not self._buffer and bool(self._body.is_eof())
 
     def _without_rest(self, data: bytes) -> bytes:
         """Return the data up to the end of the head, where no body may follow."""
@@ -94,7 +103,6 @@ class SinkConnection(ResponseHandler):
         self._head = None
         if status is None or status[1] not in _HAVE_NONE:
             return data
-        self._is_over = True
         end += len(_END)
         if end < len(seen) or (status[1] == b"204" and _BODY.search(seen, 0, end)):
             self.force_close()

@@ -107,6 +107,35 @@ async def test_a_forbidden_body_is_dropped_with_the_connection(head: bytes, body
         assert connection.should_close, parts
 
 
+@cases(
+    "answer",
+    [
+        NO_BODY + b"\r\n",
+        SAME + b"\r\n",
+        OTHER,
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    ],
+)
+@cases("late", [b"b", OTHER, b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\r\n"])
+async def test_what_comes_between_two_requests_ends_the_connection(answer: bytes, late: bytes) -> None:
+    connection, wire = connected()
+    connection.data_received(answer)
+    assert await answered(connection) in (200, 204, 304, 500)
+    assert not connection.should_close and not wire.is_closed
+    connection.data_received(late)
+    assert wire.is_closed and not connection.is_connected()
+
+
+async def test_a_body_in_many_parts_is_read_to_its_end() -> None:
+    connection, wire = connected()
+    connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n")
+    _, body = await connection.read()
+    for part in (b"a", b"b", b"c"):
+        assert not body.is_eof()
+        connection.data_received(part)
+    assert await body.read() == b"abc" and not wire.is_closed
+
+
 async def test_a_long_head_ends_the_connection_and_no_more_of_it_is_kept() -> None:
     for line in (b"x: " + b"v" * 1000 + b"\r\n", b"v" * 1000):
         for first in (NO_BODY, b"HTTP/1.1 200 OK\r\n"):
