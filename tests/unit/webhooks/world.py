@@ -54,6 +54,8 @@ class Sink:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
+            for _ in range(3):  # others may begin meanwhile
+                await asyncio.sleep(0)
             await self.gate.wait()
         finally:
             self.under_way -= 1
