@@ -1,7 +1,7 @@
 """The command `entrepot`: its commands put together, and its exit codes.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings. Errors are one readable line each on standard error;
-a traceback is shown only with ENTREPOT_DEBUG=1.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings, 130 interrupted, 141 the reader of the output ended.
+Errors are one readable line each on standard error; a traceback is shown only with ENTREPOT_DEBUG=1.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -37,14 +37,18 @@ from entrepot.gateway.cli import (
     user,
     webhook,
 )
+from entrepot.gateway.cli.client import Client
 from entrepot.gateway.cli.commands import CommandGroup
 from entrepot.gateway.cli.deployment import broker, controller, gateway, nameserver, serve
 from entrepot.gateway.cli.errors import FAILED, OK, CommandError
 from entrepot.gateway.cli.output import print_line, print_text
 from entrepot.gateway.cli.ping import ping
+from entrepot.gateway.cli.streams import OutputError, discard_output, open_streams
 from entrepot.gateway.cli.version import print_version, version
 
-INTERRUPTED = 130
+INTERRUPTED: Final = 130
+NO_READER: Final = 141
+"""As of a program that SIGPIPE ends: `ls`, `grep` and `git` end so before `head`."""
 
 app = typer.Typer(
     name="entrepot",
@@ -96,9 +100,27 @@ app.command()(version)
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
+    code = OK
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except OutputError as failure:
+        discard_output()
+        if failure.is_of_reader:
+            return code or NO_READER
+        done = (
+            "the server has done what it was asked until then"
+            if Client.has_changed
+            else "the server was asked for no change"
+        )
+        _say(f"cannot write to standard output: {failure}; {done}")
+        return code or FAILED
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         outcome = app(args=arguments, prog_name="entrepot", standalone_mode=False)
-        sys.stdout.flush()
     except CommandError as error:
         _say(error.message)
         return error.exit_code
@@ -109,10 +131,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # the reader of our output has gone; a second complaint at exit would only confuse
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except OutputError:
+        raise
     except Exception as error:  # noqa: BLE001 - the last frame: everything below has had its say
         return _complain(error)
     return outcome if isinstance(outcome, int) else OK
@@ -120,6 +140,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Run as the console script."""
+    open_streams()
     sys.exit(run())
 
 

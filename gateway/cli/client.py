@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 import typer
@@ -38,7 +38,10 @@ def segment(name: str) -> str:
 
 
 class Client:
-    """Requests to one server, with `timeout_seconds` for answers that need no waiting."""
+    """Requests to one server, with `timeout_seconds` for answers that need no waiting. `has_changed`: some request of
+    this command was not a GET, and was answered with success."""
+
+    has_changed: ClassVar[bool] = False
 
     def __init__(self, server: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._credentials = _credentials(os.environ)
@@ -75,6 +78,8 @@ class Client:
             headers["content-type"] = "application/json"
         timeout = self._timeout_seconds + wait_seconds
         with self._sent(method, path, timeout, params=query, content=content, headers=headers) as response:
+            if method != "GET":
+                Client.has_changed = True
             return self._decoded(response.read())
 
     def stream(self, path: str, query: dict[str, str | int | float] | None = None) -> Iterator[bytes]:

@@ -139,13 +139,13 @@ def _acknowledge(client: Client, subscription: str, tokens: list[str]) -> dict[s
 
 
 def _content(data: str) -> bytes:
-    if data == "-":
-        return sys.stdin.buffer.read()
-    if data.startswith("@"):
-        try:
+    try:
+        if data == "-":
+            return sys.stdin.buffer.read()
+        if data.startswith("@"):
             return Path(data[1:]).read_bytes()
-        except OSError as error:
-            raise CommandError(f"--data {data}: {error.strerror}", USAGE) from error
+    except OSError as error:
+        raise CommandError(f"--data {data}: {error.strerror}", USAGE) from error
     return data.encode(errors="surrogateescape")
 
 

@@ -38,6 +38,11 @@ Made by `make docs`; not edited by hand. `--help` after any command says the sam
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings. An error is one line on standard error. Destructive
 commands ask for confirmation; without a terminal they require `--yes`.
 
+Output that cannot be written ends a command with 1, and a line says so: what the server had done by then stays done. A
+reader that ends first, as in `entrepot topic list | head -1`, ends it with 141 and without a word, like other programs.
+130 is Ctrl-C.
+`entrepot message receive --ack` acknowledges nothing that was not printed.
+
 These options are the same wherever a command has them:
 
 | option | is |

@@ -4,10 +4,7 @@ import io
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType
 from typing import Any
 
@@ -19,57 +16,13 @@ from entrepot.gateway.cli.app import app, run
 from entrepot.gateway.settings import KNOWN_KEYS, LoadedSettings
 from tests.support.cases import cases
 from tests.support.command_line import build_commands_once
-
-
-@dataclass
-class Asked:
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-
-@dataclass
-class Stub:
-    """A server that keeps what it is asked and answers what it is told to."""
-
-    url: str = ""
-    asked: list[Asked] = field(default_factory=list)
-    answers: list[tuple[int, bytes]] = field(default_factory=list)
-
-    def will_answer(self, body: Any = None, status: int = 200) -> None:
-        self.answers.append(
-            (status, body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode())
-        )
+from tests.support.stub_server import Stub, stub_server
 
 
 @pytest.fixture
-def server():
-    stub = Stub()
-
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            stub.asked.append(Asked(self.command, self.path, headers, body))
-            status, content = stub.answers.pop(0)
-            self.send_response(status)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_PUT = do_POST = do_DELETE = answer
-
-        def log_message(self, *args) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
-        stub.url = f"http://127.0.0.1:{listener.server_port}"
-        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+def server() -> Iterator[Stub]:
+    with stub_server() as stub:
         yield stub
-        listener.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -603,12 +556,6 @@ def test_one_that_cannot_be_loaded_fails_alone(entrepot, brought, server):
 
 
 # as a process
-
-
-def test_a_reader_that_leaves_early_is_no_error():
-    script = f"{sys.executable} -c 'from entrepot.gateway.cli.app import main; main()' config schema | head -c 10"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
 
 
 def test_help_loads_neither_server_nor_store():
