@@ -27,7 +27,7 @@ from entrepot.gateway.amqp.virtual_hosts.bindings import Bindings
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.shared_queues import SharedQueues
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from entrepot.gateway.counters import Counters, event_counters, protocol_counters, rocketmq_counters
+from entrepot.gateway.counters import LOG_COUNTERS, Counters, event_counters, protocol_counters, rocketmq_counters
 from entrepot.gateway.deadlines import DeadlineWheel
 from entrepot.gateway.events.admission import Admission
 from entrepot.gateway.events.deduplication import Deduplication
@@ -294,7 +294,7 @@ class Gateway:
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
         found = protocol_counters(self.hub, self.mqtt, self.amqp, self._mqtt_listeners)
-        found |= event_counters(webhooks, deduplication, self._admission)
+        found |= event_counters(webhooks, deduplication, self._admission) | LOG_COUNTERS
         return found if self.rocketmq is None else {**found, **rocketmq_counters(self.rocketmq)}
 
     async def start(self, settle: Callable[[], None] = lambda: None) -> None:

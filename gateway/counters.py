@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.log import lost_lines
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.listener import MqttListeners
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 Counters = dict[str, tuple[str, Callable[[], int]]]
 """Description and getter of each counter, by name."""
+
+LOG_COUNTERS: Final[Counters] = {
+    "entrepot_log_lines_lost": ("Log lines that could not be written: no reader, no room, or closed", lost_lines)
+}
 
 
 def protocol_counters(

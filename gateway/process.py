@@ -103,9 +103,9 @@ class StopSignal:
         def ended(done: asyncio.Future[EntrepotError | None]) -> None:
             if not done.cancelled():
                 why = done.result()
+                self.give(0 if why is None else 1)
                 if why is not None:
                     log.critical(words, error=why.message)
-                self.give(0 if why is None else 1)
 
         stopped.add_done_callback(ended)
 
@@ -113,15 +113,15 @@ class StopSignal:
         """Return the exit code, which is 1 where the store fails meanwhile."""
         while not (await asyncio.wait((self._code,), timeout=None if store is None else 0.2))[0]:
             if store is not None and store.condition.failure is not None:
-                log.critical("stopping: the store has failed", error=store.condition.failure.message)
                 self.give(1)
+                log.critical("stopping: the store has failed", error=store.condition.failure.message)
         return self._code.result()
 
     def _signalled(self, number: int) -> None:
         if self._code.done():
             os._exit(128 + number)
-        log.info("draining", signal=signal.Signals(number).name)
         self._code.set_result(0)
+        log.info("draining", signal=signal.Signals(number).name)
 
 
 def write_ready_file(path: Path, addresses: dict[str, str]) -> None:

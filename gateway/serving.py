@@ -20,6 +20,7 @@ from entrepot.gateway.amqp.listener import amqp_listener_names
 from entrepot.gateway.app import Gateway
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.log import configure_logging
+from entrepot.gateway.log_stream import LogStream
 from entrepot.gateway.mqtt.listener import mqtt_listener_names
 from entrepot.gateway.process import bind_listeners, run_process, settle_memory
 from entrepot.gateway.security.security import Security
@@ -165,5 +166,4 @@ def _announce(kept: str, addresses: dict[str, str], scheme: str, security: Secur
     if (admin := security.initial_admin).made_up is not None:
         shown = f": {admin.made_up}" if admin.path is None else f" in {admin.path}"
         lines.append(f"The first user is {admin.name}, with the password{shown}")
-    sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
-    sys.stdout.flush()
+    LogStream(sys.stdout).write("".join(f"{printable(line)}\n" for line in lines))

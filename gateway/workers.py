@@ -148,9 +148,9 @@ class _Workers:
             self._pause(self._store.started)
             if self._is_stopping or self._store.start(self._line.let_go) or self._is_stopping:
                 return
-        log.critical("stopping: the store's process has ended", code=code)
         self._code = 1
         self._stop()
+        log.critical("stopping: the store's process has ended", code=code)
 
     def _restart_ended(self) -> None:
         for pid in list(self._pids):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import structlog
 
-from entrepot.gateway.log import configure_logging
+from entrepot.gateway.counters import LOG_COUNTERS
+from entrepot.gateway.log import configure_logging, lost_lines
 from entrepot.gateway.log_floods import BURST, MAX_KINDS, FloodProcessor, Floods
 from tests.support.terminal import acting_on_a_terminal
 from tests.support.waiting import until
@@ -115,7 +116,7 @@ def test_a_flood_of_lines() -> None:
     assert told("a") is None
     now[0] = 1000.0
     assert told("a") == {"event": "closed", "suppressed": 1}
-    assert [told("a") for _ in range(BURST - 1)] == [{"event": "closed"}] * (BURST - 1)
+    assert [told("a") for _ in range(BURST)] == [{"event": "closed"}] * (BURST - 1) + [None]
 
 
 def test_kinds_are_bounded() -> None:
@@ -142,3 +143,92 @@ def test_a_flood_of_the_standard_librarys_lines() -> None:
     for number in range(BURST + 7):
         logging.getLogger("uvicorn.error").warning("Invalid request of %d", number)
     assert len(stream.getvalue().splitlines()) == BURST
+
+
+class Bad:
+    """A value whose text cannot be had."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_value_that_cannot_be_shown_raises_into_nobody(form: Any) -> None:
+    stream = io.StringIO()
+    configure_logging("info", form, stream)
+    circle: list[Any] = []
+    circle.append(circle)
+    log = structlog.get_logger()
+    log.warning("value", given=Bad())
+    log.warning("circle", given=circle)
+    log.info("name", **{"\udcff": Bad()})
+    log.info("%d", "not a number")
+    log.info("kind", seldom=Bad())
+    log.critical(Bad())
+    log.debug("not told", given=Bad())
+    logging.getLogger("x").error("%d lines", "many")
+    logging.getLogger("x").error("%s", Bad())
+    logging.getLogger("x").error(Bad())
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 9, stream.getvalue()
+    assert lost_lines() == 0
+    for line, word in zip(lines, ("value", "circle", "name", "%d", "kind", "", "%d lines", "%s", ""), strict=True):
+        assert word in line
+    if form == "json":
+        assert [json.loads(line)["level"] for line in lines] == ["warning"] * 2 + ["info"] * 3 + ["critical"] + [
+            "error"
+        ] * 3
+        assert "RuntimeError" in json.loads(lines[4])["problem"]
+
+
+class Failing(io.StringIO):
+    """A stream that is full while `is_full`."""
+
+    is_full = True
+
+    def write(self, text: str) -> int:
+        if self.is_full:
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_lines_that_were_lost_are_counted_and_told_in_the_form_of_the_log(form: Any) -> None:
+    stream = Failing()
+    configure_logging("info", form, stream)
+    structlog.get_logger().info("one")
+    logging.getLogger("x").error("two")
+    structlog.get_logger().debug("none")
+    assert lost_lines() == 2
+    stream.is_full = False
+    structlog.get_logger().info("three")
+    told, third = stream.getvalue().splitlines()
+    if form == "json":
+        assert {"event": "lines were lost", "lost": 2, "level": "warning"}.items() <= json.loads(told).items()
+        assert json.loads(told)["timestamp"].endswith("Z")
+    else:
+        assert "lines were lost" in told and "lost=2" in told and "warning" in told
+    assert "three" in third
+    assert LOG_COUNTERS["entrepot_log_lines_lost"][1]() == 2
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "critical"])
+def test_every_level_from_the_least_on_goes_out(level: str) -> None:
+    stream = io.StringIO()
+    configure_logging(level, "json", stream)
+    levels = ["debug", "info", "warning", "error", "critical"]
+    for each in levels:
+        getattr(structlog.get_logger(), each)("one", given=Bad())
+        getattr(logging.getLogger("x"), each)("two")
+    told = [json.loads(line)["level"] for line in stream.getvalue().splitlines()]
+    assert told == [each for each in levels[levels.index(level) :] for _ in range(2)]
+
+
+async def test_a_coroutine_logs_likewise() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    await structlog.get_logger().ainfo("one", given=1)
+    assert json.loads(stream.getvalue())["event"] == "one"
