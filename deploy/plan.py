@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from entrepot.domain.url import fault_of_url
+from entrepot.domain.written_text import WrittenTextError, written_text
 
 Role = Literal["nameserver", "controller", "broker", "gateway"]
 ORDER: Final[tuple[Role, ...]] = ("nameserver", "controller", "broker", "gateway")
@@ -109,8 +110,8 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def read_plan(path: Path) -> Plan:
     """Read and check a plan. Raises PlanError, OSError."""
     try:
-        plan = msgspec.convert(tomllib.loads(path.read_text()), Plan)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        plan = msgspec.convert(tomllib.loads(written_text(path.read_bytes())), Plan)
+    except (tomllib.TOMLDecodeError, WrittenTextError, msgspec.ValidationError) as error:
         raise PlanError(str(error)) from error
     plan.check()
     if missing := [part.name for part in plan.part if not part.restart]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from entrepot.domain.printable import printable, printable_json, printable_lines
+from entrepot.domain.written_text import written_text
 
 if TYPE_CHECKING:
     from entrepot.spark_ingest.job.settings import JobSettings
@@ -151,7 +152,7 @@ def ingest(
                 format=TableFormat(table_format),
                 checkpoint=checkpoint,
                 parse=Parse(parse),
-                schema=Path(schema[1:]).read_text().strip() if schema.startswith("@") else schema,
+                schema=written_text(Path(schema[1:]).read_bytes()).strip() if schema.startswith("@") else schema,
                 filter=filter,
                 filter_type=filter_type,
                 starting=start,

@@ -20,6 +20,7 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from entrepot.domain.written_text import written_text
 from entrepot.gateway.bridge.errors import RemoteError
 from entrepot.gateway.settings import BridgeRemote
 
@@ -107,7 +108,7 @@ class RemoteConnection:
         if remote.username is not None:
             password = None
             if remote.password_file is not None:
-                password = remote.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+                password = written_text(remote.password_file.read_bytes()).rstrip("\r\n")
             client.username_pw_set(remote.username, password)
         if remote.uses_tls:
             context = ssl.create_default_context(cafile=remote.ca_file)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from entrepot.domain.written_text import written_text
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import FAILED, OK, USAGE, CommandError
 from entrepot.gateway.cli.output import JsonOption, print_json, print_table
@@ -59,7 +60,7 @@ def rabbitmq(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        given = json.loads(path.read_bytes())
+        given = json.loads(written_text(path.read_bytes()))
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot read the definitions in {path}: {error}", USAGE) from error
     if not isinstance(given, dict):

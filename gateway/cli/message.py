@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import typer
 
+from entrepot.domain.written_text import without_mark
 from entrepot.gateway.cli import message_journey, message_query, message_try, message_view
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import USAGE, CommandError
@@ -48,11 +49,13 @@ def publish(
 ) -> None:
     """Publish one message as a CloudEvent; return when it is durable."""
     content = _content(data)
+    if content_type is None:
+        content_type, content = _guessed(content)
     event_id = id_ or str(uuid.uuid4())
     attributes = {"specversion": "1.0", "id": event_id, "source": source, "type": type_, "subject": subject}
     attributes["deliverytime"] = deliver_at
     headers = {f"ce-{name}": _header(value) for name, value in attributes.items() if value is not None}
-    headers["content-type"] = content_type or _guessed_type(content)
+    headers["content-type"] = content_type
     Client(server).request(
         "POST", f"{below(namespace)}/topics/{segment(topic)}:publish", content=content, headers=headers
     )
@@ -149,18 +152,17 @@ def _content(data: str) -> bytes:
     return data.encode(errors="surrogateescape")
 
 
-def _guessed_type(content: bytes) -> str:
-    try:
-        json.loads(content)
-    except ValueError:
-        pass
-    else:
-        return "application/json"
+def _guessed(content: bytes) -> tuple[str, bytes]:
+    """The content type and the content, which has no byte order mark if it is JSON: none may stand there."""
     try:
         content.decode()
     except ValueError:
-        return "application/octet-stream"
-    return "text/plain; charset=utf-8"
+        return "application/octet-stream", content
+    try:
+        json.loads(without_mark(content).decode())
+    except ValueError:
+        return "text/plain; charset=utf-8", content
+    return "application/json", without_mark(content)
 
 
 def _header(value: str) -> str:

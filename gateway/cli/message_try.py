@@ -82,7 +82,7 @@ def watch(
 
 def _event(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text.removeprefix("\ufeff"))
     except ValueError as error:
         raise CommandError(f"--event: is not JSON: {error}", USAGE) from None
 

@@ -30,6 +30,9 @@ Each setting has one key. `mqtt.port` is `port` below `[mqtt]` in the TOML file 
 the environment, and `--set mqtt.port=1884` on the command line. The file is read first, then the environment, then
 flags; the later wins. Lists are written as JSON in the environment and with `--set`. `entrepot config show` prints what
 is in force and where it came from, `entrepot config schema` this page as a JSON Schema.
+
+Files that people write (settings, plans, passwords, keys, certificates, definitions) are UTF-8, with or without a byte
+order mark. UTF-16 is refused by its name.
 """
 _CLI_HEAD: Final = """# Commands
 

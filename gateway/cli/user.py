@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from entrepot.domain.written_text import WrittenTextError, written_text
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
@@ -197,7 +198,7 @@ def _password(file: Path | None) -> str:
         asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
         return asked
     try:
-        text = sys.stdin.readline() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = written_text(sys.stdin.buffer.readline() if str(file) == "-" else file.read_bytes())
+    except (OSError, WrittenTextError) as error:
         raise CommandError(f"cannot read the password in {file}: {error}", USAGE) from error
     return text.partition("\n")[0].rstrip("\r")

@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 import structlog
 
+from entrepot.domain.written_text import without_mark
 from entrepot.gateway.rocketmq.relay import GrpcRelay
 from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.gateway.transport.certificates import CertificateFiles, ServerCertificates
@@ -109,7 +110,7 @@ class GrpcListener:
     def _configuration(self) -> Any:
         settings = self._settings
         assert settings.tls_certificate is not None
-        certificate = settings.tls_certificate.read_bytes()
-        key = certificate if settings.tls_key is None else settings.tls_key.read_bytes()
-        ca = None if settings.tls_ca is None else settings.tls_ca.read_bytes()
+        certificate = without_mark(settings.tls_certificate.read_bytes())
+        key = certificate if settings.tls_key is None else without_mark(settings.tls_key.read_bytes())
+        ca = None if settings.tls_ca is None else without_mark(settings.tls_ca.read_bytes())
         return grpc.ssl_server_certificate_configuration([(key, certificate)], ca)

@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.written_text import WrittenTextError, written_text
 from entrepot.gateway.security.administration import Administration, By, UserChange
 from entrepot.gateway.security.directory import Directory
 from entrepot.gateway.security.private_file import write_private
@@ -65,8 +66,8 @@ class InitialAdmin:
         if path is None:
             return None
         try:
-            given = path.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as error:
+            given = written_text(path.read_bytes()).partition("\n")[0].rstrip("\r")
+        except (OSError, WrittenTextError) as error:
             raise EntrepotError(
                 Code.BAD_REQUEST, f"cannot read the password of the first user in {path}: {error}"
             ) from None

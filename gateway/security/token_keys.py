@@ -19,6 +19,7 @@ from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey, import_key
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.url import target_of
+from entrepot.domain.written_text import written_text
 from entrepot.gateway.settings.security import SecuritySettings
 
 MAX_KEY_FILE_BYTES: Final = 1 << 20
@@ -50,7 +51,7 @@ class FileKeys:
             if self._keys is None or seen != self._seen:
                 if status.st_size > MAX_KEY_FILE_BYTES:
                     raise ValueError("the file is too large")
-                self._keys, self._seen = parse_keys(self._path.read_bytes()), seen
+                self._keys, self._seen = parse_keys(written_text(self._path.read_bytes()).encode()), seen
         except (OSError, ValueError, TypeError, KeyError, JoseError) as error:
             self._keys = None
             _log.error("the keys of tokens cannot be read", path=str(self._path), error=str(error))

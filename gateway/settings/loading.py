@@ -14,6 +14,7 @@ from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from entrepot.domain.written_text import WrittenTextError, written_text
 from entrepot.gateway.settings.tree import Settings
 
 ENVIRONMENT_PREFIX: Final = "ENTREPOT__"
@@ -219,11 +220,11 @@ class _Loader:
 
 def _read_toml(path: Path) -> dict[str, object]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(written_text(path.read_bytes()))
     except OSError as error:
         raise SettingsError([f"cannot read the settings file {path}: {error.strerror or error}"]) from error
-    except UnicodeDecodeError as error:
-        raise SettingsError([f"the settings file {path} is not UTF-8 text"]) from error
+    except WrittenTextError as error:
+        raise SettingsError([f"cannot read the settings file {path}: {error}"]) from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError([f"the settings file {path} is not TOML: {error}"]) from error
 

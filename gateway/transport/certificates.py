@@ -14,6 +14,8 @@ from typing import Literal
 
 import structlog
 
+from entrepot.domain.written_text import WrittenTextError, written_text
+
 ClientCertificates = Literal["no", "optional", "required"]
 _MODES = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -55,7 +57,8 @@ class ServerCertificates:
         try:
             self.context = _load(files)
         except (OSError, ValueError) as error:
-            raise OSError(f"the certificates cannot be used: {error} (one of {', '.join(self._names())})") from error
+            names = ", ".join(self._names())
+            raise OSError(f"the certificates cannot be used: {self._why(error)} (one of {names})") from error
 
     def reload_if_changed(self) -> bool:
         """Load the files if they changed since the last read; True if they were loaded."""
@@ -70,10 +73,21 @@ class ServerCertificates:
         try:
             self.context = _load(self._files)
         except (OSError, ValueError) as error:
-            log.error("new certificates cannot be used, the old ones stay", error=str(error), files=self._names())
+            log.error("new certificates cannot be used, the old ones stay", error=self._why(error), files=self._names())
             return False
         log.info("certificates were loaded anew", files=self._names())
         return True
+
+    def _why(self, error: Exception) -> str:
+        """The reason, where OpenSSL has no word for it."""
+        for path in self._files.paths():
+            try:
+                written_text(path.read_bytes())
+            except WrittenTextError as fault:
+                return f"{path}: {fault}"
+            except OSError:
+                continue
+        return str(error)
 
     def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_stamp(path) for path in self._files.paths())

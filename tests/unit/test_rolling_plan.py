@@ -29,6 +29,16 @@ def test_a_plan_names_every_part(tmp_path: Path) -> None:
     assert not plan.is_controlled
 
 
+def test_a_plan_as_editors_save_it(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    text = f'{BROKER}broker = "b"\n{GATEWAY}'
+    path.write_text(text, encoding="utf-8-sig")
+    assert len(read_plan(path).part) == 2
+    path.write_text(text, encoding="utf-16")
+    with pytest.raises(PlanError, match="it is UTF-16"):
+        read_plan(path)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -284,6 +284,51 @@ def test_publish_from_a_file_or_standard_input(entrepot, server, tmp_path, monke
     assert entrepot("message", "publish", "t", "--data", f"@{tmp_path}/none")[0] == 2
 
 
+def test_a_byte_order_mark_is_no_part_of_what_a_person_wrote(entrepot, server, tmp_path, monkeypatch):
+    path = tmp_path / "written"
+    path.write_text('{"n": 1}', encoding="utf-8-sig")
+    server.will_answer({})
+    assert entrepot("message", "publish", "t", "--data", f"@{path}")[0] == 0
+    asked = server.asked.pop()
+    assert (asked.body, asked.headers["content-type"]) == (b'{"n": 1}', "application/json")
+    server.will_answer({"places": [], "routed": True, "id": "1"})
+    assert entrepot("message", "try", "http", "--topic", "t", "--event", '\ufeff{"n": 1}')[0] == 0
+    assert json.loads(server.asked.pop().body)["event"] == {"n": 1}
+    server.will_answer({})  # whoever names the type sends what is in the file
+    assert entrepot("message", "publish", "t", "--data", f"@{path}", "--content-type", "text/plain")[0] == 0
+    assert server.asked.pop().body == path.read_bytes()
+
+    path.write_text("pa\u00dfwort\r\nmore", encoding="utf-8-sig")
+    for given in (str(path), "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+        server.will_answer({"value": [], "next": None})
+        server.will_answer({"name": "ann"}, 201)
+        assert entrepot("user", "create", "ann", "--password-file", given)[0] == 0
+        assert json.loads(server.asked.pop().body)["password"] == "pa\u00dfwort"
+
+    path.write_text('{"users": []}', encoding="utf-8-sig")
+    for _ in range(9):
+        server.will_answer({"done": {}, "left_out": []})
+    assert entrepot("import", "rabbitmq", "--definitions", str(path))[0] == 0
+    server.asked.clear()
+
+
+def test_wide_text_is_refused_by_its_name(entrepot, server, tmp_path):
+    path = tmp_path / "written"
+    path.write_text('{"users": []}', encoding="utf-16")
+    wide = "it is UTF-16 or UTF-32 text: save it as UTF-8\n"
+    code, _, told = entrepot("import", "rabbitmq", "--definitions", str(path))
+    assert (code, told) == (2, f"entrepot: cannot read the definitions in {path}: {wide}")
+    assert server.asked == []
+    server.will_answer({"value": [], "next": None})
+    code, _, told = entrepot("user", "create", "ann", "--password-file", str(path))
+    assert (code, told) == (2, f"entrepot: cannot read the password in {path}: {wide}")
+    assert server.asked.pop().method == "GET"
+    server.will_answer({})
+    assert entrepot("message", "publish", "t", "--data", f"@{path}")[0] == 0
+    assert server.asked[0].headers["content-type"] == "application/octet-stream", "it is no JSON for others"
+
+
 def test_receive(entrepot, server):
     server.will_answer({"value": [MESSAGE]})
     code, out, _ = entrepot("message", "receive", "%DLQ%w", "g", "--max", "5", "--wait", "1")

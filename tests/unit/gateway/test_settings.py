@@ -186,7 +186,18 @@ def test_files_that_cannot_be_read(tmp_path, file):
     (problem,) = problems(path)
     assert problem.startswith(f"the settings file {path} is not TOML: ")
     path.write_bytes(b"\xff\xfe")
-    assert problems(path) == [f"the settings file {path} is not UTF-8 text"]
+    wide = f"cannot read the settings file {path}: it is UTF-16 or UTF-32 text: save it as UTF-8"
+    assert problems(path) == [wide]
+    path.write_bytes("[mqtt]\nport = 1\n".encode("utf-16"))
+    assert problems(path) == [wide]
+    path.write_bytes(b"[mqtt]\n# \xfc\n")
+    assert problems(path) == [f"cannot read the settings file {path}: it is not UTF-8 text (line 2): save it as UTF-8"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_settings(file):
+    path = file("")
+    path.write_bytes(b"\xef\xbb\xbf[mqtt]\r\nport = 1884\r\n")
+    assert load_settings(path).settings.mqtt.port == 1884
 
 
 def test_settings_do_not_change():

@@ -47,6 +47,21 @@ async def test_it_is_printed_where_no_file_can_be(tmp_path: Path) -> None:
         security.close()
 
 
+async def test_a_given_password_is_the_first_line_as_it_was_typed(tmp_path: Path) -> None:
+    file = tmp_path / "given"
+    settings = NAMED.model_copy(update={"initial_admin_password_file": file})
+    for encoding in ("utf-8", "utf-8-sig"):
+        file.write_text("pa\u00dfwort\r\nmore\n", encoding=encoding)
+        security = Security(MemoryStore(ManualClock()).key_values, settings, ManualClock(), tmp_path / FILE_NAME)
+        await security.start()
+        assert (await security.authenticate(shown("admin", "pa\u00dfwort"))).name == "admin"
+        security.close()
+    file.write_text("secret\n", encoding="utf-16")
+    security = Security(MemoryStore(ManualClock()).key_values, settings, ManualClock(), tmp_path / FILE_NAME)
+    with pytest.raises(EntrepotError, match=f"{file}: it is UTF-16"):
+        await security.start()
+
+
 async def test_of_two_gateways_one_makes_it_up(tmp_path: Path) -> None:
     store = MemoryStore(ManualClock())
     write = store.key_values.write

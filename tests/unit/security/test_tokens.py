@@ -64,6 +64,15 @@ async def is_refused(security: Security, text: str, code: Code = Code.UNAUTHORIZ
     assert refusal.value.code is code
 
 
+@pytest.mark.parametrize("form", ["jwk", "pem"])
+async def test_keys_after_a_byte_order_mark(opened: Opened, key_file: Path, form: str) -> None:
+    text = key_set(RSA) if form == "jwk" else RSA.as_pem(private=False).decode()
+    key_file.write_text(text, encoding="utf-8-sig")
+    security = await opened(**TOKENS, jwt_key_file=key_file)
+    said = token() if form == "jwk" else token(kid=None)
+    assert (await security.authenticate(shown(None, said, bearer=True))).name == "bob"
+
+
 async def test_a_right_token_is_somebody_until_it_ends(security: Security, clock: StandingClock) -> None:
     statements = [{"effect": "ALLOW", "actions": ["PUB"], "resources": ["Topic:a/#"]}]
     for credentials in (

@@ -61,6 +61,17 @@ def test_whom_to_trust() -> None:
     assert [host for host in [*trusted, "11.0.0.1", "2001:db9::1", "192.0.2.2"] if trust.trusts(host)] == trusted
 
 
+def test_certificates_as_editors_save_them(tmp_path: Path) -> None:
+    authority = TestAuthority(tmp_path)
+    pair, ca = authority.issue("pair"), tmp_path / "ca.pem"
+    pair.write_text(pair.read_text(), encoding="utf-8-sig")
+    ca.write_text(authority.file.read_text(), encoding="utf-8-sig")
+    ServerCertificates(CertificateFiles(pair, None, ca, "required"))
+    ca.write_text(authority.file.read_text(), encoding="utf-16")
+    with pytest.raises(OSError, match=rf"{ca}: it is UTF-16 or UTF-32 text: save it as UTF-8 \(one of {pair}"):
+        ServerCertificates(CertificateFiles(pair, None, ca, "required"))
+
+
 @pytest.mark.parametrize("missing", ["certificate", "key", "ca"])
 def test_files_that_cannot_be_used_keep_the_context(tmp_path: Path, missing: str) -> None:
     authority = TestAuthority(tmp_path)
