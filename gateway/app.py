@@ -45,7 +45,7 @@ from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.mqtt.sys_messages import sys_topics
 from entrepot.gateway.peers.place import gateway_name
 from entrepot.gateway.periodic_work import PeriodicWork
-from entrepot.gateway.process import StopSignal, write_ready_file
+from entrepot.gateway.process import StopSignal, announce, withdraw
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME
 from entrepot.gateway.settings import Settings
@@ -329,8 +329,7 @@ class Gateway:
         self._is_ready = True
         for door, address in self.addresses.items():
             log.info("listening", door=door, address=address)
-        if self.settings.server.ready_file is not None:
-            write_ready_file(self.settings.server.ready_file, self.addresses)
+        announce(self.settings.server.ready_file, self.addresses)
 
     async def until_stopped(self) -> int:
         """Wait for a signal (0) or for the store to fail (1)."""
@@ -340,8 +339,7 @@ class Gateway:
         """Answer waiting requests, let work under way finish, close connections; for at most `drain_seconds`."""
         self._is_ready = False
         end = self._loop.time() + self.settings.server.drain_seconds
-        if self.settings.server.ready_file is not None:
-            self.settings.server.ready_file.unlink(missing_ok=True)
+        withdraw(self.settings.server.ready_file)
         if self._bridges is not None:
             await self._bridges.stop()  # first: their pops are to be cancelled, not answered
         if self.rocketmq is not None:

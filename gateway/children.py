@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
+import select
 import signal
+import struct
+import time
 from collections.abc import Callable
 from typing import Final
 
+from entrepot.gateway.service_notification import leave_to_parent
+
 STOPS: Final = (signal.SIGTERM, signal.SIGINT)
+MEANWHILE_SECONDS: Final = 0.1
+_TIME: Final = struct.Struct("d")
 
 
 class LifeLine:
@@ -30,8 +38,31 @@ class LifeLine:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def start_child(work: Callable[[int], int], is_known: Callable[[int], object]) -> bool:
-    """Fork a child; return True once it is ready, False if it ended before.
+class ProofOfLife:
+    """The time of a child's last sign of life, in memory that it shares with its parent. `seconds`: the longest time
+    until the next one; None: none is asked for."""
+
+    def __init__(self, seconds: float | None, now: Callable[[], float] = time.monotonic) -> None:
+        """`now`: a clock that parent and child have in common."""
+        self.seconds, self._now = seconds, now
+        self._last = mmap.mmap(-1, _TIME.size)
+        self.give()
+
+    def give(self) -> None:
+        """Tell that the child lives."""
+        _TIME.pack_into(self._last, 0, self._now())
+
+    @property
+    def is_overdue(self) -> bool:
+        """True once the child has been silent for too long."""
+        last: float = _TIME.unpack_from(self._last)[0]
+        return self.seconds is not None and self._now() - last > self.seconds
+
+
+def start_child(
+    work: Callable[[int], int], is_known: Callable[[int], object], meanwhile: Callable[[], object] = lambda: None
+) -> bool:
+    """Fork a child; return True once it is ready, False if it ended before. `meanwhile` is called while it starts.
 
     `work` runs in the child: it writes a byte to the descriptor once it is ready, and returns the exit code. `is_known`
     gets the process id before this process takes a signal to stop.
@@ -51,6 +82,8 @@ def start_child(work: Callable[[int], int], is_known: Callable[[int], object]) -
     is_known(pid)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     try:
+        while not select.select([ready_read], [], [], MEANWHILE_SECONDS)[0]:
+            meanwhile()
         return os.read(ready_read, 1) == b"1"  # only the end of the pipe comes where it has ended
     finally:
         os.close(ready_read)
@@ -58,6 +91,7 @@ def start_child(work: Callable[[int], int], is_known: Callable[[int], object]) -
 
 def _forget_parent() -> None:
     """Release the parent's own inheritance: process group, signal handlers and wake-up descriptor."""
+    leave_to_parent()
     os.setpgid(0, 0)  # the parent passes on a terminal's Ctrl-C
     signal.set_wakeup_fd(-1)
     for number in (*STOPS, signal.SIGCHLD):

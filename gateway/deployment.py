@@ -12,7 +12,7 @@ import structlog
 
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.listener import address_of
-from entrepot.gateway.process import StopSignal, bind_listeners, run_process, settle_memory, write_ready_file
+from entrepot.gateway.process import StopSignal, announce, bind_listeners, run_process, settle_memory, withdraw
 from entrepot.gateway.settings import LoadedSettings, Settings
 from entrepot.gateway.stores import (
     make_controller,
@@ -128,14 +128,11 @@ def _ready(settings: Settings, addresses: dict[str, str]) -> Iterator[None]:
     """Announce that the process is up, and withdraw it at the end."""
     for door, address in addresses.items():
         log.info("listening", door=door, address=address)
-    ready_file = settings.server.ready_file
-    if ready_file is not None:
-        write_ready_file(ready_file, addresses)
+    announce(settings.server.ready_file, addresses)
     try:
         yield
     finally:
-        if ready_file is not None:
-            ready_file.unlink(missing_ok=True)
+        withdraw(settings.server.ready_file)
 
 
 run_broker = partial(run_process, main=serve_broker)

@@ -18,8 +18,17 @@ import uvloop
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import Store
+from entrepot.gateway.children import ProofOfLife
 from entrepot.gateway.listener import CannotListenError, bind, reserve
 from entrepot.gateway.log import configure_logging
+from entrepot.gateway.service_notification import (
+    keep_alive,
+    notify_alive,
+    notify_ready,
+    notify_status,
+    notify_stopping,
+    watchdog_seconds,
+)
 from entrepot.gateway.settings import LoadedSettings, port_key
 
 GC_THRESHOLD = 50_000
@@ -31,12 +40,18 @@ LISTENS_ITSELF = frozenset({"grpc"})
 log = structlog.get_logger(__name__)
 
 
-def run_process(loaded: LoadedSettings, main: Callable[[LoadedSettings], Awaitable[int]]) -> int:
-    """Run until told to stop; return the process's exit code."""
+def run_process(
+    loaded: LoadedSettings, main: Callable[[LoadedSettings], Awaitable[int]], proof: ProofOfLife | None = None
+) -> int:
+    """Run until told to stop; return the process's exit code. `proof`: of a child, which its parent looks at."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
     _raise_file_limit()
+    notify_status("starting")
 
     async def run() -> int:
+        keep_alive(watchdog_seconds(), notify_alive)
+        if proof is not None:
+            keep_alive(proof.seconds, proof.give)
         return await main(loaded)
 
     try:
@@ -89,6 +104,7 @@ class StopSignal:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._code: asyncio.Future[int] = self._loop.create_future()
+        self._code.add_done_callback(lambda code: notify_stopping(code.result()))
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled, number)
 
@@ -124,8 +140,16 @@ class StopSignal:
         log.info("draining", signal=signal.Signals(number).name)
 
 
-def write_ready_file(path: Path, addresses: dict[str, str]) -> None:
-    """Write listener -> address as JSON, atomically."""
-    draft = path.with_name(path.name + ".draft")
-    draft.write_bytes(orjson.dumps(addresses))
-    draft.replace(path)
+def announce(ready_file: Path | None, addresses: dict[str, str]) -> None:
+    """Say that every listener is open: to the service manager, and in the ready file, as JSON by listener, at once."""
+    if ready_file is not None:
+        draft = ready_file.with_name(ready_file.name + ".draft")
+        draft.write_bytes(orjson.dumps(addresses))
+        draft.replace(ready_file)
+    notify_ready(addresses)
+
+
+def withdraw(ready_file: Path | None) -> None:
+    """Take the ready file back: no more is taken in."""
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from entrepot.domain.route import UNIX
-from entrepot.gateway.children import LifeLine, start_child
+from entrepot.gateway.children import LifeLine, ProofOfLife, start_child
 from entrepot.gateway.deployment import serve_store
 from entrepot.gateway.listener import bind_private
 from entrepot.gateway.process import run_process
@@ -40,6 +40,7 @@ class StoreProcess:
         self._pid = 0
         self._is_ready = False
         self.line = LifeLine()
+        self._proof = ProofOfLife(None)
         self.started = 0.0
         """Time of the last start, by `time.monotonic`."""
 
@@ -55,8 +56,15 @@ class StoreProcess:
         }
         return LoadedSettings(tree.model_copy(update=changes), self._loaded.origins)
 
-    def start(self, in_child: Callable[[], object]) -> bool:
-        """Start it and wait until the store is open; True if it is. `in_child` is called first in the child."""
+    def start(
+        self,
+        in_child: Callable[[], object],
+        meanwhile: Callable[[], object] = lambda: None,
+        silence_seconds: float | None = None,
+    ) -> bool:
+        """Start it and wait until the store is open; True if it is. `in_child` is called first in the child,
+        `meanwhile` here while it starts. `silence_seconds`: as of ProofOfLife."""
+        proof = ProofOfLife(silence_seconds)
 
         def work(ready: int) -> int:
             in_child()
@@ -67,12 +75,20 @@ class StoreProcess:
                 self.line.stop_at_its_end()
                 return serve_store(loaded, self._listener, lambda: os.write(ready, b"1"))
 
-            return run_process(self._of_store(), main)
+            return run_process(self._of_store(), main, proof)
 
         self._is_ready = False
         self.started = time.monotonic()
-        self._is_ready = start_child(work, self._known)
+        self._is_ready = start_child(work, self._known, meanwhile)
+        proof.give()  # while it opened, it may have been silent
+        self._proof = proof
         return self._is_ready
+
+    def kill_if_silent(self) -> None:
+        """Kill it if it has given no sign of life for too long: `ended` tells."""
+        if self._pid and self._is_ready and self._proof.is_overdue:
+            log.error("the store's process is stuck: it is killed", pid=self._pid)
+            os.kill(self._pid, signal.SIGKILL)
 
     def _known(self, pid: int) -> None:
         self._pid = pid

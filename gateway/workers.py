@@ -17,14 +17,17 @@ from typing import Final
 
 import structlog
 
-from entrepot.gateway.children import STOPS, LifeLine, start_child
+from entrepot.gateway.children import STOPS, LifeLine, ProofOfLife, start_child
 from entrepot.gateway.listener import address_of
 from entrepot.gateway.log import configure_logging
-from entrepot.gateway.process import bind_listeners, run_process, write_ready_file
+from entrepot.gateway.process import announce, bind_listeners, run_process, withdraw
+from entrepot.gateway.service_notification import notify_alive, notify_status, notify_stopping, watchdog_seconds
 from entrepot.gateway.settings import LoadedSettings
 from entrepot.gateway.store_process import StoreProcess
 
 GRACE_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 1.0
+"""Longest time between two looks after the children."""
 RESTART_SECONDS: Final = 1.0
 """Shortest time between two starts of one worker."""
 Main = Callable[[LoadedSettings, Callable[[], bool]], Awaitable[int]]
@@ -37,6 +40,7 @@ def run_workers(loaded: LoadedSettings, names: tuple[str, ...], main: Main, stor
     """Run until told to stop; return the process's exit code. It is 1 if a worker or the store cannot be started at
     all, or if the store gives up."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
+    notify_status("starting")
     try:
         reserved = bind_listeners(loaded, names, is_for_workers=True)
     except OSError as error:
@@ -67,7 +71,9 @@ class _Workers:
         self._line = LifeLine()
         self._pids: dict[int, float] = {}
         self._told: set[int] = set()
-        self._ready: set[int] = set()
+        self._ready: dict[int, ProofOfLife] = {}
+        self._silence_seconds = watchdog_seconds()
+        self._told_alive = 0.0
         self._is_first = True
         self._is_stopping = False
         self._code = 0
@@ -84,6 +90,7 @@ class _Workers:
             self._serve()
         elif not self._is_stopping:
             self._code = 1
+        notify_stopping(self._code)
         self._reap_all()
         if self._store is not None:
             self._store.stop()
@@ -91,38 +98,62 @@ class _Workers:
 
     def _start_all(self) -> bool:
         """Start the store and the workers, one after the other; True if all are ready."""
-        if self._store is not None and not self._store.start(self._line.let_go):
+        if self._store is not None and not self._start_store():
             return False
         return all(not self._is_stopping and self._start() for _ in range(self._loaded.settings.cluster.workers))
 
     def _serve(self) -> None:
-        ready_file = self._loaded.settings.server.ready_file
-        if ready_file is not None:
-            write_ready_file(ready_file, self._addresses)
+        announce(self._loaded.settings.server.ready_file, self._addresses)
         log.info("workers are ready", count=len(self._pids), **self._addresses)
+        pause = LOOK_SECONDS if self._silence_seconds is None else min(LOOK_SECONDS, self._silence_seconds / 4)
         while not self._is_stopping:
-            select.select([self._wake_read], [], [], 1.0)
+            select.select([self._wake_read], [], [], pause)
             self._drain_wakes()
+            self._tell_alive()
+            self._kill_silent()
             self._restart_store()
             self._restart_ended()
-        if ready_file is not None:
-            ready_file.unlink(missing_ok=True)
+        withdraw(self._loaded.settings.server.ready_file)
+
+    def _tell_alive(self) -> None:
+        """Tell the service manager that this process does its work, as often as it asks."""
+        now = time.monotonic()
+        if self._silence_seconds is not None and now - self._told_alive >= self._silence_seconds / 4:
+            self._told_alive = now
+            notify_alive()
+
+    def _kill_silent(self) -> None:
+        """Kill children whose event loop is stuck, as the service manager would: they are started again."""
+        if self._store is not None:
+            self._store.kill_if_silent()
+        for pid, proof in self._ready.items():
+            if proof.is_overdue:
+                log.error("a worker is stuck: it is killed", pid=pid)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _start_store(self) -> bool:
+        """Start the store and wait until it is open; True if it is."""
+        assert self._store is not None
+        return self._store.start(self._line.let_go, self._tell_alive, self._silence_seconds)
 
     def _start(self) -> bool:
         """Start a worker and wait until it is ready; True if it is."""
         started: list[int] = []
+        proof = ProofOfLife(self._silence_seconds)
 
         def known(pid: int) -> None:
             started.append(pid)
             self._pids[pid] = time.monotonic()
 
-        is_ready = start_child(self._be_worker, known)
+        is_ready = start_child(lambda ready: self._be_worker(ready, proof), known, self._tell_alive)
         if is_ready:
             self._is_first = False
-            self._ready.update(started)
+            proof.give()  # while it started, it may have been silent
+            self._ready.update(dict.fromkeys(started, proof))
         return is_ready
 
-    def _be_worker(self, ready: int) -> int:
+    def _be_worker(self, ready: int, proof: ProofOfLife) -> int:
         self._line.let_go()
         signal.signal(signal.SIGHUP, signal.SIG_IGN if self._has_certificates() else signal.SIG_DFL)
         tree = self._loaded.with_ports(self._ports)
@@ -137,7 +168,7 @@ class _Workers:
             self._line.stop_at_its_end()
             return self._main(loaded, say)
 
-        return run_process(mine, main)
+        return run_process(mine, main, proof)
 
     def _restart_store(self) -> None:
         """Restart a store that was killed. One that gave up ends all: its data cannot be trusted to it."""
@@ -146,7 +177,7 @@ class _Workers:
         if code < 0:
             log.error("the store's process was killed: it is started again", signal=signal.Signals(-code).name)
             self._pause(self._store.started)
-            if self._is_stopping or self._store.start(self._line.let_go) or self._is_stopping:
+            if self._is_stopping or self._start_store() or self._is_stopping:
                 return
         self._code = 1
         self._stop()
@@ -158,7 +189,7 @@ class _Workers:
             if not found:
                 continue
             started = self._pids.pop(pid)
-            self._ready.discard(pid)
+            self._ready.pop(pid, None)
             if not self._is_stopping:  # else it was told to end
                 log.error("a worker has ended", pid=pid, code=os.waitstatus_to_exitcode(status))
                 self._pause(started)
@@ -168,6 +199,7 @@ class _Workers:
     def _pause(self, started: float) -> None:
         again = started + RESTART_SECONDS
         while time.monotonic() < again and not self._is_stopping:
+            self._tell_alive()
             time.sleep(0.05)
 
     def _drain_wakes(self) -> None:

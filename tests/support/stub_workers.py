@@ -1,9 +1,10 @@
 """A parent of workers that do nothing but write into a file what happens: run as a process.
 
-python -m tests.support.stub_workers FILE crash|stay|quick
+python -m tests.support.stub_workers FILE crash|stay|quick|stuck
 
 `crash`: the first worker ends at once, and the pause before the next is long.  `stay`: they end when FILE.go is there.
-`quick`: they end when they are told to, before the parent looks after them once more.
+`quick`: they end when they are told to, before the parent looks after them once more.  `stuck`: the first gives no sign
+of life.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from entrepot.gateway import workers
+from entrepot.gateway.children import ProofOfLife
 from entrepot.gateway.settings import load_settings
 
 
@@ -27,10 +29,17 @@ def run(file: Path, mode: str) -> int:
         with file.open("a") as out:
             out.write(what + "\n")
 
-    def worker(loaded: Any, main: Callable[[Any], Any]) -> int:
+    def worker(loaded: Any, main: Callable[[Any], Any], proof: ProofOfLife) -> int:
         signal.signal(signal.SIGTERM, lambda number, frame: note("signalled"))
         note("started")
         main(loaded)
+        if mode == "stuck":
+            is_stuck = file.read_text().split().count("started") == 1
+            while is_stuck or "signalled" not in file.read_text():
+                if not is_stuck:
+                    proof.give()
+                time.sleep(0.001)
+            return 0
         if mode == "crash":
             return 3
         if mode == "quick":
@@ -46,6 +55,11 @@ def run(file: Path, mode: str) -> int:
             super()._stop(number, frame)
             note("told")
 
+        def _kill_silent(self) -> None:
+            if self._ready.keys() - self._pids.keys():
+                note("stale")
+            super()._kill_silent()
+
         def _restart_ended(self) -> None:
             before = set(self._pids)
             for pid in before if mode == "quick" and self._is_stopping else ():
@@ -57,7 +71,7 @@ def run(file: Path, mode: str) -> int:
     changes: Any = workers
     changes.run_process = worker
     changes.LifeLine.stop_at_its_end = lambda line: None  # they have no event loop
-    changes.RESTART_SECONDS = 60.0
+    changes.RESTART_SECONDS = 0.0 if mode == "stuck" else 60.0
     loaded = load_settings(flags={"cluster.workers": 1, "server.drain_seconds": 30.0})
     main: Any = lambda loaded, is_ready: is_ready()  # noqa: E731
     return Noting(loaded, {}, {}, main).run()

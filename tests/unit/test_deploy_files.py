@@ -85,6 +85,9 @@ def test_a_unit_starts_its_role_and_stops_it_well(path: Path) -> None:
     # every process of a control group would be told to stop else: the store's own child, and workers twice
     assert service["KillMode"] == "mixed"
     assert int(service["TimeoutStopSec"]) > DEFAULTS.server.drain_seconds
+    assert service["Type"] == "notify" and int(service["WatchdogSec"]) >= 30
+    # a broker reads its log before it is ready, and a gateway looks for brokers
+    assert (service.get("TimeoutStartSec") == "infinity") is (arguments[0] in ("serve", "broker", "gateway"))
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "2")
     assert (service["User"], service["ProtectSystem"], service["NoNewPrivileges"]) == ("entrepot", "strict", "yes")
     assert int(service["LimitNOFILE"]) >= DEFAULTS.mqtt.max_connections

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.service_manager import ServiceManager
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Start = Callable[[str], "subprocess.Popen[bytes]"]
@@ -71,3 +73,36 @@ def test_a_worker_that_ends_before_the_parent_looks_again_is_no_surprise(start: 
     wait_until(lambda: "started" in noted(events), "the worker is there")
     parent.send_signal(signal.SIGTERM)
     assert parent.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_stuck_worker_is_killed_and_another_started(
+    start: Start, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ServiceManager.below(tmp_path) as manager:
+        monkeypatch.setenv("NOTIFY_SOCKET", manager.name)
+        monkeypatch.setenv("WATCHDOG_USEC", "500000")
+        parent = start("stuck")
+        wait_until(lambda: noted(events).count("started") == 2, "another was started")
+        for _ in range(3):
+            manager.told.clear()
+            manager.wait_for("WATCHDOG=1")
+        assert noted(events).count("started") == 2, "who gives signs of life stays"
+        assert "STOPPING=1" not in manager.read()
+        assert "stale" not in noted(events), "the number of one that has ended may be another's soon"
+        parent.send_signal(signal.SIGTERM)
+        assert parent.wait(PATIENCE_SECONDS) == 0
+        assert "STOPPING=1" in manager.read()
+
+
+def test_nobody_is_killed_where_no_sign_of_life_is_asked_for(start: Start, events: Path) -> None:
+    parent = start("stuck")
+    wait_until(lambda: "started" in noted(events), "the worker is there")
+    parent.send_signal(signal.SIGTERM)
+    wait_until(lambda: "signalled" in noted(events), "it was told")
+    os.kill(children_of(parent.pid)[0], signal.SIGKILL)
+    assert parent.wait(PATIENCE_SECONDS) == 0
+    assert noted(events).count("started") == 1
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
