@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 from typing import Protocol
+
+import structlog
+
+from entrepot.domain.callbacks import call_each
 
 TICK_SECONDS = 0.25
 FARTHEST_TICKS = 1200
 """Farthest look, in ticks: a later deadline is looked at again then."""
+
+log = structlog.get_logger(__name__)
 
 
 class Timed(Protocol):
@@ -57,11 +64,18 @@ class DeadlineWheel:
         tick = int(now / TICK_SECONDS)
         for passed in range(self._now_tick + 1, tick + 1):
             self._now_tick = passed
-            for conversation in self._slots.pop(passed, ()):
-                if self._places.get(conversation) != passed:
-                    continue  # an earlier call of this tick closed or moved it
-                del self._places[conversation]
-                deadline = conversation.deadline()
-                self._place(conversation, deadline)
-                if deadline <= now:
-                    conversation.timed_out(now)
+            looks = [partial(self._look, conversation, passed, now) for conversation in self._slots.pop(passed, ())]
+            for fault in call_each(looks):
+                log.error("a connection failed at its deadline", seldom="deadline", exc_info=fault)
+
+    def _look(self, conversation: Timed, tick: int, now: float) -> None:
+        if self._places.get(conversation) != tick:
+            return  # an earlier call of this tick closed or moved it
+        del self._places[conversation]
+        deadline = now  # of one that fails to tell: it is asked again at the next tick
+        try:
+            deadline = conversation.deadline()
+        finally:
+            self._place(conversation, deadline)
+        if deadline <= now:
+            conversation.timed_out(now)
