@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import is_over
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
@@ -60,7 +61,7 @@ class Deliverer:
         self._requests: set[asyncio.Task[None]] = set()
         self._bucket = TokenBucket(1.0, self._loop.time())
         self._news = asyncio.Event()
-        self._task = self._loop.create_task(self._run())
+        self._task = background().keep("webhook deliveries", self._run)
 
     @property
     def subscription(self) -> Subscription:
@@ -118,8 +119,8 @@ class Deliverer:
                 if error.code is not Code.TOPIC_NOT_FOUND:
                     log.warning("the sink's state is not known", subscription=self.subscription.key, problem=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
-            except Exception:  # a fault of our own: other deliveries and this one go on
-                log.exception("a delivery failed", subscription=self.subscription.key)
+            except Exception as fault:  # noqa: BLE001 - a fault of our own: other deliveries and this one go on
+                background().failed("webhook deliveries", fault)
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _step(self) -> None:
@@ -195,14 +196,12 @@ class Deliverer:
     # -- one request ---------------------------------------------------------------------------------------------
 
     def _begin(self, tickets: list[Ticket]) -> None:
-        request = self._loop.create_task(self._deliver(tickets, self.subscription, self._circuit))
+        request = background().start("webhook requests", self._deliver(tickets, self.subscription, self._circuit))
         self._requests.add(request)
         request.add_done_callback(self._ended)
 
     def _ended(self, request: asyncio.Task[None]) -> None:
         self._requests.discard(request)
-        if not request.cancelled() and (error := request.exception()) is not None:
-            log.error("a delivery failed", subscription=self.subscription.key, exc_info=error)
         self._news.set()
 
     async def _deliver(self, tickets: list[Ticket], asked: Subscription, circuit: Circuit) -> None:

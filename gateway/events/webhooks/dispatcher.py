@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.cesql.value import Value
@@ -135,8 +136,8 @@ class Dispatcher:
                     return
             except EntrepotError as refusal:
                 await self.leased.refused(refusal)
-            except Exception:  # a fault of our own: the topic's other events go on
-                log.exception("events could not be dispatched", topic=self.topic)
+            except Exception as fault:  # noqa: BLE001 - a fault of our own: the topic's other events go on
+                background().failed("webhook dispatch", fault)
                 await asyncio.sleep(PAUSE_SECONDS)
             await asyncio.sleep(0)
 

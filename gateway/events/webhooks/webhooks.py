@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
@@ -153,8 +155,8 @@ class Webhooks:
             self._groups[topic] = record.group
             self._follow(self._dispatching, topic, self._dispatch(topic, record.group))
 
-    def _follow(self, tasks: dict[str, asyncio.Task[None]], name: str, work: asyncio._CoroutineLike[None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _follow(self, tasks: dict[str, asyncio.Task[None]], name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = background().start("webhook dispatch", work)
         tasks[name] = task
         task.add_done_callback(lambda done: self._ended(tasks, name, done))
 
@@ -162,8 +164,6 @@ class Webhooks:
     def _ended(tasks: dict[str, asyncio.Task[None]], name: str, task: asyncio.Task[None]) -> None:
         if tasks.get(name) is task:
             del tasks[name]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("events are not dispatched any more", name=name, exc_info=error)
 
     def _topic_changed(self, topic: str) -> None:
         if self._is_running and self._store.topology.topic(topic) is None and topic in self._subscriptions.by_topic:
@@ -208,8 +208,8 @@ class Webhooks:
                     await dispatcher.run()
                 except EntrepotError:
                     pass  # the topic is gone, and may come again
-                except Exception:  # a fault of our own: the topic's next events are dispatched all the same
-                    log.exception("events could not be dispatched", topic=topic)
+                except Exception as fault:  # noqa: BLE001 - a fault of our own: the topic's next events are dispatched
+                    background().failed("webhook dispatch", fault)
                 await asyncio.sleep(PAUSE_SECONDS)
         finally:
             await dispatcher.leased.close()

@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_CHANGES, MAX_WRITE_BYTES, KeyValueChange
 from entrepot.gateway.messaging.answer import Answer
@@ -89,7 +90,7 @@ class RetainedWriter:
 
     def _begin(self) -> None:
         self._is_scheduled = False
-        self._writing = self._loop.create_task(self._write_all())
+        self._writing = background(self._loop).start("writes of retained messages", self._write_all())
 
     async def _write_all(self) -> None:
         try:
