@@ -1,7 +1,8 @@
 """JsonColumns: typed columns of JSON bodies beside the bodies.
 
 Bodies go through pyarrow's reader many at once, by the known fields. A part with another field, or a value that does
-not fit, is read body by body. Nothing here fails: a row is flagged if a field has no column or does not fit it.
+not fit, is read body by body. Nothing here fails: a row is flagged if a field has no column or does not fit it. A body
+with a fault (`protocols/remoting/json_rules.py`) has no fields.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +27,8 @@ from entrepot.broker.tiered.json_fields import (
     name_of,
     with_fields,
 )
-from entrepot.protocols.remoting.json_blocks import are_objects, read_block
+from entrepot.protocols.remoting.json_blocks import faults_of, has_wide, read_block, trimmed
+from entrepot.protocols.remoting.json_rules import decoded
 
 MISFIT: Final = 2
 """Flag of a row with a field that its columns do not have."""
@@ -36,7 +37,8 @@ MAX_SPELLINGS: Final = 4 * MAX_FIELDS
 PART_ROWS: Final = 8_192
 MAX_DEPTH: Final = 8
 """Greatest depth of objects; deeper ones are JSON text."""
-_decode: Final = msgspec.json.Decoder().decode
+MAX_NAMES: Final = 10 * MAX_FIELDS
+"""Most names in a body that is read with others: each of them could become a column of the whole part."""
 
 
 class JsonColumns:
@@ -65,12 +67,13 @@ class _Part:
 
     def __init__(self, rows: Any, known: dict[str, Field], spellings: dict[Path, str]) -> None:
         self._rows, self._known, self._spellings = rows, known, spellings
-        bodies = pc.fill_null(rows.column("body"), b"")
-        self._bodies = bodies.chunk(0) if bodies.num_chunks == 1 else pa.concat_arrays(bodies.chunks)
+        bodies = rows.column("body")
+        self._bodies = trimmed(bodies.chunk(0) if bodies.num_chunks == 1 else pa.concat_arrays(bodies.chunks))
         self._is_misfit = np.zeros(len(rows), bool)
 
     def typed(self) -> Any:
-        is_object = are_objects(self._bodies)
+        is_object = np.ones(len(self._rows), bool)
+        is_object[list(faults_of(self._bodies))] = False
         columns = self._at_once(is_object) if is_object.any() else {}
         if columns is None:
             columns = self._one_by_one(is_object)
@@ -87,6 +90,8 @@ class _Part:
     def _at_once(self, is_object: NDArray[np.bool_]) -> dict[str, Any] | None:
         """Read many bodies at once; None where one has to be looked at by itself."""
         bodies = self._bodies if is_object.all() else self._bodies.filter(pa.array(is_object))
+        if has_wide(bodies, MAX_NAMES):
+            return None
         table = read_block(bodies, _schema_of(self._paths()), "infer")
         if table is None:
             return None
@@ -120,10 +125,10 @@ class _Part:
         paths: dict[Path, str] = {}
         for at in np.flatnonzero(is_object).tolist():
             try:
-                decoded = _decode(self._bodies[at].as_py())
-            except (msgspec.DecodeError, ValueError, RecursionError):
+                body = decoded(self._bodies[at].as_py())
+            except ValueError:
                 continue
-            for path, value in _flat((), decoded):
+            for path, value in _flat((), body):
                 name = paths.setdefault(path, name_of(path).lower())
                 given.setdefault(name, []).append((at, value))
         for path, name in paths.items():

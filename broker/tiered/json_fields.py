@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -86,13 +87,16 @@ def _kind(value: Any) -> str:
 
 
 def as_kind(value: Any, kind: str) -> Any:
-    """Return a value in its column's kind; None where it does not fit."""
+    """Return a value in its column's kind; None where it does not fit.  Infinite ones were too large for doubles."""
     if kind == "text":
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        try:
+            return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            return None
     found = _kind(value)
     if kind == "double" and found in ("long", "double"):
         try:
-            return float(value)
+            return float(value) if isfinite(value) else None
         except OverflowError:
             return None
     if found == kind:
