@@ -11,6 +11,7 @@ The layout of a record is drawn in `broker/store/record.py`; `RECORD` is its fix
 from __future__ import annotations
 
 import struct
+from copy import copy
 from dataclasses import dataclass
 from mmap import mmap
 from typing import Any, Final
@@ -121,6 +122,14 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def row(self, at: int) -> RecordColumns:
+        """Return the columns of one record alone, by its place among those that are whole."""
+        found = copy(self)
+        found.queue_offsets = self.queue_offsets[at : at + 1]
+        found.starts, found.header = self.starts[at : at + 1], self.header[at : at + 1]
+        found._spans = {}
+        return found
 
     def _headers(self, run: RecordRun) -> NDArray[Any]:
         size = RECORD.itemsize

@@ -14,7 +14,7 @@ from entrepot.spark_ingest.job.settings import DeviceColumns
 def devices_of(good: DataFrame, columns: DeviceColumns) -> DataFrame:
     """One row for each device of a batch."""
     fields = [F.col(f"`{name}`").alias(f"last_{name}") for name in columns.metrics]
-    number = F.col(f"`{columns.sequence}`").cast("long") if columns.sequence else F.lit(None).cast("long")
+    number = F.col(f"`{columns.sequence}`").try_cast("long") if columns.sequence else F.lit(None).cast("long")
     order = F.struct(F.col(EVENT_TIME), number)
     return (
         good.withColumn("_device", device_column(columns))

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from entrepot.protocols.remoting.arrow_columns import TIMESTAMP
-from entrepot.spark_ingest.job.rows import DEAD, DEAD_COLUMNS, EVENT_TIME, GOOD, NANOSECONDS, TIME_UNITS
+from entrepot.spark_ingest.job.rows import (
+    DEAD,
+    DEAD_COLUMNS,
+    EARLIEST_MICROS,
+    EVENT_TIME,
+    GOOD,
+    LATEST_MICROS,
+    NANOSECONDS,
+    TIME_UNITS,
+)
 from entrepot.spark_ingest.source.columns import ENVELOPE
-
-_LAST_MICROS: Final = float(2**63 - 2048)
-"""Greatest number of microseconds of a timestamp, as a double."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,13 @@ class FlatRows:
         return pa.RecordBatch.from_arrays(columns, schema=self.good)
 
     def _event_time(self, batch: pa.RecordBatch) -> pa.Array:
-        born = batch.column("born_time")
+        born = pc.coalesce(_believed(batch.column("born_time")), batch.column("store_time"))
         if not self.time:
             return born
         said = batch.column(self.time)
         if not pa.types.is_timestamp(said.type):
             said = _moment(said)
-        return pc.coalesce(said.cast(TIMESTAMP), born)
+        return pc.coalesce(_believed(said.cast(TIMESTAMP)), born)
 
     def _fields(self) -> list[pa.Field]:
         taken = {field.name for field in self.schema if not pa.types.is_struct(field.type)}
@@ -118,5 +123,12 @@ def _moment(numbers: pa.Array) -> pa.Array:
     for limit, divisor in reversed(TIME_UNITS):
         unit = pc.if_else(pc.less(size, limit), divisor, unit)
     micros = pc.round(pc.multiply(pc.divide(value, unit), 1e6), round_mode="half_towards_infinity")
-    is_one = pc.less_equal(pc.abs(micros), _LAST_MICROS)
+    is_one = pc.less_equal(pc.abs(micros), float(LATEST_MICROS))
     return pc.if_else(is_one, micros, pa.scalar(None, pa.float64())).cast(pa.int64()).cast(TIMESTAMP)
+
+
+def _believed(moments: pa.Array) -> pa.Array:
+    """Times, with null for those that are out of bounds."""
+    first, last = (pa.scalar(micros, TIMESTAMP) for micros in (EARLIEST_MICROS, LATEST_MICROS))
+    is_one = pc.and_(pc.greater_equal(moments, first), pc.less_equal(moments, last))
+    return pc.if_else(is_one, moments, pa.scalar(None, TIMESTAMP))

@@ -33,10 +33,13 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
+MOST: Final = 2**63 - 1
+"""Missing messages of a hole that is too large for a bigint."""
+
 
 def points_of(rows: DataFrame, columns: DeviceColumns) -> DataFrame:
     """Device, sequence and time of each row."""
-    number = F.col(f"`{columns.sequence}`").cast("long") if columns.sequence else F.lit(None).cast("long")
+    number = F.col(f"`{columns.sequence}`").try_cast("long") if columns.sequence else F.lit(None).cast("long")
     return rows.select(
         device_column(columns).alias("device"), number.alias("sequence"), F.col(EVENT_TIME).alias("time")
     ).where("device IS NOT NULL")
@@ -50,9 +53,12 @@ def gaps_of(points: DataFrame, last: DataFrame | None, silence_seconds: float) -
         points = newer.unionByName(last.join(newer.select("device").distinct(), "device", "left_semi"))
     order = Window.partitionBy("device").orderBy("time", "sequence")
     seen = points.withColumn("_sequence", F.lag("sequence").over(order)).withColumn("_time", F.lag("time").over(order))
-    hole = F.col("sequence") - F.col("_sequence")
+    number, before = F.col("sequence"), F.col("_sequence")
+    hole = F.try_subtract(number, before)  # null for two that are too far from each other
+    is_hole, is_restart = F.coalesce(hole > 1, number > before), F.coalesce(hole < 0, number < before)
+    missing = F.coalesce(F.try_subtract(hole, F.lit(1)), F.lit(MOST))
     silent = (F.col("time").cast("double") - F.col("_time").cast("double")) > silence_seconds
-    kind = F.when(hole > 1, "sequence").when(hole < 0, "restart").when(silent, "silence")
+    kind = F.when(is_hole, "sequence").when(is_restart, "restart").when(silent, "silence")
     return (
         seen.withColumn("kind", kind)
         .where("kind IS NOT NULL")
@@ -61,7 +67,7 @@ def gaps_of(points: DataFrame, last: DataFrame | None, silence_seconds: float) -
             "kind",
             F.col("_sequence").alias("after_sequence"),
             F.col("sequence").alias("before_sequence"),
-            F.when(hole > 1, hole - 1).otherwise(0).cast("long").alias("missing"),
+            F.when(is_hole, missing).otherwise(0).cast("long").alias("missing"),
             F.col("_time").alias("from_time"),
             F.col("time").alias("to_time"),
             F.lit(0).cast("long").alias("arrived_later"),

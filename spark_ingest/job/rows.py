@@ -28,6 +28,9 @@ TIME_UNITS: Final = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6))
 """Units of numbers since 1970: (upper limit, units per second) of seconds, milliseconds, microseconds."""
 NANOSECONDS: Final = 1e9
 """Units per second of larger numbers."""
+EARLIEST_MICROS: Final = -62_135_596_800_000_000
+LATEST_MICROS: Final = 253_402_300_799_999_999
+"""Bounds of believed times: the years 1 to 9999, in microseconds since 1970.  Most programs can say no others."""
 DEAD_COLUMNS: Final = ("_error", "_raw")
 DEVICE_NAMES: Final = ("device", "device_id", "deviceid", "client_id", "clientid", "sensor", "sensor_id")
 SEQUENCE_NAMES: Final = ("seq", "sequence", "sequence_number", "seqno", "msg_id", "n")
@@ -85,9 +88,10 @@ def _first(columns: dict[str, DataType], names: Iterable[str], kinds: tuple[type
 
 
 def with_event_time(rows: DataFrame, time: str) -> DataFrame:
-    """Add the column `event_time`: the message's own, else the time of publishing. Numbers are seconds, milliseconds,
-    microseconds or nanoseconds since 1970, by their size; texts are ISO 8601."""
-    born = F.col("born_time")
+    """Add the column `event_time`: the message's own, else the time of publishing, else that of storing: the first that
+    is in the years 1 to 9999. Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, by their size;
+    texts are ISO 8601."""
+    born = F.coalesce(_believed(F.col("born_time")), F.col("store_time"))
     if not time:
         return rows.withColumn(EVENT_TIME, born)
     kind = rows.schema[time].dataType
@@ -102,7 +106,13 @@ def with_event_time(rows: DataFrame, time: str) -> DataFrame:
         said = F.timestamp_micros(F.round(number / unit * 1e6).try_cast("long"))
     else:
         said = F.try_to_timestamp(value)
-    return rows.withColumn(EVENT_TIME, F.coalesce(said, born))
+    return rows.withColumn(EVENT_TIME, F.coalesce(_believed(said), born))
+
+
+def _believed(moment: Column) -> Column:
+    """A time, or null for one that is out of bounds."""
+    first, last = (F.timestamp_micros(F.lit(micros)) for micros in (EARLIEST_MICROS, LATEST_MICROS))
+    return F.when(moment.between(first, last), moment)
 
 
 def device_column(columns: DeviceColumns) -> Column:

@@ -14,6 +14,7 @@ from typing import Final
 
 import orjson
 
+from entrepot.spark_ingest.job.rows import EARLIEST_MICROS
 from entrepot.spark_ingest.tables.staging import replace_file
 
 KEPT_BATCHES: Final = 5_000
@@ -41,7 +42,8 @@ class BatchState:
         """The watermark: older rows are late."""
         if self.newest_ms is None:
             return None
-        return datetime.fromtimestamp((self.newest_ms - delay_seconds * 1000) / 1000, UTC)
+        at_ms = max(self.newest_ms - delay_seconds * 1000, EARLIEST_MICROS / 1000)
+        return datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 def _path(folder: Path, batch: int) -> Path:

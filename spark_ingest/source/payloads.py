@@ -122,7 +122,7 @@ class PayloadParser:
             for field, column, of_field in zip(self._fields, columns, given, strict=True):
                 for at in range(len(values)) if column is None else ():
                     if at not in faults and self._column([of_field[at]], field) is None:
-                        faults[at] = f"{field.name}: {_shown(of_field[at])} does not fit {field.type}"
+                        faults[at] = f"{field.name}: {_shown(of_field[at])} does not fit its column"
             assert len(faults) > known, "what fits alone fits beside others"
             for of_field in given:
                 for at in faults:

@@ -5,7 +5,7 @@ Cold ranges are read from their segments in the object store, the others from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -16,12 +16,9 @@ import pyarrow as pa
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.tiering import ColdSegment
-from entrepot.protocols.remoting.arrow_columns import variable_array
 from entrepot.protocols.remoting.records import RecordColumns, RecordRun
-from entrepot.spark_ingest.source.cold_columns import cold_array, column_of, table_columns
-from entrepot.spark_ingest.source.columns import ENVELOPE, envelope_array
+from entrepot.spark_ingest.source.batches import BatchMaker
 from entrepot.spark_ingest.source.options import Parse
-from entrepot.spark_ingest.source.payloads import PayloadParser
 from entrepot.spark_ingest.source.planning import Range, lose
 from entrepot.spark_ingest.source.positions import DataLossError
 from entrepot.spark_ingest.source.stores import cold_reader_of, reader_of
@@ -32,7 +29,6 @@ from entrepot.store_client.blocking import BlockingReader, StoreLocation
 T = TypeVar("T")
 FETCH_BYTES: Final = 8 << 20
 """Bytes of one request; the next ones are on their way during the work on them."""
-ERROR_COLUMNS: Final = ("_error", "_raw")
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class ReadPlan:
 def read_ranges(plan: ReadPlan, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
     """Yield the messages of ranges, in order: cold ones from their segments, others from the brokers. Raises
     DataLossError for missing messages, and MESSAGE_CORRUPTED; both are skipped without `fails_on_data_loss`."""
-    make = _BatchMaker(plan)
+    make = BatchMaker(plan.schema, plan.parse, plan.payload)
     for segment, group in groupby(ranges, key=lambda each: each.segment):
         if segment is None:
             yield from _hot(plan, make, list(group))
@@ -63,7 +59,7 @@ def read_ranges(plan: ReadPlan, ranges: Sequence[Range]) -> Iterator[pa.RecordBa
                 yield from _cold(plan, make, segment, topic, list(parts))
 
 
-def _hot(plan: ReadPlan, make: _BatchMaker, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+def _hot(plan: ReadPlan, make: BatchMaker, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
     for each, run in _runs(plan, ranges):
         columns = RecordColumns(run)
         if plan.fails_on_data_loss:
@@ -73,7 +69,7 @@ def _hot(plan: ReadPlan, make: _BatchMaker, ranges: Sequence[Range]) -> Iterator
 
 
 def _cold(
-    plan: ReadPlan, make: _BatchMaker, segment: ColdSegment, topic: str, ranges: list[Range], *, is_again: bool = False
+    plan: ReadPlan, make: BatchMaker, segment: ColdSegment, topic: str, ranges: list[Range], *, is_again: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Yield messages of a segment. An unreadable one may have been merged into another, by its table. The brokers are
     asked for the rest."""
@@ -121,7 +117,7 @@ def _moved(segment: ColdSegment, ranges: list[Range]) -> tuple[list[Range], list
 
 
 def _unread(
-    plan: ReadPlan, make: _BatchMaker, segment: ColdSegment, each: Range, failure: EntrepotError
+    plan: ReadPlan, make: BatchMaker, segment: ColdSegment, each: Range, failure: EntrepotError
 ) -> Iterator[pa.RecordBatch]:
     """Yield an unreadable cold range from the brokers; what they cannot read either is lost."""
     if not plan.location.has_tier_only:
@@ -203,48 +199,3 @@ def _fetch(reader: BlockingReader, plan: ReadPlan, each: Range, at: int) -> Reco
             if not at < least < each.end:
                 return reader.records(each.topic, each.queue_id, least, min(least, each.end), 1, plan.filter)
             at = least
-
-
-class _BatchMaker:
-    """A maker of batches of a plan's schema."""
-
-    def __init__(self, plan: ReadPlan) -> None:
-        self._schema = plan.schema
-        self._parser: PayloadParser | None = None
-        self._payload: dict[str, int] = {}
-        if plan.parse is not Parse.NONE:
-            fields = [pa.field(name, plan.schema.field(column).type) for column, name in plan.payload]
-            self._parser = PayloadParser(plan.parse, fields)
-            self._payload = {column: at for at, (column, _) in enumerate(plan.payload)}
-
-    @property
-    def cold_columns(self) -> list[str]:
-        """The columns of cold tables for the batches."""
-        names = [name for name in self._schema.names if name in ENVELOPE]
-        return table_columns(names, has_body=self._parser is not None)
-
-    def batch(self, columns: RecordColumns, each: Range) -> pa.RecordBatch:
-        """One run as a batch."""
-        return self._batch(
-            lambda: variable_array(columns, "body", pa.binary()),
-            lambda name: envelope_array(name, columns, each.topic, each.queue_id),
-        )
-
-    def cold_batch(self, rows: pa.Table, topic: str) -> pa.RecordBatch:
-        """Rows of a topic's table as a batch."""
-        return self._batch(lambda: column_of(rows, "body"), lambda name: cold_array(name, rows, topic))
-
-    def _batch(self, bodies: Callable[[], pa.Array], envelope: Callable[[str], pa.Array]) -> pa.RecordBatch:
-        made: dict[str, pa.Array] = {}
-        if self._parser is not None:
-            payload, errors, raw = self._parser.parse(bodies())
-            made = {"_error": errors, "_raw": raw}
-            made |= {column: payload[at] for column, at in self._payload.items()}
-        arrays = []
-        for column in self._schema:
-            array = made.get(column.name)
-            if array is None:
-                assert column.name in ENVELOPE
-                array = envelope(column.name)
-            arrays.append(array if array.type == column.type else array.cast(column.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

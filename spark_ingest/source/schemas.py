@@ -14,16 +14,17 @@ import pyarrow as pa
 
 from entrepot.protocols.remoting.arrow_columns import variable_array
 from entrepot.protocols.remoting.records import RecordColumns
+from entrepot.spark_ingest.source.batches import ERROR_COLUMNS
 from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.spark_ingest.source.options import OptionError, Parse, SourceOptions
 from entrepot.spark_ingest.source.payloads import decode_any
-from entrepot.spark_ingest.source.reading import ERROR_COLUMNS
 from entrepot.store_client.blocking import BlockingReader
 
 PREFIX: Final = "payload_"
 SAMPLE_MESSAGES: Final = 1_000
 """Sampled messages of each queue, the last ones."""
 SAMPLE_BYTES: Final = 4 << 20
+_MAX_BIGINT: Final = 1 << 63
 
 
 def envelope_columns(options: SourceOptions) -> list[str]:
@@ -70,11 +71,19 @@ def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: Sour
                 continue
             run = reader.records(topic, bounds.queue_id, start, bounds.max_offset, SAMPLE_BYTES, options.filter)
             for body in variable_array(RecordColumns(run), "body", pa.binary()).to_pylist():
-                value = decode_any(options.parse, body)
-                for name, item in value.items() if isinstance(value, dict) else ():
-                    if _is_column(name):
-                        found.setdefault(name, Counter())[_kind(item)] += 1
+                for name, kind in _kinds(decode_any(options.parse, body)).items():
+                    found.setdefault(name, Counter())[kind] += 1
     return {_column(name): _prevailing(kinds) or "string" for name, kinds in found.items()}
+
+
+def _kinds(value: Any) -> dict[str, str]:
+    """The types of a sampled body's fields; none of one that is no object, or holds itself, as CBOR's may."""
+    if not isinstance(value, dict):
+        return {}
+    try:
+        return {name: _kind(item) for name, item in value.items() if _is_column(name)}
+    except RecursionError:
+        return {}
 
 
 def _prevailing(kinds: Counter[str]) -> str:
@@ -120,7 +129,7 @@ def _kind(value: Any) -> str:
         case bool():
             return "boolean"
         case int():
-            return "bigint"
+            return "bigint" if -_MAX_BIGINT <= value < _MAX_BIGINT else "double"
         case float():
             return "double"
         case bytes():

@@ -91,7 +91,10 @@ def staged_file(path: Path) -> StagedFile:
         known = [stats for stats in all_stats if stats.has_min_max]
         if not known or any(not stats.has_min_max and stats.num_values for stats in all_stats):
             continue
-        low, high = min(stats.min for stats in known), max(stats.max for stats in known)
+        try:
+            low, high = min(stats.min for stats in known), max(stats.max for stats in known)
+        except (OverflowError, ValueError):
+            continue  # a time beyond the years 1 to 9999
         if not isinstance(low, (int, float, str, date)) or isinstance(low, bool):
             continue  # Delta's log has no others
         if isinstance(low, str) and max(len(low), len(high)) > _MAX_TEXT:

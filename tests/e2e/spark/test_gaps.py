@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from entrepot.spark_ingest.job.gaps import gaps_of
+from entrepot.spark_ingest.job.gaps import gaps_of, points_of
+from entrepot.spark_ingest.job.settings import DeviceColumns
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 Point = tuple[str, int | None, int]
@@ -34,6 +35,21 @@ def test_holes_silences_and_new_beginnings(spark: SparkSession) -> None:
         ("d1", "restart", 6, 0, 0),
         ("d3", "silence", None, None, 0),
     ]
+
+
+def test_numbers_that_are_too_far_from_each_other(spark: SparkSession) -> None:
+    """Any device may send any number: the job goes on."""
+    least, most = -(2**63), 2**63 - 1
+    assert found(spark, [("d1", least, 1), ("d1", most, 2), ("d1", least, 3), ("d1", 0, 4)]) == [
+        ("d1", "sequence", least, most, most),
+        ("d1", "restart", most, least, 0),
+        ("d1", "sequence", least, 0, most),
+    ]
+    rows = spark.createDataFrame(
+        [("d1", 1e300, START), ("d1", 7.0, START)], "sub_topic string, n double, event_time timestamp"
+    )
+    points = points_of(rows, DeviceColumns("", "n"))
+    assert [row["sequence"] for row in points.collect()] == [None, 7]
 
 
 def test_what_was_known_before_is_the_other_end(spark: SparkSession) -> None:

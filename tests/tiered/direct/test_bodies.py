@@ -16,23 +16,19 @@ from entrepot.broker.tiered.json_columns import MAX_NAMES, MISFIT, JsonColumns, 
 from entrepot.domain.message import StoredMessage
 from entrepot.protocols.remoting.json_blocks import read_block
 from entrepot.protocols.remoting.json_rules import fault_of
+from entrepot.spark_ingest.source.batches import BatchMaker
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.planning import Range
-from entrepot.spark_ingest.source.reading import ReadPlan, _BatchMaker
-from entrepot.store_client.blocking import StoreLocation
 from tests.support.cases import cases
 from tests.support.json_bodies import FIELDS, RANDOM, SHORT, Body
 from tests.support.tier_rows import rows_of
 from tests.tiered.direct.test_values import records_of
 
 ERRORS = [pa.field("_error", pa.string()), pa.field("_raw", pa.binary())]
-PLAN = ReadPlan(
-    StoreLocation(brokers=("127.0.0.1:1",)),
+MAKER = BatchMaker(
     pa.schema([pa.field("queue_offset", pa.int64()), *FIELDS, *ERRORS]),
-    None,
     Parse.JSON,
-    True,
-    tuple((field.name, field.name) for field in FIELDS),
+    [(field.name, field.name) for field in FIELDS],
 )
 SPACE = b" \t\n\r"
 
@@ -42,11 +38,11 @@ def messages_of(bodies: list[bytes]) -> list[StoredMessage]:
 
 
 def hot(bodies: list[bytes]) -> Any:
-    return _BatchMaker(PLAN).batch(records_of(messages_of(bodies)), Range("factory", 3, 0, len(bodies)))
+    return MAKER.batch(records_of(messages_of(bodies)), Range("factory", 3, 0, len(bodies)))
 
 
 def cold(bodies: list[bytes]) -> Any:
-    return _BatchMaker(PLAN).cold_batch(rows_of(messages_of(bodies)), "factory")
+    return MAKER.cold_batch(rows_of(messages_of(bodies)), "factory")
 
 
 def typed(bodies: list[bytes], before: list[bytes], *, is_slow: bool = False) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from entrepot.spark_ingest.source.schemas import _prevailing
+from entrepot.spark_ingest.source.schemas import _kinds, _prevailing
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,15 @@ from entrepot.spark_ingest.source.schemas import _prevailing
 )
 def test_most_values_decide(kinds: dict[str, int], prevailing: str) -> None:
     assert _prevailing(Counter(kinds)) == prevailing
+
+
+def test_odd_bodies_of_a_sample() -> None:
+    assert _kinds({"n": 2**63 - 1, "m": 2**63, "k": -(2**63), "j": -(2**63) - 1, "`": 1, "": 1}) == {
+        "n": "bigint",
+        "m": "double",
+        "k": "bigint",
+        "j": "double",
+    }
+    holds_itself: list[object] = []
+    holds_itself.append(holds_itself)
+    assert _kinds({"n": holds_itself}) == {} and _kinds([1]) == {} and _kinds(None) == {}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from entrepot.spark_ingest.job.state import BatchState
 from entrepot.spark_ingest.tables import StagedFile, Table, TableError, TableFormat, open_table
 from entrepot.spark_ingest.tables.staging import KIND, Staging, staged_file
 
@@ -131,3 +132,19 @@ def test_what_a_footer_says_goes_into_deltas_log(tmp_path: Path):
     assert stats["numRecords"] == 3
     assert stats["minValues"] == {"n": 1, "t": "2026-01-01T00:00:00Z"}
     assert stats["nullCount"]["n"] == 1
+
+
+def test_times_beyond_every_calendar_have_no_statistics(tmp_path: Path):
+    """Clients choose times: the file is committed all the same."""
+    for odd in (2**63 - 1, -(2**63), -62_135_596_800_000_001, 253_402_300_800_000_000):
+        data = pa.table({"n": pa.array([1, 2]), "t": pa.array([0, odd]).cast(pa.timestamp("us", "UTC"))})
+        stats = json.loads(write_staged(tmp_path / "a.parquet", data).delta_stats(["n", "t"]))
+        assert stats["numRecords"] == 2 and stats["nullCount"] == {"n": 0, "t": 0}
+        assert (stats["minValues"], stats["maxValues"]) == ({"n": 1}, {"n": 2})
+
+
+def test_a_watermark_does_not_lie_before_every_calendar():
+    first = datetime(1, 1, 1, tzinfo=UTC)
+    assert BatchState(0, int(first.timestamp() * 1000)).watermark(600) == first
+    assert BatchState(0, 1_000_000).watermark(600) == datetime.fromtimestamp(400, UTC)
+    assert BatchState(0).watermark(600) is None
