@@ -59,6 +59,12 @@ class Text:
     is_valid: Callable[[str], bool] | None = None
     also: str = ""
 
+    @property
+    def surely_fits(self) -> int:
+        """Characters up to which no text is too long, for the quick way of encoders."""
+        fitting = self.max_bytes // _MOST_BYTES_OF_A_CHARACTER
+        return min(fitting, self.max_characters or fitting)
+
     def has(self, text: str) -> bool:
         """True if the protocol can say the text."""
         size = len(text)

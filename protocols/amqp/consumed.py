@@ -8,6 +8,8 @@ from `amq.topic`: its sub-topic with `.` for `/` is the routing key, and attribu
 
 from __future__ import annotations
 
+from typing import Final
+
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.value_space import OnUnsaid, Text, Unsaid, nobody, read_text
 from entrepot.protocols.amqp import value_space
@@ -15,6 +17,8 @@ from entrepot.protocols.amqp.content import PERSISTENT, ContentHeader
 from entrepot.protocols.amqp.delivery import ContentTemplate, content_template
 from entrepot.protocols.amqp.field_table import FieldTable, encode_table
 from entrepot.protocols.amqp.mapping import CE_PREFIX, MQTT_EXCHANGE, read_origin
+
+_SURELY_FITS: Final = value_space.HEADER_NAME.surely_fits
 
 
 def origin_of(message: Message, unsaid: OnUnsaid = nobody) -> tuple[str, str, bytes]:
@@ -71,9 +75,9 @@ def _headers_of(message: Message, unsaid: OnUnsaid) -> FieldTable:
     for name, value in message.properties:
         if name.startswith(CE_PREFIX):
             name = "cloudEvents_" + name[len(CE_PREFIX) :]
-        said = value_space.HEADER_NAME.said(name, message, unsaid)
-        if said is not None:
-            headers[said] = value
+        if len(name) > _SURELY_FITS:
+            name = value_space.HEADER_NAME.said(name, message, unsaid) or ""
+        headers[name] = value
     return headers
 
 

@@ -36,6 +36,7 @@ from entrepot.protocols.mqtt.properties import PropertyId
 
 _EVENT_ATTRIBUTES: Final = frozenset(("specversion", "id", "source", "type"))
 CE_PREFIX: Final = "ce_"
+_SURELY_FITS: Final = value_space.PROPERTY_VALUE.surely_fits
 _MARK_OF_EVENTS: Final = CE_PREFIX + "specversion"
 
 
@@ -129,6 +130,15 @@ def _user_properties(message: StoredMessage, unsaid: OnUnsaid) -> list[tuple[str
     )
     found = []
     for name, value in message.properties:
+        if (
+            type(value) is str
+            and len(value) <= _SURELY_FITS
+            and len(name) <= _SURELY_FITS
+            and "\0" not in value
+            and "\0" not in name
+        ):
+            found.append((name.removeprefix(CE_PREFIX) if is_event else name, value))
+            continue
         text = read_text(value, value_space.PROPERTY_VALUE, message, unsaid, name)
         has_name = value_space.PROPERTY_NAME.said(name, message, unsaid) is not None
         if has_name and value_space.PROPERTY_VALUE.said(text, message, unsaid, name) is not None:

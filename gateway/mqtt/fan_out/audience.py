@@ -200,8 +200,14 @@ def encoded(
 
 def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int, incidents: Incidents) -> Run:
     """Encode messages for an audience. One that cannot be encoded is set aside: it is not in the run."""
+    qos, unsaid, templates = grant.qos, incidents.unsaid, []
     try:
-        templates = [_template(message, grant, is_five, now_ms, incidents) for message in messages]
+        for message in messages:
+            if not is_five and not message.system:
+                name = message.sub_topic or message.topic
+                templates.append(publish_template(name, message.body, min(qos, message.qos), False, EMPTY, 4))
+            else:
+                templates.append(_encoded_as_published(message, grant, is_five, now_ms, unsaid))
     except Exception:  # noqa: BLE001 - whichever it was, the others are to go on
         return _one_by_one(messages, grant, is_five, now_ms, incidents)
     return _run_of(messages, templates, grant.identifiers)
@@ -211,20 +217,11 @@ def _one_by_one(messages: list[StoredMessage], grant: Grant, is_five: bool, now_
     taken, templates = [], []
     for message in messages:
         try:
-            templates.append(_template(message, grant, is_five, now_ms, incidents))
+            templates.append(_encoded_as_published(message, grant, is_five, now_ms, incidents.unsaid))
             taken.append(message)
         except Exception as fault:  # noqa: BLE001
             incidents.set_aside(FAN_OUT, message, fault)
     return _run_of(taken, templates, grant.identifiers)
-
-
-def _template(
-    message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, incidents: Incidents
-) -> PublishTemplate:
-    if not is_five and not message.system:
-        name = message.sub_topic or message.topic
-        return publish_template(name, message.body, min(grant.qos, message.qos), False, EMPTY, 4)
-    return _encoded_as_published(message, grant, is_five, now_ms, incidents.unsaid)
 
 
 def _encoded_as_published(
