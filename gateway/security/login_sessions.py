@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import structlog
 
 from entrepot.domain.access.model import Origin, Principal
 from entrepot.domain.base64url import decode_unpadded, encode_unpadded
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import KeyValues
@@ -35,6 +37,9 @@ MAX_ENDED_HERE: Final = 10_000
 """Logouts at this gateway remembered beside the store's notes, which may fail."""
 MAX_TOKEN_BYTES: Final = 3500
 """Size of a token that fits into a cookie (RFC 6265, section 6.1)."""
+
+
+log = structlog.get_logger(__name__)
 
 
 class _Claims(msgspec.Struct, frozen=True):
@@ -145,8 +150,7 @@ class LoginSessions:
         while len(self._ended_here) >= MAX_ENDED_HERE:
             del self._ended_here[next(iter(self._ended_here))]
         self._ended_here[claims.id] = claims.expires_ms
-        for callback in self.on_end:
-            callback()
+        self._tell_end()
         await self._ended.write([self._ended.change(claims.id, claims.expires_ms)])
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -170,8 +174,11 @@ class LoginSessions:
         return hashlib.sha256(self._security.rights_of(principal.name)).hexdigest()[:32]
 
     def _told(self, name: str, before: int | None, now: int | None) -> None:
-        for callback in self.on_end:
-            callback()
+        self._tell_end()
+
+    def _tell_end(self) -> None:
+        for fault in call_each(self.on_end):
+            log.error("a watcher of ended logins failed", exc_info=fault)
 
     async def _sweep(self) -> None:
         now_ms = self._clock.now_ms()

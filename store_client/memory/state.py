@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+import structlog
+
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
@@ -14,6 +17,8 @@ from entrepot.domain.names import DEFAULT_NAMESPACE, is_system_topic
 from entrepot.domain.query import HopKind, MessageHop, is_failure, is_traced
 from entrepot.domain.topic import Topic
 from entrepot.store_client.memory.progress import GroupQueue
+
+log = structlog.get_logger(__name__)
 
 ABSENT_QUEUE: Final = "there is no queue {} of topic {!r}"
 
@@ -167,8 +172,8 @@ class State:
     # -- watchers ------------------------------------------------------------------------------------------------
 
     def tell(self, topic: str) -> None:
-        for watcher in tuple(self.topic_watchers):
-            watcher(topic)
+        for fault in call_each(tuple(self.topic_watchers), topic):
+            log.error("a watcher of topics failed", topic=topic, exc_info=fault)
         self.wake()
 
     def wake(self) -> None:
@@ -178,8 +183,8 @@ class State:
     def announce(self) -> None:
         """Tell that queues have grown."""
         self.wake()
-        for watcher in tuple(self.growth_watchers):
-            watcher()
+        for fault in call_each(tuple(self.growth_watchers)):
+            log.error("a watcher of queues failed", exc_info=fault)
 
     def announce_soon(self) -> None:
         asyncio.get_running_loop().call_soon(self.announce)

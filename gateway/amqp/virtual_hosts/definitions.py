@@ -17,6 +17,7 @@ from zlib import crc32
 import msgspec
 import structlog
 
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.cluster import Clustered
 from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
@@ -103,16 +104,15 @@ class Definitions:
             return  # told again by a full look after an outage of the watch
         gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
         known = list(vhost.apply(key, record))
-        for changed in self.on_change:
-            changed()
+        faults = list(call_each(self.on_change))
         if isinstance(record, QueueRecord) and (queue := vhost.queue(record.name)) is not None:
             known.append(queue)
         for queue in known:
-            for callback in self.on_queue_known:
-                callback(vhost, queue)
+            faults += call_each(self.on_queue_known, vhost, queue)
         if gone is not None:
-            for callback in self.on_queue_gone:
-                callback(vhost, gone)
+            faults += call_each(self.on_queue_gone, vhost, gone)
+        for fault in faults:
+            log.error("a watcher of definitions failed", key=key, exc_info=fault)
 
     async def _write(self, changes: Sequence[KeyValueChange]) -> None:
         """Write durably; known here on return. Raises PRECONDITION_FAILED where another writer was first."""
