@@ -42,7 +42,7 @@ class PeerListener:
         self.peers = Peers(key_values, clock, own, self._random_bytes(ID_BYTES).hex())
         self.logins = LoginSessions(security, key_values, clock, settings.http.login_seconds, self._random_bytes)
         if bound is not None:
-            self._listener = HttpListener(PeerAnswers(self.peers), bound, of_listener, early)
+            self._listener = HttpListener(PeerAnswers(self.peers), bound, of_listener, early, event_sockets=False)
 
     async def start(self) -> None:
         """Share the secret, answer, and be known. Raises what the store raises."""

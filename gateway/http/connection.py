@@ -8,20 +8,33 @@ other, and only the attempt is lost.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from entrepot.gateway.http.asgi import Headers, declared_length
+from entrepot.gateway.http.asgi import declared_length
 from entrepot.gateway.http.at_once import PublishAtOnce
+from entrepot.gateway.http.encoded import Exchange, PublishResults, encoded_answer, last_answer
+from entrepot.gateway.http.heads import (
+    RefusedHeadError,
+    check_coding,
+    check_host,
+    check_trailers,
+    check_version,
+    new_parser,
+    origin_form,
+    refusal_of,
+    without_offer,
+)
 from entrepot.gateway.http.problems import ProblemAnswer, answer_of_status, log_refusal
-from entrepot.gateway.http.publish import PREFIX, PUBLISHED, PUBLISHED_HEADERS, SUFFIX
+from entrepot.gateway.http.publish import PREFIX, SUFFIX
+from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.http.tick_transport import TickTransport
 from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.transport.http_requests import websocket_headers
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 """Maximum size of a request's head in bytes: room for 128 event attributes, but not each at its largest size."""
@@ -32,47 +45,17 @@ MAX_URL_AT_ONCE: Final = 512
 """Maximum URL length of the fast path, because results are cached by URL."""
 MAX_PARTS: Final = 64
 """Maximum number of body fragments before they are joined."""
-_HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+,;=-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
-"""A Host header (RFC 9110 7.2, RFC 3986 3.2.2)."""
 _OF_THE_CONNECTION: Final = frozenset({b"expect", b"host", b"transfer-encoding"})
 """Headers that control how the request is read."""
-_CLOSE: Final[Headers] = [(b"connection", b"close")]
 _OVERBURDENED: Final = answer_of_status(503, "too much has come in requests that are not whole")
 
 
-class RefusedHeadError(Exception):
-    """The request's head is refused."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-def _refusal_of(error: httptools.HttpParserError) -> tuple[int, str]:
-    cause = error.__context__
-    if isinstance(cause, RefusedHeadError):
-        return cause.status, str(cause)
-    known = cause if isinstance(cause, httptools.HttpParserError) else error
-    return 400, f"this is not HTTP: {known}"
-
-
-class _Exchange:
-    """A fast-path publish in the role of a connection's last request (uvicorn's `RequestResponseCycle`)."""
-
-    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
-
-    def __init__(self) -> None:
-        self.response_complete = True
-        self.disconnected = False
-        self.keep_alive = True
-        self.message_event = asyncio.Event()
-
-
 class HttpConnection(HttpToolsProtocol):
-    """One connection.  `websockets`: the protocol of each WebSocket path; others go to the app.  `publish`: the fast
-    path."""
+    """One connection.  `websockets`: the protocol of each WebSocket path, beside those of `event_sockets`, which go to
+    the app.  `publish`: the fast path."""
 
     websockets: ClassVar[Mapping[bytes, type[asyncio.Protocol]]] = {}
+    event_sockets: ClassVar[bool] = True
     publish: ClassVar[PublishAtOnce | None] = None
     results: ClassVar[PublishResults]
     max_body_at_once: ClassVar[int] = 0
@@ -84,13 +67,15 @@ class HttpConnection(HttpToolsProtocol):
     """Time since which the connection is idle; 0: not idle, or no request yet."""
     _head_bytes = _early_bytes = 0
     _is_head = True
+    _has_body = False
+    """True if the last bytes had a part of a body."""
     _messages = 0
     """Number of complete requests."""
     _parts: list[bytes] | None = None
     """The body so far of a publish for the fast path."""
     _is_new = False
     """True until the publish's head was checked by `may_come`."""
-    _exchange: _Exchange | None = None
+    _exchange: Exchange | None = None
     _host: bytes | None = None
     """The Host header of the incoming request."""
     _known_host: bytes | None = None
@@ -99,6 +84,10 @@ class HttpConnection(HttpToolsProtocol):
     """A refusal that ends the connection once earlier requests are answered; nothing more is read."""
     _is_upgrade_due = False
     """True if the connection is handed over once earlier requests are answered."""
+    _is_websocket = False
+    """True if the last request with an Upgrade becomes a WebSocket."""
+    _is_offer = False
+    """True until a request whose Upgrade is ignored is read again without it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wrap the transport before anything is written."""
@@ -114,7 +103,9 @@ class HttpConnection(HttpToolsProtocol):
         if self._last_answer is not None:
             return
         before, self.idle_since = self._messages, 0.0
-        self._read(data)
+        rest = self._read(data)
+        if rest is not None:
+            self._look_at_upgrade(rest)
         if self._parts is not None and self._is_new:  # refuse it without waiting for its body
             self._is_new = False
             if self.publish is not None and not self.publish.may_come(self.url, self.headers, self.client):
@@ -123,26 +114,52 @@ class HttpConnection(HttpToolsProtocol):
             return
         if not self.waiting_since:
             self.waiting_since = self.loop.time()
-        if self._is_head:
-            self._head_bytes += len(data)
-            self._take_early(len(data))
+        self._count(len(data))
 
-    def _read(self, data: bytes) -> None:
-        """Parse bytes.  Unparsable ones are refused, and nothing after them is read."""
+    def _count(self, count: int) -> None:
+        """Count the bytes of an incomplete request that are no body; refuse too many of them in one piece."""
+        self._head_bytes = 0 if self._has_body else self._head_bytes + count
+        self._has_body = False
+        if self._is_head:
+            self._take_early(count)
+        elif self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(400, f"the request has {MAX_HEAD_BYTES} bytes of chunk extensions or trailers")
+
+    def _read(self, data: bytes | memoryview) -> memoryview | None:
+        """Parse bytes, and return those after a head with an Upgrade.  Unparsable ones are refused, and nothing after
+        them is read."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._refuse(*_refusal_of(error))  # unnamed here: the error refers to this connection
-        except httptools.HttpParserUpgrade:
-            if self._should_upgrade():
+            self._refuse(*refusal_of(error))  # unnamed here: the error refers to this connection
+        except httptools.HttpParserUpgrade as upgrade:
+            return memoryview(data)[upgrade.args[0] :]
+        return None
+
+    def _look_at_upgrade(self, rest: memoryview | None) -> None:
+        """Begin a WebSocket, or go on with HTTP/1.1 after an offer of another protocol (RFC 9110 7.8).
+
+        The parser leaves the body of each request with an Upgrade to the other protocol.  So a new one reads the
+        request again, without its offer.  `rest`: the bytes after its head.
+        """
+        while rest is not None and self._last_answer is None:
+            if self._is_offer:
+                head = without_offer(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
+                self.parser, self._is_offer, self._host = new_parser(self), False, None
+                self._read(head)
+                rest = self._read(rest) if self._last_answer is None else None
+            elif rest:
+                self._refuse(400, "a WebSocket client must wait for the answer")  # RFC 6455 4.1
+            else:
                 self.handle_websocket_upgrade()
+                return
 
     def _refuse(self, status: int, detail: str) -> None:
         """End the connection with a problem, after the answers to earlier requests."""
         if self.transport.is_closing():
             return
         log_refusal("", self.url.decode("latin-1") if self.headers is not None else "", status, detail)
-        last = encoded_answer(answer_of_status(status, detail), [*self.server_state.default_headers, *_CLOSE])
+        last = last_answer(answer_of_status(status, detail), self.server_state.default_headers)
         self._last_answer, self.waiting_since, cycle = last, 0.0, self.cycle
         if not self._is_head and isinstance(cycle, RequestResponseCycle):  # its body cannot be read further
             if self.pipeline:
@@ -169,7 +186,7 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse(400, f"the head of the request has more than {MAX_HEAD_BYTES} bytes")
         self._early_bytes += count
         if not self.early.take(count, self._early_bytes) and not self.transport.is_closing():
-            self.transport.write(encoded_answer(_OVERBURDENED, [*self.server_state.default_headers, *_CLOSE]))
+            self.transport.write(last_answer(_OVERBURDENED, self.server_state.default_headers))
             self.transport.close()
 
     def _release_early(self) -> None:
@@ -198,28 +215,54 @@ class HttpConnection(HttpToolsProtocol):
             if self._host is not None:
                 raise RefusedHeadError(400, "the request has more than one Host header")
             if value != self._known_host:
-                if _HOST.fullmatch(value) is None:
-                    raise RefusedHeadError(400, "the Host header names no host")
+                check_host(value)
                 self._known_host = value
             self._host = value
         elif name == b"expect":
             if value.lower() == b"100-continue":
                 self.expect_100_continue = True
-        elif value.strip().lower() != b"chunked":
-            raise RefusedHeadError(501, "no transfer coding but chunked is taken")
+        else:
+            check_coding(value, self.parser.get_http_version())
 
     def on_headers_complete(self) -> None:
-        if self._host is None and self.parser.get_http_version() == "1.1":
-            raise RefusedHeadError(400, "the request has no Host header")
+        parser = self.parser
+        version, has_upgrade = parser.get_http_version(), parser.should_upgrade()
+        if version != "1.1" or self._host is None:
+            check_version(version, self._host)
+        if has_upgrade and parser.get_method() == b"CONNECT":  # its client sends another protocol at once
+            raise RefusedHeadError(501, "this server is no proxy")
+        if not self.url.startswith(b"/"):
+            self.url = origin_form(self.url, self.headers)
+        if has_upgrade and not self._takes_upgrade(parser.get_method(), version):
+            return
         self._head_bytes, self.idle_since = 0, 0.0
         self._release_early()
-        if self.publish is not None and self.url.endswith(SUFFIX) and self._may_be_at_once():
+        if self.publish is not None and self.url.endswith(SUFFIX) and self._may_be_at_once(version):
             self._parts, self._is_new = [], True
         else:
-            super().on_headers_complete()
+            self._begin_by_asgi()
         self._is_head = False
 
+    def _takes_upgrade(self, method: bytes, version: str) -> bool:
+        """True if a request with an Upgrade becomes a WebSocket; else it is read again without it."""
+        path = self.url.partition(b"?")[0]
+        found = None
+        if not self.expect_100_continue and (path in self.websockets or (self.event_sockets and place_in(path))):
+            found = websocket_headers(method, version, self.headers)
+        self._is_websocket, self._is_offer = found is not None, found is None
+        if found is not None:
+            self.headers[:] = found
+        return self._is_websocket
+
+    def _should_upgrade(self) -> bool:
+        return self._is_websocket
+
+    def _begin_by_asgi(self) -> None:
+        super().on_headers_complete()
+        self.headers = []  # further ones are trailers, which are no headers (RFC 9110 6.5.1)
+
     def on_body(self, body: bytes) -> None:
+        self._has_body = True
         if self._parts is None:
             super().on_body(body)
         else:
@@ -228,6 +271,10 @@ class HttpConnection(HttpToolsProtocol):
                 self._parts = [b"".join(self._parts)]
 
     def on_message_complete(self) -> None:
+        if self._is_offer:
+            return
+        if self._parts is None and self.headers:
+            check_trailers(self.headers)
         self._is_head, self.waiting_since, self._host = True, 0.0, None
         self._messages += 1
         if self._parts is not None:
@@ -277,25 +324,25 @@ class HttpConnection(HttpToolsProtocol):
 
     # -- the fast path of publishes --------------------------------------------------------------------------------
 
-    def _may_be_at_once(self) -> bool:
+    def _may_be_at_once(self, version: str) -> bool:
         """True for a plain HTTP/1.1 POST with a small body and no earlier answer pending."""
-        parser, declared = self.parser, declared_length(self.headers)
+        declared = declared_length(self.headers)
         return (
             declared is not None
             and declared <= self.max_body_at_once
             and self.url.startswith(PREFIX)
             and len(self.url) <= MAX_URL_AT_ONCE
             and (self.cycle is None or self.cycle.response_complete)
-            and parser.get_method() == b"POST"
-            and parser.get_http_version() == "1.1"
-            and not (self.expect_100_continue or parser.should_upgrade() or self.flow.write_paused)
+            and self.parser.get_method() == b"POST"
+            and version == "1.1"
+            and not (self.expect_100_continue or self.flow.write_paused)
         )
 
     def _go_on_by_asgi(self) -> None:
         """Restart the request through ASGI with its parts so far.  Its URL is short and only a path, so this cannot
         fail outside the parser."""
         parts, self._parts = self._parts, None
-        super().on_headers_complete()
+        self._begin_by_asgi()
         for part in parts or ():
             super().on_body(part)
 
@@ -303,7 +350,7 @@ class HttpConnection(HttpToolsProtocol):
         assert self.publish is not None
         exchange = self._exchange
         if exchange is None:
-            exchange = self._exchange = _Exchange()
+            exchange = self._exchange = Exchange()
         before, self.cycle = self.cycle, exchange  # type: ignore[assignment]
         exchange.response_complete, exchange.keep_alive = False, self.parser.should_keep_alive()
         if self.publish.at_once(self.url, self.headers, self.client, body, self._answer):
@@ -322,35 +369,11 @@ class HttpConnection(HttpToolsProtocol):
         if problem is None and exchange.keep_alive:
             self._ticking.write_now(self.results.published(common))
         else:
-            last = [] if exchange.keep_alive else _CLOSE
-            self._ticking.write_now(encoded_answer(problem, [*common, *last]))
+            encoded = encoded_answer if exchange.keep_alive else last_answer
+            self._ticking.write_now(encoded(problem, common))
             if not exchange.keep_alive:
                 self.transport.close()
         self.on_response_complete()
-
-
-class PublishResults:
-    """The answer to a stored publish, whose head changes each second."""
-
-    def __init__(self) -> None:
-        self._headers: Headers | None = None
-        self._encoded = b""
-
-    def published(self, headers: Headers) -> bytes:
-        """The whole answer.  `headers`: uvicorn's, a new list after each change."""
-        if headers is not self._headers:
-            self._headers, self._encoded = headers, encoded_answer(None, headers)
-        return self._encoded
-
-
-def encoded_answer(problem: ProblemAnswer | None, headers: Headers) -> bytes:
-    """Return a whole answer: the empty result, or a problem."""
-    if problem is None:
-        status, own, body = 200, PUBLISHED_HEADERS, PUBLISHED
-    else:
-        status, own, body = problem.status, problem.raw_headers(), problem.body
-    lines = [name + b": " + value for name, value in (*headers, *own, (b"content-length", b"%d" % len(body)))]
-    return STATUS_LINE[status] + b"\r\n".join((*lines, b"", body))
 
 
 def http_connection(
@@ -358,10 +381,13 @@ def http_connection(
     publish: PublishAtOnce | None,
     max_body_bytes: int,
     early: EarlyBytes,
+    *,
+    event_sockets: bool = True,
 ) -> type[HttpConnection]:
     """Make the protocol class of a listener."""
     own: dict[str, Any] = {
         "websockets": websockets,
+        "event_sockets": event_sockets,
         "publish": publish,
         "early": early,
         "results": PublishResults(),

@@ -38,7 +38,8 @@ log = structlog.get_logger(__name__)
 
 class HttpListener:
     """One listener.  It leaves signals, logging and the event loop to the process.  `websockets`: the protocol of each
-    WebSocket path; others go to the app.  `publish`: the fast path of publishes."""
+    WebSocket path; those of event sockets go to the app if it has `event_sockets`.  `publish`: the fast path of
+    publishes."""
 
     def __init__(
         self,
@@ -48,9 +49,13 @@ class HttpListener:
         early: EarlyBytes,
         websockets: Mapping[bytes, type[asyncio.Protocol]] = NO_WEBSOCKETS,
         publish: PublishAtOnce | None = None,
+        *,
+        event_sockets: bool = True,
     ) -> None:
         self._socket = bound
-        self._protocol = http_connection(websockets, publish, settings.max_body_bytes, early)
+        self._protocol = http_connection(
+            websockets, publish, settings.max_body_bytes, early, event_sockets=event_sockets
+        )
         self._config = uvicorn.Config(
             app,
             http=self._protocol,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
+import h11
 import structlog
 from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import (
@@ -30,6 +31,7 @@ from wsproto.handshake import H11Handshake
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from entrepot.gateway.driver import GOODBYE_SECONDS, Conversation, Driver, ListenerTerms
+from entrepot.gateway.transport.http_requests import authority_and_target, websocket_headers, with_host
 from entrepot.gateway.transport.intake import Place
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.protocols.proxy import ProxyHeader
@@ -84,6 +86,26 @@ def subprotocol_of(request: Request) -> str | None:
     return next((name for name in SUBPROTOCOLS if name in request.subprotocols), None)
 
 
+class Handshake(H11Handshake):
+    """The server's side of a handshake, strict on what may ask for a WebSocket."""
+
+    @property
+    def has_early_frames(self) -> bool:
+        """True if bytes came after the request: a client must wait for the answer (RFC 6455 4.1)."""
+        return bool(self._h11_connection.trailing_data[0])
+
+    def _process_connection_request(self, event: h11.Request) -> Request:
+        """Take a request. Raises RemoteProtocolError with the refusal."""
+        headers = websocket_headers(event.method, event.http_version.decode(), event.headers)
+        if headers is None:
+            raise RemoteProtocolError("This is no request for a WebSocket", event_hint=RejectConnection())
+        target = event.target
+        found = authority_and_target(target)
+        if found is not None:
+            headers, target = with_host(headers, found[0]), found[1]
+        return super()._process_connection_request(h11.Request(method=event.method, target=target, headers=headers))
+
+
 class WebSocketDriver(Driver):
     """One connection, from its HTTP request on."""
 
@@ -99,7 +121,7 @@ class WebSocketDriver(Driver):
     ) -> None:
         super().__init__(terms, conversation, place, header)
         self._websocket = websocket
-        self._handshake: H11Handshake | None = H11Handshake(ConnectionType.SERVER)
+        self._handshake: Handshake | None = Handshake(ConnectionType.SERVER)
         self._connection: Connection | None = None
         self._frame_bytes = self._early_frames = 0
 
@@ -121,7 +143,7 @@ class WebSocketDriver(Driver):
 
     # -- the handshake -------------------------------------------------------------------------------------------
 
-    def _shake_hands(self, handshake: H11Handshake, data: bytes) -> None:
+    def _shake_hands(self, handshake: Handshake, data: bytes) -> None:
         try:
             handshake.receive_data(data)
         except RemoteProtocolError as error:
@@ -135,8 +157,8 @@ class WebSocketDriver(Driver):
             if isinstance(event, Request):
                 self._answer(handshake, event)
 
-    def _answer(self, handshake: H11Handshake, request: Request) -> None:
-        status = self._websocket.refusal_of(request, self.source.host)
+    def _answer(self, handshake: Handshake, request: Request) -> None:
+        status = 400 if handshake.has_early_frames else self._websocket.refusal_of(request, self.source.host)
         if status:
             self._reject(handshake, RejectConnection(status_code=status))
             return
@@ -144,7 +166,7 @@ class WebSocketDriver(Driver):
         self._connection = handshake.connection
         self._handshake = None  # frees several kilobytes
 
-    def _reject(self, handshake: H11Handshake, rejection: RejectConnection) -> None:
+    def _reject(self, handshake: Handshake, rejection: RejectConnection) -> None:
         rejection = replace(rejection, headers=[*rejection.headers, (b"connection", b"close")])
         self._handshake = None
         reason = f"WebSocket handshake refused with {rejection.status_code}"

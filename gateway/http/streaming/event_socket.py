@@ -29,6 +29,7 @@ from entrepot.gateway.http.page_guard import check_page
 from entrepot.gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
 from entrepot.gateway.http.receive import ensure_both
 from entrepot.gateway.http.streaming import frames
+from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
@@ -37,7 +38,6 @@ from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.protocols.cloudevents.errors import CloudEventError
 
-SUFFIX: Final = b":stream"
 DEFAULT_CREDIT: Final = 10
 WAIT_MS: Final = 5_000
 """Longest wait of one pop, in milliseconds."""
@@ -92,7 +92,7 @@ class EventSockets:
 
     async def _consumer(self, scope: Scope, receive: Receive, send: Send) -> _Consumer | None:
         """Admit a consumer; None for an unknown path."""
-        place = _place_in(scope.get("raw_path") or scope["path"].encode())
+        place = place_in(scope.get("raw_path") or scope["path"].encode())
         if place is None:
             return None
         context = self._context
@@ -313,20 +313,6 @@ class _Consumer:
 def _peer(scope: Scope) -> str:
     client = scope.get("client")
     return f"{client[0]}:{client[1]}" if client else ""
-
-
-def _place_in(raw_path: bytes) -> tuple[bytes | None, bytes, bytes] | None:
-    """Namespace, topic and group of a raw path; None for another path."""
-    raw_path = raw_path.partition(b"?")[0]
-    if not raw_path.endswith(SUFFIX):
-        return None
-    parts = raw_path[: -len(SUFFIX)].split(b"/")
-    namespace = None
-    if len(parts) == 7 and parts[1] == b"namespaces":
-        namespace, parts = parts[2], [parts[0], *parts[3:]]
-    if len(parts) != 5 or parts[0] or parts[1] != b"topics" or parts[3] != b"eventsubscriptions":
-        return None
-    return namespace, parts[2], parts[4]
 
 
 def _last(query: Mapping[str, list[str]], name: str) -> str | None:

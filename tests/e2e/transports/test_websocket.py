@@ -85,6 +85,43 @@ def test_what_is_no_handshake_is_refused(server: ServerProcess, request_text: by
         assert plain.recv(1000) == b""
 
 
+ASKED = (
+    b"Host: localhost\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mqtt\r\n"
+)
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+LISTS = {
+    "lists": b"Connection: keep-alive, Upgrade\r\nUpgrade: h2c, WebSocket\r\n",
+    "several headers": b"Connection: Upgrade\r\nConnection: x\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n",
+    "an empty body": UPGRADE + b"Content-Length: 0\r\n",
+}
+NO_HANDSHAKES = {
+    "another protocol": b"GET /mqtt HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n" + ASKED + b"\r\n",
+    "no Connection": b"GET /mqtt HTTP/1.1\r\nUpgrade: websocket\r\n" + ASKED + b"\r\n",
+    "HTTP/1.0": b"GET /mqtt HTTP/1.0\r\n" + UPGRADE + ASKED + b"\r\n",
+    "POST": b"POST /mqtt HTTP/1.1\r\n" + UPGRADE + ASKED + b"Content-Length: 1\r\n\r\nx",
+    "a body": b"GET /mqtt HTTP/1.1\r\n" + UPGRADE + ASKED + b"Content-Length: 1\r\n\r\nx",
+    "chunks": b"GET /mqtt HTTP/1.1\r\n" + UPGRADE + ASKED + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+    "frames at once": b"GET /mqtt HTTP/1.1\r\n" + UPGRADE + ASKED + b"\r\n" + frame(BINARY, wire(Connect("", 5))),
+    "CONNECT": b"CONNECT /mqtt HTTP/1.1\r\n" + UPGRADE + ASKED + b"\r\n",
+}
+
+
+@cases("headers", LISTS.values(), ids=tuple(LISTS))
+def test_a_handshake_may_name_other_protocols(port: int, headers: bytes) -> None:
+    """RFC 6455 4.2.1: both headers are lists."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as plain:
+        plain.sendall(b"GET http://localhost/mqtt HTTP/1.1\r\n" + headers + ASKED + b"\r\n")
+        assert plain.recv(1000).startswith(b"HTTP/1.1 101 ")
+
+
+@cases("request_bytes", NO_HANDSHAKES.values(), ids=tuple(NO_HANDSHAKES))
+def test_no_other_request_becomes_a_websocket(port: int, request_bytes: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as plain:
+        plain.sendall(request_bytes)
+        assert plain.recv(1000)[:10] in (b"HTTP/1.1 4", b"HTTP/1.1 5")
+
+
 def test_a_head_without_end_is_refused(server: ServerProcess) -> None:
     with socket.create_connection(("127.0.0.1", server.port("ws")), PATIENCE_SECONDS) as plain:
         plain.sendall(b"GET /mqtt HTTP/1.1\r\nX: " + b"x" * 70_000)
