@@ -12,7 +12,9 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["protocols", "domain", "broker"]):
+INSTRUMENTED = [f"entrepot.{room}" for room in ("protocols", "domain", "broker", "gateway.http", "gateway.transport")]
+
+with atheris.instrument_imports(include=INSTRUMENTED):
     from tests.fuzz.targets import SEEDS, TARGETS
 
 HANG_SECONDS = 10

@@ -39,8 +39,10 @@ from entrepot.protocols.rocketmq.headers import parse_authorization
 from entrepot.protocols.rocketmq.mapping import from_wire
 from entrepot.protocols.rocketmq.names import Namespaces
 from entrepot.protocols.rocketmq.published import PublishLimits, published
+from tests.fuzz.desync_corpus import CORPUS
 from tests.support.amqp_machine import CHANNEL, HANDSHAKE, opened_machine
 from tests.support.amqp_machine import Machine as AmqpMachine
+from tests.support.http_machine import HttpMachine, Outcome, Run
 from tests.support.mqtt_machine import Machine as MqttMachine
 from tests.wire.amqp.test_amqp_fuzz import assert_one_end
 
@@ -71,6 +73,24 @@ def amqp(data: bytes) -> None:
     assert_one_end(machine.events)
     with contextlib.suppress(FrameError):
         decode_table(data, 0, len(data))
+
+
+def http_requests(data: bytes) -> None:
+    """A connection: the first byte says how it is cut, which changes nothing but what comes with a handshake."""
+    head, data = data[:1], data[1:]
+    step, in_turn = (head[0] // 2 % MAX_STEP + 1, bool(head[0] & 1)) if head else (1, True)
+    ways = [[data], [data[at : at + step] for at in range(0, len(data), step)]]
+    whole, cut = HttpMachine().outcomes(ways, in_turn=in_turn)
+    if b"websocket" in data.lower():
+        return
+    assert _done(cut) == _done(whole)
+
+
+def _done(outcome: Outcome) -> tuple[list[Run], list[int], bool]:
+    """What was run and how it was answered. Of several faults any may be told, and before one a body be asked for."""
+    assert len(outcome.run) <= len(outcome.statuses)
+    told = [min(status, 400) for status in outcome.statuses if status != 100]
+    return outcome.run, told, outcome.is_closed
 
 
 def proxy(data: bytes) -> None:
@@ -181,7 +201,7 @@ def _message(kind: type[Any], data: bytes) -> Any:
 
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     function.__name__: function
-    for function in (mqtt, amqp, proxy, remoting, records, cloudevents, filters, rocketmq, names)
+    for function in (mqtt, amqp, http_requests, proxy, remoting, records, cloudevents, filters, rocketmq, names)
 }
 
 EVENT: Final = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","time":"2026-01-01T00:00:00Z","data":{"a":[1]}}'
@@ -192,6 +212,7 @@ SEEDS: Final[dict[str, list[bytes]]] = {
         b"\x00" + encode(Connect("c", 5, properties={}), 5),
     ],
     "amqp": [b"\x00" + HANDSHAKE + CHANNEL, b"\x01" + CHANNEL],
+    "http_requests": [b"\x0b" + case.sent for table in CORPUS.values() for case in table.values()],
     "proxy": [b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12)],
     "cloudevents": [EVENT, b"[" + EVENT + b"]", b"ce-specversion:1.0\nce-id:1\nce-source:/s\nce-type:t\n\nbody"],
     "filters": [

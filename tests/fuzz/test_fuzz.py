@@ -54,3 +54,4 @@ def test_no_input_makes_a_parser_fail(name: str, tmp_path: Path) -> None:
     tell(f"fuzzing {name}", messages=RUNS, faults=int(done.returncode != 0))
     assert done.returncode == 0, f"seed {SEED}: {done.stderr[-4000:]}"
     assert f"Done {RUNS} runs" in done.stderr
+    assert "no interesting inputs" not in done.stderr, "mutations are blind: nothing is instrumented"

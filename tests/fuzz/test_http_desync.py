@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
-import structlog
 
 from tests.fuzz.desync_corpus import CORPUS, HOST, KEY, NEXT, RUN_NEXT, SMUGGLED, WEBSOCKET, Case
 from tests.support.cases import cases
 from tests.support.http_machine import HttpMachine, Outcome
 from tests.tiers.marks import scaled
-
-
-@pytest.fixture(autouse=True)
-def quiet_log() -> None:
-    """A log line of each refusal would be all that there is to see."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def as_case(sent: bytes, outcome: Outcome) -> Case:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import uvicorn
+from structlog.testing import capture_logs
 from uvicorn.server import ServerState
 
 from entrepot.gateway.http.asgi import Headers, Receive, Scope, Send, answer
@@ -117,7 +118,7 @@ class HttpMachine:
 
     def outcome(self, parts: Iterable[bytes], *, in_turn: bool = True) -> Outcome:
         """What comes of these parts. `in_turn`: all is answered before the next part comes."""
-        return asyncio.run(self._fed(parts, in_turn=in_turn))
+        return self.outcomes([parts], in_turn=in_turn)[0]
 
     def outcomes(self, ways: Iterable[Iterable[bytes]], *, in_turn: bool = True) -> list[Outcome]:
         """What comes of the parts of each way, on a connection of its own."""
@@ -125,7 +126,8 @@ class HttpMachine:
         async def each() -> list[Outcome]:
             return [await self._fed(parts, in_turn=in_turn) for parts in ways]
 
-        return asyncio.run(each())
+        with capture_logs():  # of each refusal
+            return asyncio.run(each())
 
     async def _fed(self, parts: Iterable[bytes], *, in_turn: bool) -> Outcome:
         outcome = Outcome()
