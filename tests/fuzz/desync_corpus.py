@@ -116,6 +116,14 @@ OFFERS: Final = {
     "WebSocket by POST on its path": taken(
         _sized(SMUGGLED, WEBSOCKET, KEY).replace(b"/first", b"/mqtt"), SMUGGLED, target=b"/mqtt"
     ),
+    "WebSocket by POST without a body on its path": taken(
+        POST.replace(b"/first", b"/mqtt") + WEBSOCKET + KEY + b"\r\n", target=b"/mqtt"
+    ),
+    "WebSocket with Expect on its path": Case(
+        GET.replace(b"/first", b"/mqtt") + WEBSOCKET + KEY + b"Expect: 100-continue\r\n\r\n" + NEXT,
+        ((b"GET", b"/mqtt", b""), RUN_NEXT),
+        (100, 200, 200),
+    ),
     "WebSocket with a body on its path": taken(
         GET.replace(b"/first", b"/mqtt") + WEBSOCKET + KEY + CHUNKED + b"\r\n" + HELLO, b"hello", b"GET", b"/mqtt"
     ),

@@ -34,6 +34,8 @@ class Outcome:
     run: list[Run] = field(default_factory=list)
     answers: bytes = b""
     is_closed: bool = False
+    hosts: list[bytes] = field(default_factory=list, compare=False)
+    """The hosts that the app was asked by; the fast path tells none."""
     websocket: bytes | None = None
     """What a WebSocket got behind its request; None if there is none."""
 
@@ -113,8 +115,8 @@ class _Publishing:
 class HttpMachine:
     """Feeds connections. `reads`: the app waits for a request's whole body; else it answers at once without reading."""
 
-    def __init__(self, *, reads: bool = True) -> None:
-        self._reads = reads
+    def __init__(self, *, reads: bool = True, event_sockets: bool = True) -> None:
+        self._reads, self._event_sockets = reads, event_sockets
 
     def outcome(self, parts: Iterable[bytes], *, in_turn: bool = True) -> Outcome:
         """What comes of these parts. `in_turn`: all is answered before the next part comes."""
@@ -153,6 +155,7 @@ class HttpMachine:
 
     def _connection(self, outcome: Outcome) -> HttpConnection:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            outcome.hosts += [value for name, value in scope["headers"] if name == b"host"]
             body, more = b"", self._reads
             while more:
                 message = await receive()
@@ -176,6 +179,7 @@ class HttpMachine:
             _Publishing(outcome),
             MAX_BODY_BYTES,
             EarlyBytes(1 << 30),
+            event_sockets=self._event_sockets,
         )
         config = uvicorn.Config(app, http=kind, ws=websocket, lifespan="off", log_config=None, access_log=False)  # type: ignore[arg-type]
         config.load()
