@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,11 +11,13 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
+from entrepot.gateway.events.webhooks.sink_client import SinkClient
+from entrepot.gateway.settings import WebhookSettings
 from tests.e2e.http.steps import event, publish, receive
 from tests.e2e.webhooks.conftest import Subscribe
 from tests.e2e.webhooks.test_webhook_delivery import dead_letters
 from tests.support.cases import cases
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 class RawSink:
@@ -102,6 +105,72 @@ def test_204_is_delivered_whatever_comes_after_it(
             wait_until(lambda: _taken(client, group) == at, "the delivery")  # noqa: B023 - asked within the loop
         assert dead_letters(client, made) == []
         assert len(raw.requests) == 2
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+EXTRA = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
+
+
+@cases("answer", [OK, NO_CONTENT + b"\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK], ids=("200", "204", "interim"))
+@cases("extra", [EXTRA, EXTRA[:20], b"\r\n", b"x"], ids=("an answer", "half an answer", "a line", "a byte"))
+async def test_what_comes_behind_an_answer_answers_no_later_request(answer: bytes, extra: bytes) -> None:
+    """The connection waits for the next request when the bytes come, and is closed by them."""
+    closed = asyncio.Event()
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await reader.readuntil(b"{}")
+        asked += 1
+        writer.write(answer)
+        await answered.wait()
+        writer.write(extra)
+        await reader.read()
+        closed.set()
+        writer.close()
+
+    answered = asyncio.Event()
+    client = SinkClient(WebhookSettings(allow_http=True, allowed_networks=["127.0.0.0/8"]))
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        for at in (1, 2):
+            found = await client.request("POST", url, {}, b"{}", PATIENCE_SECONDS)
+            assert (found.status, asked) == (204 if answer.startswith(NO_CONTENT) else 200, at)
+            answered.set()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await closed.wait()
+            closed.clear()
+            answered.clear()
+        await client.close()
+
+
+@cases(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: Upgrade, Keep-Alive\r\nUpgrade: h2,h2c\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n"
+        b"\r\n2\r\nok\r\n0\r\n\r\n",
+    ],
+    ids=("sized", "chunked"),
+)
+async def test_a_sink_may_offer_another_protocol(answer: bytes) -> None:
+    """As Apache does."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            await reader.readuntil(b"{}")
+            for byte in answer:
+                writer.write(bytes((byte,)))
+                await writer.drain()
+        writer.close()
+
+    client = SinkClient(WebhookSettings(allow_http=True, allowed_networks=["127.0.0.0/8"]))
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        for _ in range(2):
+            found = await client.request("POST", url, {}, b"{}", PATIENCE_SECONDS)
+            assert (found.status, found.body) == (200, b"ok")
+        await client.close()
 
 
 def _taken(client: httpx2.Client, group: str) -> int:
