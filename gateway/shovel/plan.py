@@ -24,7 +24,8 @@ class QueueProgress:
 
     `carried`: messages confirmed by the target. `waiting`: messages ready at the source at the last look. `changed`:
     messages that could not keep all properties (`carried_properties`). `refused`: passing refusals of the target.
-    `problem`: the reason why the queue is not carried any further.
+    `set_aside`: messages that no client library can write; they stay at the source, and the others go on.
+    `problem`: the reason why the queue is not carried any further, or why messages stay.
     """
 
     queue: str
@@ -32,6 +33,7 @@ class QueueProgress:
     waiting: int = 0
     changed: int = 0
     refused: int = 0
+    set_aside: int = 0
     is_done: bool = False
     problem: str | None = None
 

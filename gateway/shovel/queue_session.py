@@ -50,6 +50,8 @@ class QueueSession:
         """Delivery tags that wait for an earlier one, to be acknowledged together."""
         self._acknowledged = 0
         self._is_acknowledging = False
+        self._aside: set[int] = set()
+        """Delivery tags of messages that stay at the source."""
 
     async def run(self) -> None:
         """Carry until the queue is empty. Raises ShovelError where another try changes nothing, and errors of the
@@ -110,7 +112,7 @@ class QueueSession:
         except PASSING as error:
             self._end(ConnectionError(str(error) or type(error).__name__))
         except Exception as error:  # noqa: BLE001 - a message that the client library cannot write
-            self._end(ShovelError(f"a message cannot be carried: {error!r}"))
+            await self._set_aside(message.delivery_tag, error)
         else:
             self._progress.carried += 1
             self._progress.changed += is_changed
@@ -134,17 +136,36 @@ class QueueSession:
             raise ConnectionError("the target did not confirm")
         return is_changed
 
+    async def _set_aside(self, tag: int, error: Exception) -> None:
+        """Leave a message at the source, unsettled; the others go on while any can still be delivered."""
+        self._aside.add(tag)
+        self._progress.set_aside = len(self._aside)
+        self._progress.problem = f"{len(self._aside)} messages cannot be carried and stay, the last one: {error!r}"
+        if len(self._aside) >= self._plan.prefetch:
+            self._end(ShovelError(self._progress.problem))
+        elif not self._is_acknowledging:
+            self._is_acknowledging = True
+            await self._acknowledge()
+
     async def _acknowledge(self) -> None:
-        """Acknowledge the confirmed messages without a gap; those confirmed together with one acknowledgement."""
+        """Acknowledge the confirmed messages without a gap; those confirmed together with one acknowledgement.  Behind
+        a message that stays, each has one of its own: an acknowledgement of many would remove that one, too."""
         await asyncio.sleep(0)
         self._is_acknowledging = False
-        last = self._acknowledged
-        while last + 1 in self._confirmed:
-            last += 1
-            self._confirmed.discard(last)
-        if last > self._acknowledged:
-            self._acknowledged = last
+        last, single = self._acknowledged, []
+        while (following := last + 1) in self._confirmed or following in self._aside:
+            last = following
+            if last in self._confirmed:
+                self._confirmed.discard(last)
+                single.append(last)
+        if last == self._acknowledged:
+            return
+        self._acknowledged = last
+        if not self._aside:
             await self._source.basic_ack(last, multiple=True, wait=False)
+            return
+        for tag in single:
+            await self._source.basic_ack(tag, multiple=False, wait=False)
 
     def _end(self, error: Exception) -> None:
         if not self._over.done():

@@ -56,7 +56,7 @@ class QueueShovel:
             before = self.progress.carried
             try:
                 await self._session()
-                self.progress.is_done = True
+                self.progress.is_done = not self.progress.set_aside
                 break
             except ShovelError as error:
                 self.progress.problem = str(error)

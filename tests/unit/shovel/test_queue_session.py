@@ -10,7 +10,7 @@ import aiormq
 import pytest
 from pamqp.commands import Basic
 
-from entrepot.gateway.shovel.plan import QueueProgress, ShovelPlan
+from entrepot.gateway.shovel.plan import QueueProgress, ShovelError, ShovelPlan
 from entrepot.gateway.shovel.queue_session import QueueSession
 from tests.support.waiting import until
 
@@ -86,3 +86,31 @@ async def test_what_was_confirmed_together_is_acknowledged_together() -> None:
     assert source.acknowledged == [(3, True)]
     running.cancel()
     await asyncio.wait((running,))
+
+
+async def test_a_message_that_cannot_be_written_stays_and_the_others_are_carried() -> None:
+    source, target, running, carrying = await three_on_their_way()
+    target.answers[b"2"].set_exception(UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"))
+    await carrying[1]
+    for body in (b"1", b"3"):
+        target.answers[body].set_result(Basic.Ack())
+    carrying.append(source.deliver(4))
+    await until(lambda: b"4" in target.answers, "the next one is on its way")
+    target.answers[b"4"].set_result(Basic.Ack())
+    await asyncio.gather(*carrying)
+    assert sorted(source.acknowledged) == [(1, False), (3, False), (4, False)], "2 is not acknowledged with them"
+    running.cancel()
+    await asyncio.wait((running,))
+
+
+async def test_when_nothing_else_can_be_delivered_it_ends() -> None:
+    source, target, running, carrying = await three_on_their_way()
+    for tag in range(4, PLAN.prefetch + 1):
+        carrying.append(source.deliver(tag))
+    await until(lambda: len(target.answers) == PLAN.prefetch, "all are on their way")
+    for answer in target.answers.values():
+        answer.set_exception(ValueError("odd"))
+    await asyncio.gather(*carrying)
+    with pytest.raises(ShovelError, match="50 messages cannot be carried"):
+        await running
+    assert source.acknowledged == []
