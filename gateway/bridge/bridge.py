@@ -128,7 +128,7 @@ class Bridge:
     async def _connected(self, origin: str) -> None:
         """Run one connection; raise its end as `RemoteError`."""
         parts, remote = self._parts, self._remote
-        inbound = Inbound(remote, parts.sender, parts.routes, parts.clock, self.counters, parts.retained.keep_and_wait)
+        inbound = Inbound(remote, parts.sender, parts.routes, parts.clock, self.counters, parts.retained.publish)
         connection = RemoteConnection(remote, inbound.take)
         inbound.connection = connection
         incidents = parts.sender.incidents

@@ -25,8 +25,8 @@ from entrepot.gateway.bridge.status import BridgeCounters
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.settings import BridgeRemote
+from entrepot.protocols.mqtt import packets
 from entrepot.protocols.mqtt.mapping import to_message
-from entrepot.protocols.mqtt.packets import Publish
 
 MAX_BATCH: Final = 1000
 """Messages of one append."""
@@ -51,8 +51,8 @@ _FOR_GOOD: Final = frozenset(
 log = structlog.get_logger(__name__)
 
 
-KeepRetained = Callable[[Sequence[Message]], Awaitable[None]]
-"""Keeps messages as the last of their names; raises EntrepotError where that failed."""
+Publish = Callable[[Sequence[Message], Sender], Awaitable[Refusals]]
+"""Keeps messages as the last of their names where they say so, then sends all. Raises EntrepotError."""
 
 
 class Inbound:
@@ -65,7 +65,7 @@ class Inbound:
         routes: Routes,
         clock: Clock,
         counters: BridgeCounters,
-        keep_retained: KeepRetained,
+        publish: Publish,
     ) -> None:
         self._remote = remote
         self._rules = [rule for rule in remote.rules if rule.is_in]
@@ -73,7 +73,7 @@ class Inbound:
         self._routes = routes
         self._clock = clock
         self._counters = counters
-        self._keep_retained = keep_retained
+        self._publish = publish
         self._waiting: deque[paho.MQTTMessage] = deque()
         self._waiting_bytes = 0
         self._some = asyncio.Event()
@@ -130,10 +130,7 @@ class Inbound:
     async def _sent(self, messages: list[Message]) -> Refusals:
         """Return the store's refusals; a failure of all is a passing refusal of the first."""
         try:
-            retained = [each for each in messages if SystemProperty.RETAIN in each.system]
-            if retained:  # first: a subscriber in between misses neither
-                await self._keep_retained(retained)
-            return await self._sender.send_and_wait(messages)
+            return await self._publish(messages, self._sender)
         except EntrepotError as failure:
             if _is_for_now(failure):
                 return [failure, *[None] * (len(messages) - 1)]
@@ -167,7 +164,7 @@ class Inbound:
             name = None
         if name is None:
             return None
-        publish = Publish(
+        publish = packets.Publish(
             name, bytes(given.payload), given.qos, given.mid, given.retain, given.dup, from_paho(given.properties)
         )
         topic, queue_id, filter_hash = self._routes.of(name)

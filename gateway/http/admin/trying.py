@@ -187,8 +187,7 @@ async def _by_mqtt(context: HttpContext, principal: Principal, trial: MqttTrial)
         over = services.retained.refusal(message)
         if over is not None:
             raise over
-        await services.retained.keep_and_wait([message])
-    refusals = await context.sender.send_and_wait([message])
+    refusals = await services.retained.publish([message], context.sender)
     if refusals is not None and refusals[0] is not None:
         raise refusals[0]
     return message.message_id, True

@@ -18,8 +18,9 @@ import structlog
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.routing.topic_filter import matches
+from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.messaging.partly_stored import store_the_rest
-from entrepot.gateway.messaging.send import minted_at_ms
+from entrepot.gateway.messaging.send import Refusals, minted_at_ms
 from entrepot.gateway.mqtt.connections.accepted_publish import message_of, refusal_of
 from entrepot.gateway.mqtt.connections.answers import WORDS, Answers, Passed, Refused, Sent
 from entrepot.gateway.mqtt.connections.client import MqttClient
@@ -150,12 +151,30 @@ class Publishing:
             if len(self._gated) > MAX_GATED and self._client.driver is not None:
                 self._client.driver.pause_reading(_GATE_FULL)
 
-    def _go(self, sent: Sent) -> None:
+    def _go(self, sent: Sent, kept: Sequence[Message] = ()) -> None:
         self._answers.under_way += 1
         sender = self._services.sender
         if sender.provenance.topics:
             sender.provenance.mark(sent.messages, "mqtt", self._client.client_id, self._client.principal)
-        sender.send(sent.messages, sent, self)
+        if not kept:
+            sender.send(sent.messages, sent, self)
+            return
+        sending: Answer[Refusals] = Answer()
+        sender.send(sent.messages, sending, self)
+        self._services.tasks.spawn(self._tell_in_order(sent, kept, sending))
+
+    async def _tell_in_order(self, sent: Sent, kept: Sequence[Message], sending: Answer[Refusals]) -> None:
+        """Answer a run with retained messages, once those of the log's order are kept."""
+        failure: EntrepotError | None = None
+        refusals: Refusals = None
+        try:
+            refusals = await self._services.retained.published(sent.messages, kept, sending)
+        except EntrepotError as error:
+            failure = error
+        except Exception:  # a fault of our own: the client must get an answer
+            log.exception("a retained message was not looked after")
+            failure = EntrepotError(Code.INTERNAL_ERROR, "the retained message could not be looked after")
+        sent(failure, refusals)
 
     async def _pass_gate(self) -> None:
         gated, client = self._gated, self._client
@@ -167,11 +186,12 @@ class Publishing:
                 if session is not None and session.persists and sent.has_qos_2:
                     await self._record(sent)
                     await self._drop_stored(sent)
-                if sent.retained is not None:  # before it is live: no new subscriber misses it
+                kept: list[Message] = []
+                if sent.retained is not None:
                     await self._retained.passed([each.sub_topic for each in sent.retained])
-                    await self._services.retained.keep_and_wait(sent.retained)
+                    kept = await self._services.retained.keep_first(sent.retained, self._services.sender)
                 gated.popleft()
-                self._go(sent)
+                self._go(sent, kept)
                 if len(gated) <= MAX_GATED // 2:
                     self._resume_reading(_GATE_FULL)
         except EntrepotError as error:
@@ -230,6 +250,8 @@ class Publishing:
             if sent.words[place] >= PUBREC_WORD and packet_id in session.doubtful:
                 session.doubtful.discard(packet_id)
                 if await self._is_stored(sent.messages[place]):
+                    if SystemProperty.RETAIN in sent.messages[place].system:
+                        await self._services.retained.order.check([sent.messages[place]])
                     sent.note_stored(place)
 
     async def _is_stored(self, message: Message) -> bool:

@@ -8,7 +8,7 @@ expired one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -16,7 +16,7 @@ import structlog
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.key_value import MAX_VALUE_BYTES, KeyValue, KeyValueChange, KeyValueEvent
-from entrepot.domain.message import Message, as_texts
+from entrepot.domain.message import Message, SystemProperty, as_texts
 from entrepot.domain.ports import Store
 from entrepot.domain.retained import (
     RETAINED_PREFIX,
@@ -29,8 +29,10 @@ from entrepot.domain.retained import (
 )
 from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.mqtt.retained.index import RetainedIndex
+from entrepot.gateway.mqtt.retained.log_order import LogOrder
 from entrepot.gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
 from entrepot.gateway.mqtt.retained.writer import NameChange, RetainedWriter
 from entrepot.gateway.periodic_work import PeriodicWork
@@ -64,6 +66,7 @@ class RetainedMessages:
             store.key_values, RETAINED_PREFIX, self._take, lambda: map(retained_key, self._index.names())
         )
         self._writer = RetainedWriter(self._keys.write)
+        self.order = LogOrder(store, clock, self._keys)
         self.sweeping = PeriodicWork("retained messages that expired", SWEEP_SECONDS, self.sweep)
         self._refusal: EntrepotError | None = None
 
@@ -143,14 +146,41 @@ class RetainedMessages:
         else:
             self._writer.write(changes, on_kept)
 
-    async def keep_and_wait(self, messages: Sequence[Message]) -> None:
-        """Keep messages and wait; those over a limit are left out. Raises what the store raises."""
-        wanted = [message for message in messages if self.refusal(message) is None]
-        if not wanted:
-            return
-        kept: Answer[None] = Answer()
-        self.keep(wanted, kept)
-        await kept
+    async def publish(self, messages: Sequence[Message], sender: Sender) -> Refusals:
+        """Keep those that are to be retained, then send all; return the refusals. Raises what the store raises."""
+        kept = await self.keep_first(messages, sender)
+        return await self.published(messages, kept, sender.send_and_wait(messages))
+
+    async def keep_first(self, messages: Sequence[Message], sender: Sender) -> list[Message]:
+        """Keep those that are to be retained, before they are live: no new subscriber misses them. Those over a limit
+        are left out. Return the kept ones, for `published`. Raises what the store raises."""
+        wanted = [each for each in messages if SystemProperty.RETAIN in each.system and self.refusal(each) is None]
+        for message in wanted:
+            message.message_id = message.message_id or sender.new_message_id()
+        if wanted:
+            self.order.begin(wanted)
+            kept: Answer[None] = Answer()
+            self.keep(wanted, kept)
+            try:
+                await kept
+            except BaseException:
+                await self.order.end(wanted, ())
+                raise
+        return wanted
+
+    async def published(
+        self, messages: Sequence[Message], kept: Sequence[Message], sending: Awaitable[Refusals]
+    ) -> Refusals:
+        """Return the refusals of messages that are being sent, once the log's last ones are retained. `kept`: those
+        that were kept first. Raises what the store raises."""
+        stored: list[Message] = []
+        try:
+            refusals = await sending
+            refused = {id(each) for each, refusal in zip(messages, refusals or (), strict=False) if refusal is not None}
+            stored = [message for message in kept if id(message) not in refused]
+            return refusals
+        finally:
+            await self.order.end(kept, stored)
 
     def _change(self, message: Message) -> NameChange:
         name = message.sub_topic

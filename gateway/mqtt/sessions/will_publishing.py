@@ -37,9 +37,7 @@ class WillPublishing:
         if delayed is not None:
             message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms + delayed.seconds * 1000}
         try:
-            if SystemProperty.RETAIN in message.system:  # before it is live: no new subscriber misses it
-                await self._retained.keep_and_wait([message])
-            problem = first_refusal(await self._sender.send_and_wait([message]))
+            problem = first_refusal(await self._retained.publish([message], self._sender))
         except EntrepotError as error:
             problem = error
         if problem is not None:

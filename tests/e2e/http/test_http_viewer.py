@@ -272,7 +272,7 @@ def test_masks_hold_on_every_way_that_shows_contents(guarded):
 def test_masks_hold_for_retained_messages(guarded):
     def kept(name: str, body: bytes) -> None:
         message = Message("cards-kept", body, name, message_id=b"id", system={SystemProperty.RETAIN: "1"})
-        guarded.run(guarded.context.retained.keep_and_wait([message]))
+        guarded.run(guarded.context.retained.keep_first([message], guarded.context.sender))
 
     kept("cards-kept/json", SECRET.encode())
     kept("cards-kept/text", b"pan=4111")

@@ -77,13 +77,14 @@ class World:
             cast(Routes, FixedRoutes()),
             ManualClock(),
             self.counters,
-            self.keep_retained,
+            self.publish,
         )
         self.inbound.connection = cast(RemoteConnection, self.connection)
         self.task = asyncio.create_task(self.inbound.run(cast(RemoteConnection, self.connection)))
 
-    async def keep_retained(self, messages: Sequence[Message]) -> None:
-        self.retained += messages
+    async def publish(self, messages: Sequence[Message], sender: Sender) -> Refusals:
+        self.retained += [each for each in messages if SystemProperty.RETAIN in each.system]
+        return await sender.send_and_wait(messages)
 
     def come(self, mid: int, name: str = "there/a/b", **options: Any) -> None:
         message = paho.MQTTMessage(mid, name.encode())

@@ -32,7 +32,8 @@ async def test_while_it_gets_what_is_retained() -> None:
         await publisher.connect("publisher", expiry=0)
         for number in range(200):
             publisher.say(Publish(f"r/{number}", b"x", 0, 0, True))
-        await until(lambda: door.retained.count == 200, "all of it is retained")
+        await until(lambda: door.retained.count == 200 == door.sender.sent, "all of it is retained")
+        await until(lambda: not door.retained.order.is_busy, "its order is looked after")
         tasks = len(asyncio.all_tasks())
         client = door.client()
         await client.connect("c", expiry=0)
