@@ -38,10 +38,11 @@ class Ticket(Delivery):
     """One delivery in flight; ending it again does nothing.
 
     `member` is the receiver within a group that shares out. `message_group` is set in a FIFO group, whose deliveries
-    are in order. A ticket of another gateway's pop has a receipt handle, and no message.
+    are in order. `is_late`: it comes behind newer ones of its queue. A ticket of another gateway's pop has a receipt
+    handle, and no message.
     """
 
-    __slots__ = ("consumer", "is_open", "lease_ends_ms", "member", "message_group")
+    __slots__ = ("consumer", "is_late", "is_open", "lease_ends_ms", "member", "message_group")
 
     member: Any
 
@@ -61,6 +62,12 @@ class Ticket(Delivery):
         self.member = None
         self.message_group = ""
         self.is_open = True
+        self.is_late = False
+
+    @property
+    def is_again(self) -> bool:
+        """True if it may have been delivered before: it is a later attempt, or late."""
+        return self.is_late or self.attempt > 1
 
     def acknowledge(self) -> None:
         """End it: its message was consumed."""

@@ -55,15 +55,18 @@ class Outgoing:
     def deliver_run(
         self, channel: int, consumer_tag: str, deliveries: Iterable[tuple[int, bool, ContentTemplate]]
     ) -> None:
-        """Send messages to one consumer: delivery tag, redelivered and message of each."""
+        """Send messages to one consumer: delivery tag, redelivered and message of each.  Raises ValueError for
+        properties beyond a frame; none of them is sent then."""
         if not self.is_channel_open(channel):
             return
         consumer = self._consumers.get(consumer_tag)
         if consumer is None:
             consumer = self._encode_consumer(consumer_tag)
-        add, frame_max = self._out.append, self.frame_max
-        for delivery_tag, redelivered, message in deliveries:
-            add(deliver_frames(channel, consumer, delivery_tag, redelivered, message, frame_max))
+        frame_max = self.frame_max
+        self._out += [
+            deliver_frames(channel, consumer, delivery_tag, redelivered, message, frame_max)
+            for delivery_tag, redelivered, message in deliveries
+        ]
 
     def get_ok(
         self, channel: int, delivery_tag: int, redelivered: bool, message: ContentTemplate, message_count: int

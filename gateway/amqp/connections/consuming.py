@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from asyncio import Task
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
+from entrepot.domain.callbacks import hand_over
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position
 from entrepot.domain.queues.arguments import QueueType
@@ -20,6 +22,7 @@ from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
+from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.protocols.amqp.connection_events import ACK, Settlement
 from entrepot.protocols.amqp.consumed import template_of
@@ -30,6 +33,7 @@ from entrepot.protocols.amqp.methods_basic import BasicCancel
 from entrepot.protocols.amqp.recorded import template_of_record
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
+PART: Final = "amqp"
 NO_ACK_BATCH: Final = 200
 """Maximum number of messages in one delivery to a consumer without acknowledgements, while the socket accepts them."""
 
@@ -161,25 +165,48 @@ class ChannelConsuming:
     # -- deliveries ----------------------------------------------------------------------------------------------
 
     def deliver(self, consumer: Consumer, tickets: Sequence[Held]) -> None:
-        """Send messages to a consumer."""
-        out, services = self._out, self.services
+        """Send messages to a consumer; an odd one is set aside, and the others go on in order."""
+        encoded = self._encoded(consumer.queue, tickets)
+        for (ticket, _), fault in hand_over(encoded, partial(self._send, consumer)):
+            self._set_aside(ticket, fault)
+        self._out.driver.flush()
+
+    def _send(self, consumer: Consumer, encoded: list[tuple[Held, ContentTemplate]]) -> None:
+        if not encoded:
+            return
+        out, services, queue = self._out, self.services, consumer.queue
         first = self._next_tag
-        self._next_tag = end = first + len(tickets)
-        queue = consumer.queue
-        queue_type = queue.declaration.arguments.queue_type
-        templates = [self._template(ticket, queue_type) for ticket in tickets]
-        again = [ticket.attempt > 1 for ticket in tickets]
-        sizes = [len(template.body) for template in templates]
+        again = [ticket.is_again for ticket, _ in encoded]
+        run = [(first + place, again[place], template) for place, (_, template) in enumerate(encoded)]
+        out.machine.deliver_run(out.number, consumer.tag, run)
+        self._next_tag = first + len(encoded)
+        sizes = [len(template.body) for _, template in encoded]
         self._fit.note(max(sizes))
         services.virtual_hosts.consumption.delivered(queue, sizes, sum(again))
         if consumer.no_ack:
-            acknowledge_all([ticket for ticket in tickets if isinstance(ticket, Ticket)])
+            acknowledge_all([ticket for ticket, _ in encoded if isinstance(ticket, Ticket)])
         else:
-            self._hold(tickets, first, Handed(queue, consumer, services.loop.time()))
-            consumer.held += len(tickets)
-        run = zip(range(first, end), again, templates, strict=True)
-        out.machine.deliver_run(out.number, consumer.tag, run)
-        out.driver.flush()
+            self._hold([ticket for ticket, _ in encoded], first, Handed(queue, consumer, services.loop.time()))
+            consumer.held += len(encoded)
+
+    def _encoded(self, queue: Queue, tickets: Sequence[Held]) -> list[tuple[Held, ContentTemplate]]:
+        """Encode messages; odd ones are set aside."""
+        queue_type, encoded = queue.declaration.arguments.queue_type, list[tuple[Held, ContentTemplate]]()
+
+        def encode(some: list[Held]) -> None:
+            encoded.extend([(ticket, self._template(ticket, queue_type)) for ticket in some])
+
+        for ticket, fault in hand_over(list(tickets), encode):
+            self._set_aside(ticket, fault)
+        return encoded
+
+    def _set_aside(self, ticket: Held, fault: Exception) -> None:
+        """Note an odd message; a queue's goes to the group's dead letters, a stream's stays there for others."""
+        incidents = self.services.incidents
+        if isinstance(ticket, Ticket):
+            set_aside(incidents, PART, ticket, fault)
+        else:
+            incidents.set_aside(PART, ticket.message, fault)
 
     def _template(self, ticket: Held, queue_type: QueueType) -> ContentTemplate:
         """The message in the form of this queue type; its record's own bytes where nothing is added."""
@@ -199,18 +226,22 @@ class ChannelConsuming:
             ticket.member = handed
         self.held.update(enumerate(tickets, first))
 
-    def get_ok(self, queue: Queue, ticket: Ticket, message_count: int, *, no_ack: bool) -> None:
-        """Answer basic.get with a message."""
-        services, tag = self.services, self._next_tag
+    def get_ok(self, queue: Queue, ticket: Ticket, message_count: int, *, no_ack: bool) -> bool:
+        """Answer basic.get with a message; False for an odd one, which is set aside."""
+        services, tag, is_again = self.services, self._next_tag, ticket.is_again
+        try:
+            template = self._template(ticket, queue.declaration.arguments.queue_type)
+            self._out.machine.get_ok(self._out.number, tag, is_again, template, message_count)
+        except Exception as fault:  # noqa: BLE001 - the client gets the next one
+            self._set_aside(ticket, fault)
+            return False
         self._next_tag += 1
-        template = self._template(ticket, queue.declaration.arguments.queue_type)
         if no_ack:
             ticket.acknowledge()
         else:
             self._hold((ticket,), tag, Handed(queue, None, services.loop.time()))
-        is_again = ticket.attempt > 1
         services.virtual_hosts.consumption.delivered(queue, [len(template.body)], int(is_again))
-        self._out.machine.get_ok(self._out.number, tag, is_again, template, message_count)
+        return True
 
     # -- settlements ---------------------------------------------------------------------------------------------
 
@@ -337,3 +368,5 @@ class ChannelConsuming:
         self.tx = []
         for each in held.values():
             each.release()
+            if each.member.consumer is not None:
+                each.member.consumer.held -= 1

@@ -153,14 +153,18 @@ async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text)
     virtual_hosts.used(queue)
     await channel.publishing.settled()
-    ticket = await virtual_hosts.feeds.of(queue).get()
-    if ticket is None:
-        channel.out.send(BasicGetEmpty())
-    elif not channel.out.is_open:
-        ticket.release()
-    else:
-        ready = await virtual_hosts.counting.ready(queue)
-        channel.consuming.get_ok(queue, ticket, ready, no_ack=method.no_ack)
+    while (ticket := await virtual_hosts.feeds.of(queue).get()) is not None:
+        try:
+            ready = await virtual_hosts.counting.ready(queue)
+        except BaseException:
+            ticket.release()
+            raise
+        if not channel.out.is_open:
+            ticket.release()
+            return
+        if channel.consuming.get_ok(queue, ticket, ready, no_ack=method.no_ack):
+            return
+    channel.out.send(BasicGetEmpty())
 
 
 def basic_recover(channel: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -> None:

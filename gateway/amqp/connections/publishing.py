@@ -21,6 +21,7 @@ from entrepot.gateway.amqp.connections.names import REPLY_TO_QUEUE
 from entrepot.gateway.amqp.connections.remembered_publishes import NOTHING, Known
 from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.send import Refusals
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.delivery import content_template
@@ -28,6 +29,7 @@ from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.mapping import expiration_ms
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
+PART: Final = "amqp"
 PUBLISH_OVERHEAD: Final = 1024
 """Estimated memory of the objects around a publish in a transaction, in bytes."""
 FURTHER_KEYS: Final = ("CC", "BCC")
@@ -115,18 +117,25 @@ class ChannelPublishing:
         of_key = (NOTHING if known is None else known).get
         messages: list[Message] = []
         unrouted: list[int] = []
+        odd: list[int] = []
         try:
-            for publish in publishes:
+            for place, publish in enumerate(publishes):
                 exchange, routing_key, mandatory, header, body = publish
-                found = of_key((exchange, routing_key, header.data))
-                if found is not None and (found.is_routed or not mandatory):
-                    messages.append(found.message(body, now_ms))
-                elif (message := self._new_message(publish, known, now_ms)) is not None:
-                    messages.append(message)
-                else:
-                    unrouted.append(len(messages) + len(unrouted))
+                try:
+                    found = of_key((exchange, routing_key, header.data))
+                    if found is not None and (found.is_routed or not mandatory):
+                        messages.append(found.message(body, now_ms))
+                    elif (message := self._new_message(publish, known, now_ms)) is not None:
+                        messages.append(message)
+                    else:
+                        unrouted.append(place)
+                except (AmqpError, EntrepotError):
+                    raise
+                except Exception as fault:  # noqa: BLE001 - the others are to be published
+                    self._refuse(publish, fault)
+                    odd.append(place)
         finally:
-            work = self._send(messages, unrouted)
+            work = self._send(messages, unrouted, odd)
         if services.sender.is_full(self):
             self._pause()
         return work
@@ -147,17 +156,29 @@ class ChannelPublishing:
             services.remembered.keep(known, vhost, publish, queues, message)
         return message
 
-    def _send(self, messages: list[Message], unrouted: list[int]) -> Awaitable[None] | None:
-        """Send a run's messages; `unrouted`: places of unroutable publishes in it, which are confirmed at once."""
+    def _refuse(self, publish: Publish, fault: Exception) -> None:
+        """Note a publish whose handling failed by a fault of our own: it is not stored."""
+        place, reason = f"{publish.exchange}/{publish.routing_key}", f"{type(fault).__name__}: {fault}"
+        client = self._client.login_name
+        self.services.incidents.note(PART, Outcome.REFUSED, reason, place=place, client=client, fault=fault)
+        self.services.counters.refused += 1
+        self.refused_in_tx += 1
+
+    def _send(self, messages: list[Message], unrouted: list[int], odd: list[int]) -> Awaitable[None] | None:
+        """Send a run's messages.  `unrouted`: places of unroutable publishes in it, which are confirmed at once; `odd`:
+        of those that failed here, which are nacked."""
         out, first = self.out, self._sequence + 1
         tags: Sequence[int] = ()
         if self.confirms:
-            self._sequence += len(messages) + len(unrouted)
+            self._sequence += len(messages) + len(unrouted) + len(odd)
             tags = range(first, self._sequence + 1)
+            if odd:
+                out.machine.confirm(out.number, [tags[place] for place in odd], is_nack=True)
             if unrouted:
-                nowhere = set(unrouted)
                 out.machine.confirm(out.number, [tags[place] for place in unrouted])
-                tags = [tag for place, tag in enumerate(tags) if place not in nowhere]
+            if unrouted or odd:
+                done = {*unrouted, *odd}
+                tags = [tag for place, tag in enumerate(tags) if place not in done]
         if not messages:
             return None
         self.note_under_way(1)

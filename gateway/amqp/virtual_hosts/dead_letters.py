@@ -1,7 +1,8 @@
 """DeadLetters: messages that leave their queue unconsumed, on their way to its dead-letter exchange.
 
 A message is removed from its queue when its dead letter is durable, so a crash between the two leaves both. Where the
-queue has no dead-letter exchange, or nothing is bound there, the message is dropped.
+queue has no dead-letter exchange, or nothing is bound there, the message is dropped. A message whose letter cannot be
+made, by a fault of our own, goes to the dead-letter topic of the queue's group, and the others go on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from entrepot.domain.callbacks import hand_over
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.exchanges.routing import UnknownExchange
@@ -19,6 +21,8 @@ from entrepot.domain.message import Message
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.incidents import Outcome
+from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.send import Refusals, Sender, first_refusal
 from entrepot.gateway.messaging.settling import PASSING
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
@@ -27,6 +31,8 @@ from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import DeathReason, dead_header, goes_round
 from entrepot.protocols.amqp.value_space import ROUTING_KEY
+
+PART: Final = "amqp dead letters"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -60,11 +66,19 @@ class DeadLetters:
     def sort_out(self, queue: Queue, tickets: list[Ticket]) -> list[Ticket]:
         """Return the messages to deliver; expired ones are dead-lettered."""
         now_ms, lifetime_ms = self._clock.now_ms(), queue.declaration.arguments.message_ttl_ms
-        over = [each for each in tickets if each.is_over(now_ms, lifetime_ms)]
-        if not over:
+        over: list[Ticket] = []
+
+        def look(some: list[Ticket]) -> None:
+            over.extend([each for each in some if each.is_over(now_ms, lifetime_ms)])
+
+        odd = hand_over(tickets, look)
+        for ticket, fault in odd:
+            set_aside(self._sender.incidents, PART, ticket, fault)
+        if over:
+            self._spawn(self.bury(queue, over, DeathReason.EXPIRED))
+        if not over and not odd:
             return tickets
-        self._spawn(self.bury(queue, over, DeathReason.EXPIRED))
-        return [each for each in tickets if each not in over]
+        return [each for each in tickets if each.is_open and each not in over]
 
     def came_back(self, queue: Queue, tickets: Sequence[Ticket]) -> list[Ticket]:
         """Return the messages that came back too often: they are dead-lettered, and not to be released."""
@@ -88,8 +102,7 @@ class DeadLetters:
 
     async def _bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> list[Ticket]:
         """Publish and remove; return the messages whose letters may be taken later."""
-        found = ((ticket, self.letter(queue, ticket.message, reason)) for ticket in tickets)
-        letters = {ticket: letter for ticket, letter in found if letter is not None}
+        letters = self._letters(queue, tickets, reason)
         refusals: Refusals = None
         if letters:
             try:
@@ -103,9 +116,37 @@ class DeadLetters:
         ]
         if (refused := first_refusal(refusals)) is not None:
             log.warning("dead letters were refused", queue=queue.name, waiting=len(waiting), problem=refused.message)
+        for ticket, refusal in zip(letters, refusals or (), strict=False):
+            if refusal is not None and refusal.code not in (*LATER, Code.TOO_MANY_REQUESTS):
+                set_aside(self._sender.incidents, PART, ticket, refusal)  # such as one that its death made too long
         self.count += len(letters) - len(waiting)
         acknowledge_all([ticket for ticket in tickets if ticket not in waiting])
         return waiting
+
+    async def turn_away(self, queue: Queue, message: Message) -> None:
+        """Publish the dead letter of a message that a full queue refuses. Its publisher is told of the refusal, also
+        where there is no letter."""
+        try:
+            letter = self.letter(queue, message, DeathReason.MAXLEN)
+            if letter is not None:
+                await self._sender.send_and_wait([letter])
+        except EntrepotError as refusal:
+            log.warning("dead letters were refused", queue=queue.name, waiting=0, problem=refusal.message)
+        except Exception as fault:  # noqa: BLE001 - the publishes behind it go on
+            reason = f"{type(fault).__name__}: {fault}"
+            self._sender.incidents.note(PART, Outcome.SET_ASIDE, reason, place=queue.topic, fault=fault)
+
+    def _letters(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> dict[Ticket, Message]:
+        """The letters of those that have a destination; odd messages are set aside."""
+        letters: dict[Ticket, Message] = {}
+
+        def make(some: list[Ticket]) -> None:
+            made = [(ticket, self.letter(queue, ticket.message, reason)) for ticket in some]
+            letters.update({ticket: letter for ticket, letter in made if letter is not None})
+
+        for ticket, fault in hand_over(list(tickets), make):
+            set_aside(self._sender.incidents, PART, ticket, fault)
+        return letters
 
     def letter(self, queue: Queue, message: Message, reason: DeathReason) -> Message | None:
         """The dead letter of a message, or None without a destination."""

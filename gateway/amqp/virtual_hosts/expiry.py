@@ -145,6 +145,7 @@ class Expiry:
                     self.look_at(known[1], known[2], self._clock.now_ms() + HELD_MS)
             except Exception:
                 log.exception("looking at a queue failed", queue=known[2].name)
+                self.look_at(known[1], known[2], self._clock.now_ms() + SLOWEST_MS)
 
     async def _look(self, vhost: Vhost, queue: Queue) -> None:
         if vhost.queue(queue.name) is not queue:

@@ -86,9 +86,7 @@ class Overflow:
         """Refuse a message, which may become a dead letter of the full queues."""
         for queue in full:
             if queue.declaration.arguments.full_queue is Policy.REJECT_PUBLISH_DLX:
-                letter = self._dead_letters.letter(queue, message, DeathReason.MAXLEN)
-                if letter is not None:
-                    await self._sender.send_and_wait([letter])
+                await self._dead_letters.turn_away(queue, message)
 
     async def _room(self, queue: Queue) -> tuple[float, float]:
         """Messages, and bytes, that a queue may still take."""

@@ -24,11 +24,11 @@ from entrepot.gateway.events.webhooks.delivery_context import PART, DeliveryCont
 from entrepot.gateway.events.webhooks.delivery_request import DeliveryRequest, request_of
 from entrepot.gateway.events.webhooks.handshake import DENIED, GRANTED, is_allowed
 from entrepot.gateway.events.webhooks.last_answers import LastAnswers
-from entrepot.gateway.events.webhooks.odd_events import set_aside
 from entrepot.gateway.events.webhooks.settlement import Asked, Settlement
 from entrepot.gateway.events.webhooks.sink_client import Answer
 from entrepot.gateway.limits import TokenBucket
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 
@@ -292,4 +292,4 @@ class Deliverer:
 
     def _set_aside(self, ticket: Ticket, fault: Exception) -> None:
         self._context.counters.dead_letters += 1
-        set_aside(self._context.incidents, PART, self._leased, ticket, fault)
+        set_aside(self._context.incidents, PART, ticket, fault)

@@ -26,10 +26,10 @@ from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.domain.routing.queue_selector import RoundRobin, queue_for_key
 from entrepot.gateway.events.subscriptions.record import Subscription
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
-from entrepot.gateway.events.webhooks.odd_events import set_aside
 from entrepot.gateway.messaging.appending import append_and_wait
 from entrepot.gateway.messaging.incidents import Incidents, Outcome, place_of_message
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.protocols.cloudevents.event import CloudEvent, ExtensionType
 from entrepot.protocols.cloudevents.mapping import PARTITION_KEY, to_event, to_message
@@ -168,7 +168,7 @@ class Dispatcher:
             try:
                 made = self._for_feeds(ticket.message)
             except Exception as fault:  # noqa: BLE001 - a fault of our own with this message must not hurt the others
-                set_aside(self._incidents, PART, self.leased, ticket, fault)
+                set_aside(self._incidents, PART, ticket, fault)
                 continue
             messages += made
             sources += [ticket] * len(made)
@@ -194,7 +194,7 @@ class Dispatcher:
         except EntrepotError as failure:
             return failure
         except Exception as fault:  # noqa: BLE001 - noted with its trace
-            set_aside(self._incidents, PART, self.leased, ticket, fault)
+            set_aside(self._incidents, PART, ticket, fault)
             return None
         return refusal
 
