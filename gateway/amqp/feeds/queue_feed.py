@@ -5,8 +5,9 @@ priority first; those too late for the last consumer are released. The store sha
 one queue; `presence.py` knows of them.
 
 Order: messages that a consumer released have their place again before more are popped. A consumer
-promised to be the only one (single active, exclusive) waits until all messages held by others are back. After a pop
-whose answer was lost, as with its broker, it waits for the messages that this may have claimed, too.
+promised to be the only one (single active, exclusive) waits until all messages held by others are back, also those of a
+consumer here that was cancelled while its channel lives. After a pop whose answer was lost, as with its broker, it
+waits for the messages that this may have claimed, too. What comes behind newer messages all the same is marked late.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import structlog
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.gateway.amqp.feeds.late_messages import LateMessages
 from entrepot.gateway.messaging.leased_consumer import UNANSWERED, LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 
@@ -89,7 +91,10 @@ class QueueFeed:
         """True if messages are handed out here; else another gateway has the single active consumer."""
         self._only: QueueConsumer | None = None
         """Consumer promised to be the only one, once all messages that others held have come back."""
+        self._former: list[QueueConsumer] = []
+        """Consumers that have gone while their channel keeps messages."""
         self._unanswered = 0
+        self._late = LateMessages()
         self._store = store
         self._sort_out = sort_out
         self._on_idle = on_idle
@@ -114,6 +119,7 @@ class QueueFeed:
     def remove(self, consumer: QueueConsumer) -> None:
         """Remove a consumer; its channel keeps its messages."""
         self.consumers.pop(consumer, None)
+        self._former = [each for each in (*self._former, consumer) if each.held]
         if not self._credit() or consumer is self._only:
             self._stop()  # messages of the pop would be newer than those the consumer releases
         if consumer is self._only:
@@ -168,7 +174,9 @@ class QueueFeed:
             if self.leased.unanswered > self._unanswered:  # the messages of any lost answer are older
                 self._unanswered, self._only = self.leased.unanswered, None
             await self._have_all_back()
-            self._hand_out(self._sort_out(await self.leased.pop(self._request(count))))
+            tickets = self._sort_out(await self.leased.pop(self._request(count)))
+            self._late.mark(tickets)
+            self._hand_out(tickets)
             await asyncio.sleep(0)
 
     def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
@@ -177,18 +185,26 @@ class QueueFeed:
     async def _have_all_back(self) -> None:
         """Return when released messages have their place again, and an only consumer may have the next one."""
         await self.leased.settle_releases()
-        first = next(iter(self.consumers), None)
-        if first is None or first is self._only or not (self.is_single or first.exclusive):
-            return
+        first = self._promised()
         for _ in range(BACK_LOOKS):
+            if first is None:
+                return
             try:
                 await self.leased.settle()  # else endings that the store does not know yet would hide lost messages
-                if await self._held_elsewhere() <= 0:
+                is_back = await self._held_elsewhere() <= 0 and not any(each.held for each in self._former)
+                if is_back and first is self._promised():
                     break
             except EntrepotError as refusal:
                 await self.leased.refused(refusal)
             await asyncio.sleep(BACK_SECONDS / BACK_LOOKS)
+            first = self._promised()
         self._only = first
+
+    def _promised(self) -> QueueConsumer | None:
+        """The consumer that is to be the only one, and is not yet."""
+        first = next(iter(self.consumers), None)
+        is_promised = first is not None and first is not self._only and (self.is_single or first.exclusive)
+        return first if is_promised else None
 
     async def _held_elsewhere(self) -> int:
         status = await self._store.topology.group_status(self.group)
@@ -248,6 +264,7 @@ class QueueFeed:
                     return None
                 tickets = self._sort_out(found)
                 if tickets:
+                    self._late.mark(tickets)
                     return tickets[0]
         finally:
             self._getting -= 1
