@@ -6,7 +6,7 @@
 | `$replay/<from>/<filter>`      | messages since `<from>`, then new ones: `earliest`, `-2h` (s, m, h, d or a     |
 |                                | bare number of seconds), an RFC 3339 time, or an offset of each queue          |
 | `$delayed/<seconds>/<topic>`   | a publish to `<topic>` after a delay                                           |
-| `$SYS/broker/...`              | statistics of the server                                                       |
+| `$SYS/broker/...`              | statistics of the server; a bridge publishes its state there, as with mosquitto |
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ SYS: Final = "$SYS"
 SERVERS_LEVELS: Final = frozenset((SYS, "$share", "$replay", "$delayed", "$queue"))
 """First levels reserved for the server: clients do not publish to them."""
 MAX_DELAY_SECONDS: Final = 40 * 24 * 3600
+BRIDGE_STATES: Final = (b"0", b"1", b"")
+"""Payloads of a bridge's state: away, connected, and none, which deletes the retained one."""
+_BRIDGE_STATE: Final = re.compile(r"\$SYS/broker/connection/[^/]+/state")
+"""The one name under `$SYS` that mosquitto lets clients publish to; its bridges do, and have a will there."""
 _BACK: Final = re.compile(r"-(\d{1,9})([smhd]?)", re.ASCII)
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -99,11 +103,15 @@ def published_name(name: str) -> str:
     return name if delayed is None else delayed.topic
 
 
-def unpublishable(name: str) -> tuple[ReasonCode, str] | None:
-    """The reason why clients may not publish to a name that starts with `$`, or None."""
+def unpublishable(name: str, payload: bytes) -> tuple[ReasonCode, str] | None:
+    """The reason why clients may not publish a payload to a name that starts with `$`, or None."""
     if name.startswith(DELAYED):
         if parse_delayed(name) is None:
             return ReasonCode.TOPIC_NAME_INVALID, f"{name[:80]!r} is not $delayed/<seconds>/<topic>"
+        return None
+    if _BRIDGE_STATE.fullmatch(name):
+        if payload not in BRIDGE_STATES:
+            return ReasonCode.NOT_AUTHORIZED, f"the state of a bridge is 0 or 1, not {payload[:80]!r}"
         return None
     if name.partition("/")[0] in SERVERS_LEVELS:
         return ReasonCode.NOT_AUTHORIZED, f"{name[:80]!r} cannot be published to"

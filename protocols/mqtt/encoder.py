@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from entrepot.protocols.mqtt.packets import (
+    BRIDGE_BIT,
     Acknowledgement,
     Auth,
     Connack,
@@ -158,6 +159,9 @@ def _properties(properties: Properties, version: int) -> bytes:
 def _encode_connect(packet: Connect, _version: int) -> bytes:
     """Encode CONNECT (3.1) in the version that the packet itself asks for."""
     version, will = packet.version, packet.will
+    if packet.is_bridge and version == 5:
+        raise ValueError("version 5 has no bit for bridges")
+    level = version | BRIDGE_BIT if packet.is_bridge else version
     flags = 0x02 if packet.clean_start else 0
     payload = [write_string(packet.client_id)]
     if will is not None:
@@ -171,7 +175,7 @@ def _encode_connect(packet: Connect, _version: int) -> bytes:
             raise ValueError("a password needs a user name before version 5")
         flags |= 0x40
         payload.append(write_binary(packet.password))
-    head = write_binary(b"MQIsdp" if version == 3 else b"MQTT") + bytes((version, flags)) + write_u16(packet.keep_alive)
+    head = write_binary(b"MQIsdp" if version == 3 else b"MQTT") + bytes((level, flags)) + write_u16(packet.keep_alive)
     return _frame(0x10, head + _properties(packet.properties, version) + b"".join(payload))
 
 

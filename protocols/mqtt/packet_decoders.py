@@ -10,6 +10,7 @@ from entrepot.domain.routing.topic_filter import is_valid_name
 from entrepot.protocols.mqtt.errors import MqttError, malformed, protocol_error
 from entrepot.protocols.mqtt.packet_types import PacketType
 from entrepot.protocols.mqtt.packets import (
+    BRIDGE_BIT,
     Acknowledgement,
     Auth,
     Connack,
@@ -35,7 +36,13 @@ from entrepot.protocols.mqtt.wire import read_binary, read_byte, read_string, re
 
 PacketDecoder: TypeAlias = Callable[[bytes, int, int, int], Packet]
 
-_PROTOCOLS: Final = {(b"MQIsdp", 3): 3, (b"MQTT", 4): 4, (b"MQTT", 5): 5}
+_PROTOCOLS: Final = {
+    (b"MQIsdp", 3): 3,
+    (b"MQTT", 4): 4,
+    (b"MQTT", 5): 5,
+    (b"MQIsdp", 3 | BRIDGE_BIT): 3,
+    (b"MQTT", 4 | BRIDGE_BIT): 4,
+}
 
 _RESERVED, _CLEAN_START, _WILL, _WILL_QOS, _WILL_RETAIN, _PASSWORD, _USERNAME = 0x01, 0x02, 0x04, 0x18, 0x20, 0x40, 0x80
 """Connect flags (3.1.2.3)."""
@@ -57,6 +64,7 @@ def decode_protocol(buf: bytes, pos: int, end: int) -> tuple[int, int]:
 def decode_connect(buf: bytes, pos: int, end: int, _version: int) -> Connect:
     """Decode CONNECT (3.1) in the version that it names itself."""
     version, pos = decode_protocol(buf, pos, end)
+    is_bridge = buf[pos - 1] & BRIDGE_BIT != 0
     flags, pos = read_byte(buf, pos, end)
     keep_alive, pos = read_u16(buf, pos, end)
     _check_connect_flags(flags, version)
@@ -73,7 +81,8 @@ def decode_connect(buf: bytes, pos: int, end: int, _version: int) -> Connect:
     if flags & _PASSWORD and (version != 3 or pos < end):
         password, pos = read_binary(buf, pos, end)
     _check_end(pos, end)
-    return Connect(client_id, version, flags & _CLEAN_START != 0, keep_alive, will, username, password, properties)
+    is_clean = flags & _CLEAN_START != 0
+    return Connect(client_id, version, is_clean, keep_alive, will, username, password, properties, is_bridge)
 
 
 def _check_connect_flags(flags: int, version: int) -> None:

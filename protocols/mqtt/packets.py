@@ -5,10 +5,13 @@ defaults."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from entrepot.protocols.mqtt.properties import EMPTY, Properties
 from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+
+BRIDGE_BIT: Final = 0x80
+"""Bit of CONNECT's protocol level for a bridge, before version 5."""
 
 
 @dataclass(slots=True)
@@ -24,7 +27,8 @@ class Will:
 
 @dataclass(slots=True)
 class Connect:
-    """A client's first packet (3.1).  `version` is the protocol level: 3, 4 or 5."""
+    """A client's first packet (3.1).  `version` is the protocol level: 3, 4 or 5.  `is_bridge`: the client says that it
+    is a bridge, in the level's highest bit, as mosquitto's bridges do in 3.1 and 3.1.1."""
 
     client_id: str
     version: int = 5
@@ -34,6 +38,7 @@ class Connect:
     username: str | None = None
     password: bytes | None = None
     properties: Properties = EMPTY
+    is_bridge: bool = False
 
 
 @dataclass(slots=True)

@@ -100,7 +100,10 @@ class DoorClient:
 
     def say(self, *packets: Packet) -> None:
         """All of them in one read."""
-        data = b"".join(encode(each, self._version) for each in packets)
+        self.send(b"".join(encode(each, self._version) for each in packets))
+
+    def send(self, data: bytes) -> None:
+        """Bytes in one read."""
         self.conversation.received(data, asyncio.get_running_loop().time())
         self.flush()
 

@@ -19,7 +19,7 @@ def refusal_of(services: MqttServices, principal: Principal | None, packet: Publ
     """The reason why a client may not publish a packet, or None."""
     name = packet.topic
     if name[0] == "$":
-        problem = unpublishable(name)
+        problem = unpublishable(name, packet.payload)
         if problem is not None:
             return problem
     if name.count("/") >= services.settings.max_topic_levels:

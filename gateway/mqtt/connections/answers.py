@@ -21,6 +21,9 @@ from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 """Answer to a publish of each QoS, without the packet identifier."""
+REFUSED_FOR_EVER: Final = frozenset((ReasonCode.NOT_AUTHORIZED, ReasonCode.TOPIC_NAME_INVALID))
+"""Refusals that version 3 confirms and drops, as it has no code for them (3.3.5-2 there): the client would come again
+with the same message."""
 
 log = structlog.get_logger(__name__)
 
@@ -156,9 +159,13 @@ class Refused(Awaited):
     def tell(self) -> None:
         client, packet = self.answers.client, self._packet
         self.answers.services.counters.refuse(client, packet.topic, self._text, self._reason)
-        if client.machine.version == 5 and packet.qos:
+        if not packet.qos:
+            return
+        if client.machine.version == 5:
             _refuse(client, packet.packet_id, packet.qos, self._reason, self._text)
-        elif packet.qos:  # version 3 has no code for a refusal: closing does not confirm it (3.3.5-2 there)
+        elif self._reason in REFUSED_FOR_EVER:
+            client.machine.confirm([WORDS[packet.qos] | packet.packet_id])
+        else:  # it may be accepted later: the client keeps what is not confirmed
             client.close(self._reason, self._text)
 
 

@@ -30,6 +30,7 @@ class MqttClient:
         "denials",
         "driver",
         "dropped",
+        "is_bridge",
         "keep_alive",
         "machine",
         "messages_in",
@@ -55,6 +56,9 @@ class MqttClient:
         """Called with outgoing bytes while the client is traced."""
         self.denials: list[Any] | None = None
         """Kept denials of its publishes and subscriptions (`ClientEvent`)."""
+        self.is_bridge = False
+        """True if it says that it is a bridge: it gets nothing of its own back, and live messages say if they are
+        retained, as in mosquitto."""
         self.wants_no_local = False
         """True while a subscription excludes the client's own publishes (No Local)."""
         self.bytes_in = self.bytes_out = 0

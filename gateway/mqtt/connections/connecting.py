@@ -15,14 +15,13 @@ import structlog
 from entrepot.domain.access.model import Principal
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.routing.topic_filter import is_valid_name
 from entrepot.gateway.messaging.incidents import Outcome, place_of_message
+from entrepot.gateway.mqtt.connections.accepted_publish import refusal_of
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
 from entrepot.gateway.mqtt.connections.registry import ClientRegistry
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.fan_out.audience import Grant, encoded
-from entrepot.gateway.mqtt.names import published_name, unpublishable
 from entrepot.gateway.mqtt.sessions.opening import Arrival
 from entrepot.gateway.mqtt.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
 from entrepot.gateway.mqtt.sessions.session import Session
@@ -30,7 +29,7 @@ from entrepot.gateway.mqtt.shares.pump import PART
 from entrepot.gateway.security.scram import ScramExchange
 from entrepot.protocols.mqtt.connection_events import Closing
 from entrepot.protocols.mqtt.outgoing import RESTORED
-from entrepot.protocols.mqtt.packets import Auth, Connect
+from entrepot.protocols.mqtt.packets import Auth, Connect, Publish
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
@@ -116,7 +115,7 @@ class Connecting:
 
     def _refusal(self) -> tuple[ReasonCode, str] | None:
         """The reason to refuse CONNECT, whoever the client is; or None."""
-        connect, levels = self._connect, self._services.settings.max_topic_levels
+        connect = self._connect
         if not connect.client_id and connect.version < 5 and (connect.version == 3 or not connect.clean_start):
             return ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "an empty client id needs a clean session"  # 3.1.3-8
         if len(connect.client_id.encode()) > MAX_CLIENT_ID_BYTES:
@@ -124,17 +123,15 @@ class Connecting:
         method = self._client.machine.method
         if method is not None and method != SCRAM:
             return ReasonCode.BAD_AUTHENTICATION_METHOD, f"{SCRAM} is the method there is"
-        will = connect.will
-        if will is not None:
-            if not is_valid_name(will.topic):
-                return ReasonCode.TOPIC_NAME_INVALID, "the will's topic is not a topic name"
-            if will.topic.count("/") >= levels:
-                return ReasonCode.TOPIC_NAME_INVALID, "the will's topic has too many levels"
-            if will.topic.startswith("$"):
-                problem = unpublishable(will.topic)
-                if problem is not None:
-                    return problem
         return self._connection.refusal(connect)
+
+    def _will_problem(self, principal: Principal) -> tuple[ReasonCode, str] | None:
+        """The reason why the client may not publish its will, or None."""
+        will = self._connect.will
+        if will is None:
+            return None
+        as_publish = Publish(will.topic, will.payload, will.qos, 0, will.retain, False, will.properties)
+        return refusal_of(self._services, principal, as_publish)
 
     def _refuse(self, reason: ReasonCode, text: str) -> None:
         self.is_over = True
@@ -212,9 +209,9 @@ class Connecting:
             if principal is None:
                 principal = await services.access.authenticate(client, connect)
             client.principal = principal
-            will = _will_record(connect)
-            if will is not None and not services.access.may_publish(principal, published_name(will.topic)):
-                self._refuse(ReasonCode.NOT_AUTHORIZED, "not authorized to publish the will")
+            will, problem = _will_record(connect), self._will_problem(principal)
+            if problem is not None and connect.version == 5:  # CONNACK has a code for it (table 3-1)
+                self._refuse(*problem)
                 return
             client.client_id = connect.client_id or f"entrepot-{secrets.token_hex(10)}"  # 3.1.3-6
             replaced = self._registry.of(client.client_id)
@@ -222,6 +219,9 @@ class Connecting:
             if refused is not None:
                 self._refuse(*refused)
                 return
+            if will is not None and problem is not None:  # version 3: refused, it would come again for ever
+                services.counters.refuse(client, will.topic, f"the will: {problem[1]}", problem[0])
+                will = None
             await self._registry.claim(self._connection)
             # also for a connection that is gone by now: the one it took over has left the session to it
             session = await services.sessions.open(

@@ -186,7 +186,7 @@ class MqttConversation:
 
     def _connect(self, connect: Connect) -> None:
         self._services.traces.arrived(self.client, connect)
-        self.client.keep_alive = connect.keep_alive
+        self.client.keep_alive, self.client.is_bridge = connect.keep_alive, connect.is_bridge
         self._connecting = Connecting(self._services, self._connections.registry, self, connect)
         self._connecting.start()
 

@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-import structlog
-
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.history import ClientHistory
 from entrepot.protocols.mqtt.packet_counts import PacketCounts
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
-log = structlog.get_logger(__name__)
-
 
 class MqttCounters:
     """Counters since the process began.  `publishes`: by protocol version and QoS.  `connects`: by version and outcome
-    (`accepted` or the reason code's name).  `refused`: refused publishes and subscriptions by reason code."""
+    (`accepted` or the reason code's name).  `refused`: refused publishes, wills and subscriptions by reason code."""
 
-    def __init__(self, clients: Callable[[], Iterable[MqttClient]], history: ClientHistory) -> None:
-        self._clients, self._history = clients, history
+    def __init__(
+        self, clients: Callable[[], Iterable[MqttClient]], history: ClientHistory, incidents: Incidents
+    ) -> None:
+        self._clients, self._history, self._incidents = clients, history, incidents
         self.packets = PacketCounts()
         self.sockets = 0
         self.publishes: Counter[tuple[int, int]] = Counter()
@@ -53,10 +52,10 @@ class MqttCounters:
         client.dropped += count
 
     def refuse(self, client: MqttClient, name: str, why: str, reason: ReasonCode = ReasonCode.NOT_AUTHORIZED) -> None:
-        """Count, note and log a refused publish or subscription."""
+        """Count and note a refused publish, will or subscription, at the client and for the operator."""
         self.refused[reason.name] += 1
         self._history.denied(client, name, why, reason)
-        log.info("refused", seldom=f"mqtt {reason.name}", client_id=client.client_id, name=name[:120], reason=why)
+        self._incidents.note("mqtt", Outcome.REFUSED, f"{reason.name}: {why}", place=name, client=client.client_id)
 
     def closed(self, client: MqttClient) -> None:
         """Add a closed connection's counts to the totals."""

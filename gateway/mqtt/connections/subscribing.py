@@ -93,8 +93,8 @@ class Subscribing:
             record = SubscriptionRecord(
                 wanted.filter,
                 wanted.qos,
-                wanted.no_local,
-                wanted.retain_as_published,
+                wanted.no_local or self._client.is_bridge,
+                wanted.retain_as_published or self._client.is_bridge,
                 wanted.retain_handling,
                 identifiers[0],
             )
@@ -148,7 +148,10 @@ class Subscribing:
     def _add(self, record: SubscriptionRecord, *, is_new: bool, resumes: bool = False) -> Membership | None:
         text = record.filter
         self.records[text] = record
-        options = SubscriptionOptions(record.qos, record.no_local, record.retain_as_published, record.identifier)
+        tells_retained = self._client.machine.version == 5 or self._client.is_bridge  # 3.1.1: 3.3.1-9
+        options = SubscriptionOptions(
+            record.qos, record.no_local, record.retain_as_published and tells_retained, record.identifier
+        )
         if text.startswith(SHARE):
             return self._share(text, options, is_new=is_new)
         if text.startswith(REPLAY):

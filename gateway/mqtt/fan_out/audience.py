@@ -170,7 +170,7 @@ def matched(
     forms: dict[tuple[Grant, bool], list[Subscriber]] = {}
     for subscriber, grant in grants.items():
         is_five = subscriber.version == 5
-        form = (grant, True) if is_five else (Grant(grant.qos, False, ()), False)
+        form = (grant, True) if is_five else (Grant(grant.qos, grant.retain_as_published, ()), False)
         forms.setdefault(form, []).append(subscriber)
     found: list[Audience] = []
     for (grant, is_five), subscribers in forms.items():

@@ -13,6 +13,7 @@ from entrepot.protocols.mqtt.packets import (
     Connect,
     Disconnect,
     Pingreq,
+    Puback,
     Publish,
     Subscribe,
     Subscription,
@@ -176,8 +177,8 @@ def test_the_server_s_own_names_are_not_published_to(port: int, topic: str, name
         assert new.publish(name).reason == ReasonCode.NOT_AUTHORIZED
         assert new.publish(f"{topic}/x").reason == ReasonCode.SUCCESS
         old.connect(f"o-{topic}")
-        old.say(Publish(name, b"", 1, 1))
-        assert old.read_to_end() == []
+        assert old.publish(name) == Puback(1), "version 3 has no code for it: the message alone is lost (3.3.5-2 there)"
+        assert old.publish(f"{topic}/x") == Puback(1)
 
 
 def test_shutdown_says_goodbye_and_keeps_the_wills(deploy: Deploy, tmp_path: Path) -> None:
