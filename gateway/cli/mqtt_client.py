@@ -27,6 +27,7 @@ _COLUMNS: tuple[str, ...] = (
     "inFlight",
     "queued",
     "dropped",
+    "refused",
     "gateway",
 )
 

@@ -69,7 +69,7 @@ class MqttFrontend:
         self.conversations: set[MqttConversation] = set()
         """All conversations, unaccepted ones included."""
         self.history, self.traces = ClientHistory(clock), Traces(clock, self._clients)
-        self.counters = MqttCounters(self._clients, self.history, sender.incidents)
+        self.counters = MqttCounters(self._clients, self.history, sender.incidents, clock)
         routes = Routes(store, topology, settings.topics.rules)
         hub.any_level_topics = routes.rule_topics
         publish_will = WillPublishing(routes, retained, sender, clock).publish

@@ -58,7 +58,7 @@ class DoorClient:
         self._decoder = Decoder(1 << 28, version)
         self.source = Source("127.0.0.1", 1, False, None, "mqtt")
         self.peer = "127.0.0.1:1"
-        self.is_congested = self.is_closed = False
+        self.is_congested = self.is_choked = self.is_closed = False
         self.pauses: set[object] = set()
         self.write_limit, self.unwritten = 1 << 20, 0
         self.packets: list[Packet] = []

@@ -44,6 +44,7 @@ _CLIENT_FIELDS: Final = {
     "queued": 0,
     "lagging": 0,
     "dropped": 0,
+    "refused": 3,
     "messagesIn": 12,
     "messagesOut": 40,
     "bytesIn": 900,
@@ -98,6 +99,9 @@ _WHOLE_CLIENT: Final = named(
             "isReadingPaused": False,
         },
         "facts": [{"kind": "window-full", "isTrouble": True, "text": "32 messages wait for its acknowledgement"}],
+        "lastRefusal": Maybe(
+            {"time": Maybe(time()), "reason": "QUOTA_EXCEEDED", "text": "a/#: a client has at most 1000 subscriptions"}
+        ),
         "isTraced": False,
         "answered": ANSWERED,
     },

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
-import structlog
-
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.messaging.send import Refusals
@@ -24,8 +22,6 @@ WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 REFUSED_FOR_EVER: Final = frozenset((ReasonCode.NOT_AUTHORIZED, ReasonCode.TOPIC_NAME_INVALID))
 """Refusals that version 3 confirms and drops, as it has no code for them (3.3.5-2 there): the client would come again
 with the same message."""
-
-log = structlog.get_logger(__name__)
 
 
 class Awaited:
@@ -69,6 +65,11 @@ class Sent(Awaited):
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         self.outcome = (failure, refusals)
+        if refusals is not None:
+            client, counters = self.answers.client, self.answers.services.counters
+            for message, refusal in zip(self.messages, refusals, strict=True):
+                if refusal is not None:  # also for a client that is gone: the operator sees it
+                    counters.refuse(client, message.sub_topic, refusal.message, REASON_OF_CODE[refusal.code])
         self.answers.arrived()
         self.answers.tell_in_turn()
 
@@ -117,9 +118,6 @@ class Sent(Awaited):
 
     def _tell_refusals(self, refusals: Sequence[EntrepotError | None]) -> None:
         client = self.answers.client
-        first = next(refusal for refusal in refusals if refusal is not None)
-        kind = f"mqtt {first.code.name}"
-        log.info("publishes refused", seldom=kind, client_id=client.client_id, reason=first.message)
         for word, refusal in zip(self.words, refusals, strict=True):
             if refusal is None:
                 if word:
@@ -155,10 +153,10 @@ class Refused(Awaited):
     def __init__(self, answers: Answers, packet: Publish, reason: ReasonCode, text: str) -> None:
         super().__init__(answers)
         self._packet, self._reason, self._text = packet, reason, text
+        answers.services.counters.refuse(answers.client, packet.topic, text, reason)
 
     def tell(self) -> None:
         client, packet = self.answers.client, self._packet
-        self.answers.services.counters.refuse(client, packet.topic, self._text, self._reason)
         if not packet.qos:
             return
         if client.machine.version == 5:

@@ -32,12 +32,15 @@ class MqttClient:
         "dropped",
         "is_bridge",
         "keep_alive",
+        "last_refusal",
         "machine",
         "messages_in",
         "messages_out",
         "observe",
         "peer",
         "principal",
+        "refusal_noted_ms",
+        "refused",
         "session",
         "traced_by",
         "wants_no_local",
@@ -56,6 +59,12 @@ class MqttClient:
         """Called with outgoing bytes while the client is traced."""
         self.denials: list[Any] | None = None
         """Kept denials of its publishes and subscriptions (`ClientEvent`)."""
+        self.refused = 0
+        """Refused publishes and subscriptions, and a refused will."""
+        self.last_refusal: Any = None
+        """The last of these (`ClientEvent`)."""
+        self.refusal_noted_ms = 0
+        """When one of them was last kept and logged for the operator, in epoch milliseconds."""
         self.is_bridge = False
         """True if it says that it is a bridge: it gets nothing of its own back, and live messages say if they are
         retained, as in mosquitto."""

@@ -18,6 +18,7 @@ from entrepot.domain.message import StoredMessage
 from entrepot.gateway.messaging.incidents import Outcome, place_of_message
 from entrepot.gateway.mqtt.connections.accepted_publish import refusal_of
 from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.counters import PART as COUNTED_AS
 from entrepot.gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
 from entrepot.gateway.mqtt.connections.registry import ClientRegistry
 from entrepot.gateway.mqtt.connections.services import MqttServices
@@ -143,6 +144,13 @@ class Connecting:
             self._connection.end(machine.refuse(reason, text, reference))
         self._connection.gone()
 
+    def _refuse_will(self, reason: ReasonCode, text: str) -> None:
+        connect, incidents = self._connect, self._services.sender.incidents
+        name = "" if connect.will is None else connect.will.topic
+        what = f"{reason.name}: the will: {text}"
+        incidents.note(COUNTED_AS, Outcome.REFUSED, what, place=name, client=connect.client_id)
+        self._refuse(reason, text)
+
     # -- authentication ------------------------------------------------------------------------------------------
 
     def _begin_exchange(self) -> None:
@@ -211,7 +219,7 @@ class Connecting:
             client.principal = principal
             will, problem = _will_record(connect), self._will_problem(principal)
             if problem is not None and connect.version == 5:  # CONNACK has a code for it (table 3-1)
-                self._refuse(*problem)
+                self._refuse_will(*problem)
                 return
             client.client_id = connect.client_id or f"entrepot-{secrets.token_hex(10)}"  # 3.1.3-6
             replaced = self._registry.of(client.client_id)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Final
 
+from entrepot.domain.clock import Clock
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.history import ClientHistory
@@ -16,15 +18,20 @@ from entrepot.protocols.mqtt.packet_counts import PacketCounts
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
+PART: Final = "mqtt"
+"""The part of incidents of what clients publish and subscribe to."""
+NOTED_EVERY_MS: Final = 1000
+"""Shortest time between two kept incidents of one connection that do not differ, in milliseconds."""
+
 
 class MqttCounters:
     """Counters since the process began.  `publishes`: by protocol version and QoS.  `connects`: by version and outcome
     (`accepted` or the reason code's name).  `refused`: refused publishes, wills and subscriptions by reason code."""
 
     def __init__(
-        self, clients: Callable[[], Iterable[MqttClient]], history: ClientHistory, incidents: Incidents
+        self, clients: Callable[[], Iterable[MqttClient]], history: ClientHistory, incidents: Incidents, clock: Clock
     ) -> None:
-        self._clients, self._history, self._incidents = clients, history, incidents
+        self._clients, self._history, self._incidents, self._clock = clients, history, incidents, clock
         self.packets = PacketCounts()
         self.sockets = 0
         self.publishes: Counter[tuple[int, int]] = Counter()
@@ -52,10 +59,15 @@ class MqttCounters:
         client.dropped += count
 
     def refuse(self, client: MqttClient, name: str, why: str, reason: ReasonCode = ReasonCode.NOT_AUTHORIZED) -> None:
-        """Count and note a refused publish, will or subscription, at the client and for the operator."""
+        """Count and note a refused publish, will or subscription, at the client and for the operator.  One client
+        cannot push the incidents of others out: its repeated ones are counted, and one is kept in a second."""
         self.refused[reason.name] += 1
-        self._history.denied(client, name, why, reason)
-        self._incidents.note("mqtt", Outcome.REFUSED, f"{reason.name}: {why}", place=name, client=client.client_id)
+        is_new, now_ms = self._history.denied(client, name, why, reason), self._clock.now_ms()
+        if is_new or abs(now_ms - client.refusal_noted_ms) >= NOTED_EVERY_MS:
+            client.refusal_noted_ms = now_ms
+            self._incidents.note(PART, Outcome.REFUSED, f"{reason.name}: {why}", place=name, client=client.client_id)
+        else:
+            self._incidents.counts[PART, Outcome.REFUSED] += 1
 
     def closed(self, client: MqttClient) -> None:
         """Add a closed connection's counts to the totals."""

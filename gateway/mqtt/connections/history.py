@@ -29,7 +29,7 @@ CONNECTION_LOST: Final = "the connection was lost"
 GOODBYE: Final = "NORMAL_DISCONNECTION"
 """Name of reason code 0 at the end of a connection."""
 MAX_DENIALS: Final = 8
-"""Kept denials of one connection that differ; further ones are only counted in the metrics."""
+"""Kept denials of one connection that differ; of further ones, only the last is kept, and their number."""
 
 
 class EventKind(StrEnum):
@@ -85,18 +85,23 @@ class ClientHistory:
         event.user = event.user or (connect.username or "")[:MAX_TEXT]
         self._refused.add(event)
 
-    def denied(self, client: MqttClient, name: str, why: str, reason: ReasonCode) -> None:
-        """Note a refused publish or subscription."""
+    def denied(self, client: MqttClient, name: str, why: str, reason: ReasonCode) -> bool:
+        """Note a refused publish, will or subscription; return True if it is kept as one that differs."""
         text = f"{name[:MAX_TEXT]}: {why}"[:MAX_TEXT]
         known = client.denials = client.denials or []
+        client.refused += 1
         for event in known:
             if event.text == text and event.reason == reason.name:
                 event.count += 1
                 event.last_ms = self._clock.now_ms()
-                return
-        if len(known) < MAX_DENIALS:
-            known.append(self._event(client, EventKind.DENIED, reason, text))
-            self._accepted.add(known[-1])
+                client.last_refusal = event
+                return False
+        client.last_refusal = self._event(client, EventKind.DENIED, reason, text)
+        if len(known) == MAX_DENIALS:
+            return False
+        known.append(client.last_refusal)
+        self._accepted.add(known[-1])
+        return True
 
     def ended(self, client: MqttClient, closing: Closing, *, is_taken: bool) -> None:
         """Note the end of an accepted connection."""

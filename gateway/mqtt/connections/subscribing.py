@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import structlog
-
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.routing.topic_filter import is_valid_filter
 from entrepot.gateway.mqtt.connections.client import MqttClient
@@ -35,8 +33,6 @@ SHORT_FILTER: Final = 96
 NEVER_RETAINED: Final = 2
 ONLY_IF_NEW: Final = 1
 """Retain handling (3.8.3.1)."""
-
-log = structlog.get_logger(__name__)
 
 
 class Subscribing:
@@ -87,7 +83,8 @@ class Subscribing:
         for place, wanted in enumerate(packet.subscriptions):
             refusal = self._refusal(wanted)
             if refusal is not None:
-                reasons.append(refusal)
+                self._services.counters.refuse(self._client, wanted.filter, refusal[1], refusal[0])
+                reasons.append(refusal[0])
                 continue
             is_new = wanted.filter not in self.records
             record = SubscriptionRecord(
@@ -113,33 +110,31 @@ class Subscribing:
         else:
             self._follow(packet.packet_id, reasons, retained)
 
-    def _refusal(self, wanted: Subscription) -> ReasonCode | None:
+    def _refusal(self, wanted: Subscription) -> tuple[ReasonCode, str] | None:
         """The reason to refuse a subscription, or None (3.9.3)."""
-        services, text = self._services, wanted.filter
+        services, text, invalid = self._services, wanted.filter, ReasonCode.TOPIC_FILTER_INVALID
         if not text.startswith((SHARE, REPLAY)) and not is_valid_filter(text):  # theirs are checked below
-            return ReasonCode.TOPIC_FILTER_INVALID
+            return invalid, "it is no topic filter"
         topic_filter, group = text, ""
         if text.startswith(SHARE):
             share = parse_share(text)
-            if share is None:
-                return ReasonCode.TOPIC_FILTER_INVALID
+            if share is None or share.filter.startswith((SHARE, REPLAY, SYS)):
+                return invalid, "it is not $share/<name>/<filter>"
             topic_filter, group = share.filter, share.name
-            if topic_filter.startswith((SHARE, REPLAY, SYS)):
-                return ReasonCode.TOPIC_FILTER_INVALID
         elif text.startswith(REPLAY):
             replay = parse_replay(text, services.clock.now_ms())
             if replay is None:
-                return ReasonCode.TOPIC_FILTER_INVALID
+                return invalid, "it is not $replay/<from>/<filter>"
             topic_filter = replay.filter
         if topic_filter.count("/") >= services.settings.max_topic_levels:
-            return ReasonCode.TOPIC_FILTER_INVALID
-        if text not in self.records and len(self.records) >= services.limits.max_subscriptions:
-            return ReasonCode.QUOTA_EXCEEDED
-        if len(text) > SHORT_FILTER and text not in self.records and self._filters_are_full(text):
-            return ReasonCode.QUOTA_EXCEEDED
+            return invalid, "it has too many levels"
+        if text not in self.records:
+            if len(self.records) >= (most := services.limits.max_subscriptions):
+                return ReasonCode.QUOTA_EXCEEDED, f"a client has at most {most} subscriptions"
+            if len(text) > SHORT_FILTER and self._filters_are_full(text):
+                return ReasonCode.QUOTA_EXCEEDED, f"filters of a client have at most {MAX_FILTER_CHARACTERS} characters"
         if not services.access.may_subscribe(self._client.principal, topic_filter, group):
-            services.counters.refuse(self._client, text, "not authorized to subscribe")
-            return ReasonCode.NOT_AUTHORIZED
+            return ReasonCode.NOT_AUTHORIZED, "not authorized to subscribe"
         return None
 
     def _filters_are_full(self, text: str) -> bool:
@@ -205,18 +200,13 @@ class Subscribing:
         try:
             await shares.join(share.name, share.filter, member)
         except EntrepotError as error:
-            log.info(
-                "a share was refused",
-                seldom=error.code.name,
-                share=share.name,
-                filter=share.filter,
-                reason=error.message,
-            )
             text = f"{SHARE}{share.name}/{share.filter}"
+            reason = _SHARE_REFUSALS.get(error.code, ReasonCode.UNSPECIFIED_ERROR)
+            self._services.counters.refuse(self._client, text, error.message, reason)
             self.records.pop(text, None)
             if self.shares is not None and self.shares.pop(text, None) is member:
                 member.leave()
-            return _SHARE_REFUSALS.get(error.code, ReasonCode.UNSPECIFIED_ERROR)
+            return reason
         if not self._client.machine.is_open or member not in (self.shares or {}).values():
             shares.leave(share.name, share.filter, member)  # it left meanwhile
         return None

@@ -64,12 +64,13 @@ def test_a_client_is_shown_as_it_is(watched: Deployment) -> None:
         assert (told.pop("will"), told.pop("inFlightMessages"), told.pop("halfReceived")) == (None, [], [])
         assert (told.pop("facts"), told.pop("isTraced")) == ([], False)
         assert told.pop("lastPacketSeconds") < 60
+        assert told.pop("lastRefusal") is None
         assert told.pop("output")["isReadingPaused"] is False
         gateway = told.pop("gateway")
         assert told == {
             "id": "shown/1", "user": None, "version": "5", "listener": "mqtt", "tls": False, "keepAlive": 30,
             "cleanStart": True, "sessionExpiry": 1000, "subscriptions": 2, "inFlight": 0, "queued": 0, "lagging": 0,
-            "dropped": 0, "messagesIn": 1, "messagesOut": 1,
+            "dropped": 0, "refused": 0, "messagesIn": 1, "messagesOut": 1,
         }  # fmt: skip
         listed = get(watched, "/clients?prefix=shown/&limit=1")
         assert [(each["id"], each["gateway"]) for each in listed["value"]] == [("shown/1", gateway)]
@@ -211,7 +212,10 @@ def test_why_a_client_does_not_send_and_what_became_of_it(watched: Deployment) -
         client.connect("denied-1")
         reasons = {client.publish("$SYS/mine").reason for _ in range(3)}
         assert reasons == {ReasonCode.NOT_AUTHORIZED} or reasons == {ReasonCode.TOPIC_NAME_INVALID}
-        facts = {each["kind"]: each for each in get(watched, "/clients/denied-1")["facts"]}
+        shown = get(watched, "/clients/denied-1")
+        assert (shown["refused"], shown["lastRefusal"]["text"][:10]) == (3, "$SYS/mine:")
+        assert shown["lastRefusal"]["reason"] in {each.name for each in reasons}
+        facts = {each["kind"]: each for each in shown["facts"]}
         assert "3 times: $SYS/mine" in facts["denied"]["text"]
         assert (facts["no-subscription"]["isTrouble"], facts["denied"]["isTrouble"]) == (False, True)
         client.say(Disconnect())

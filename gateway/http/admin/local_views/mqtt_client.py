@@ -63,7 +63,18 @@ async def _detail(conversation: MqttConversation, mqtt: MqttFrontend) -> dict[st
             {"kind": each.kind, "isTrouble": each.is_trouble, "text": each.text}
             for each in facts_of(conversation, services)
         ],
+        "lastRefusal": _refusal_shape(client.last_refusal),
         "isTraced": client.traced_by is not None,
+    }
+
+
+def _refusal_shape(refusal: ClientEvent | None) -> dict[str, Any] | None:
+    if refusal is None:
+        return None
+    return {
+        "time": time_shape(refusal.last_ms or refusal.at_ms),
+        "reason": refusal.reason,
+        "text": refusal.text,
     }
 
 

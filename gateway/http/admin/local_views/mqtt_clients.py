@@ -93,6 +93,7 @@ def client_shape(conversation: MqttConversation) -> dict[str, Any]:
         "queued": conversation.outbox.waiting,
         "lagging": len(conversation.subscribing.reader.lagging or ()),
         "dropped": client.dropped,
+        "refused": client.refused,
         "messagesIn": client.messages_in,
         "messagesOut": client.messages_out,
         "bytesIn": client.bytes_in,

@@ -61,6 +61,7 @@ const COLUMNS = [
   { id: "queued", label: "Waits", align: "n", cell: (row) => number(row.queued) },
   { id: "lagging", label: "Queues behind", align: "n", optional: 2, cell: (row) => warned(row.lagging) },
   { id: "dropped", label: "Dropped", align: "n", optional: 1, cell: (row) => warned(row.dropped) },
+  { id: "refused", label: "Refused", align: "n", optional: 2, cell: (row) => warned(row.refused) },
 ];
 
 const age = (since) => (isUnknown(since) ? duration(null) : duration(Math.max(0, (Date.now() - Date.parse(since)) / 1000)));

@@ -50,6 +50,15 @@ export function clientNumbers(client, rates) {
       kind: client.dropped ? "warn" : "",
       more: "QoS 0, read too slowly",
     },
+    {
+      label: "Refused",
+      value: number(client.refused),
+      unit: "requests",
+      kind: client.refused ? "warn" : "",
+      more: client.lastRefusal
+        ? h("span.brk", { title: fullTime(client.lastRefusal.time) }, ["the last one: ", name(client.lastRefusal.text)])
+        : "none on this connection",
+    },
   ]);
 }
 
