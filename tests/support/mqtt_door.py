@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TypeVar
 
-from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
@@ -31,15 +31,17 @@ P = TypeVar("P")
 
 
 class HeldStore(MemoryStore):
-    """Writes of key-values wait while `gate` is not set."""
+    """Writes of key-values wait while `gate` is not set, and their reads while `reading` is not."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
         self.own = self.key_values
-        self.key_values = replaced(self.own, write=self.write)
-        self.gate = asyncio.Event()
+        self.key_values = replaced(self.own, write=self.write, get=self.get)
+        self.gate, self.reading = asyncio.Event(), asyncio.Event()
         self.gate.set()
-        self.waiting = 0
+        self.reading.set()
+        self.waiting = self.read = 0
+        self.failure: Exception | None = None
 
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         self.waiting += 1
@@ -48,6 +50,14 @@ class HeldStore(MemoryStore):
         finally:
             self.waiting -= 1
         return await self.own.write(changes)
+
+    async def get(self, keys: Sequence[str]) -> Sequence[KeyValue | None]:
+        """`read`: how often it was asked.  `failure`: what it raises, if anything."""
+        self.read += 1
+        await self.reading.wait()
+        if self.failure is not None:
+            raise self.failure
+        return await self.own.get(keys)
 
 
 class DoorClient:

@@ -11,10 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from entrepot.domain.message import StoredMessage
 from entrepot.gateway.driver import Driver
+from entrepot.gateway.mqtt.connections.backlog import Backlog, Waiting
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.fan_out.audience import QueueKey, Run
@@ -25,25 +25,12 @@ NOT_IN_A_QUEUE = -1
 """Queue id of a retained message in flight, which lies in the key-values under its name."""
 
 
-class Waiting(NamedTuple):
-    """A message that waits for room.  `replay`: filter of its replay, empty for the session's subscriptions;
-    `is_stored`: True if it has a place in the log, so that a cursor can continue there."""
-
-    template: PublishTemplate
-    message: StoredMessage
-    replay: str
-    is_stored: bool
-    identifiers: tuple[int, ...]
-    retain: bool
-
-
 class Outbox:
     """One client's output.  `holds`: number of reasons to pause sending, such as a SUBACK that must come first.
     `on_room`: called when nothing waits any more."""
 
     __slots__ = (
         "_backlog",
-        "_backlog_bytes",
         "_client",
         "_empty",
         "_not_durable",
@@ -56,16 +43,22 @@ class Outbox:
     def __init__(self, services: MqttServices, client: MqttClient) -> None:
         self._services, self._client = services, client
         self.on_room: Callable[[], None] | None = None
-        self._backlog: deque[Waiting] | None = None
-        self._backlog_bytes = self._not_durable = 0
-        """Bytes of messages waiting for room, and of packets waiting for their record."""
+        self._backlog: Backlog | None = None
+        self._not_durable = 0
+        """Bytes of packets waiting for their record."""
         self._resends: deque[bytes] | None = None
         self._empty: list[asyncio.Future[None]] | None = None
         self.holds = 0
 
     @property
     def has_backlog(self) -> bool:
-        if self._backlog or self._resends or self.holds > 0:
+        """True if a live message has to wait."""
+        return self.is_busy or (self._backlog is not None and self._backlog.is_holding)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if also a message has to wait that goes before live ones: a retained one, or one of a share."""
+        if (self._backlog is not None and self._backlog.first is not None) or self._resends or self.holds > 0:
             return True
         return self._not_durable > 0 and self._is_journal_behind()
 
@@ -82,7 +75,7 @@ class Outbox:
     @property
     def waiting_bytes(self) -> tuple[int, int]:
         """Bytes of messages that wait for room, and of packets that wait for their record."""
-        return self._backlog_bytes, self._not_durable
+        return 0 if self._backlog is None else self._backlog.size_bytes, self._not_durable
 
     # -- what comes from the log -------------------------------------------------------------------------------------
 
@@ -264,49 +257,66 @@ class Outbox:
 
     def _queue(self, run: Run, start: int, replay: str) -> int:
         """Queue the rest as far as there is room; drop messages of QoS 0 instead."""
-        client = self._client
-        backlog = self._backlog
-        if backlog is None:
-            backlog = self._backlog = deque()
-        settings = self._services.settings
+        client, backlog, settings = self._client, self._waiting_ones(), self._services.settings
         most, room = settings.max_queued_messages, settings.max_queued_bytes
         dropped = 0
         at = start
         is_congested = client.driver is not None and client.driver.is_congested
         for template, message in zip(run.templates[start:], run.messages[start:], strict=True):
-            is_full = len(backlog) >= most or (backlog and self._backlog_bytes + template.size > room)
+            is_full = not backlog.has_room(most, room, template.size)
+            if is_full and backlog.is_holding:  # better out of order with retained messages than lost
+                backlog = self._let_go(backlog)
+                is_full = not backlog.has_room(most, room, template.size)
             if not template.qos and (is_congested or is_full):
                 dropped += 1
             elif is_full:
                 break
             else:
-                self._backlog_bytes += template.size
                 retain = bool(template.head[0] & 1)
-                backlog.append(Waiting(template, message, replay, True, run.identifiers, retain))
+                backlog.add(Waiting(template, message, replay, True, run.identifiers, retain))
             at += 1
         if dropped:
             self._services.counters.drop(client, dropped)
         return at - start
 
+    def _waiting_ones(self) -> Backlog:
+        if self._backlog is None:
+            self._backlog = Backlog()
+        return self._backlog
+
     # -- retained and shared messages -----------------------------------------------------------------------------
+
+    def hold_back(self) -> None:
+        """Let live messages wait for retained ones, up to the limit of those that may wait."""
+        self._waiting_ones().hold_back()
+
+    def go_on(self) -> None:
+        """Send live messages again: no retained ones are to come."""
+        if self._backlog is not None:
+            self._backlog.let_go()
+        self.drain()
+        self._client.flush()
+
+    def _let_go(self, backlog: Backlog) -> Backlog:
+        backlog.let_go()
+        if not self.holds:
+            self._send_waiting()
+        self._services.loop.call_soon(self.go_on)  # who waits for room is told later: a delivery is under way
+        return self._waiting_ones()
 
     def deliver_retained(self, messages: Sequence[tuple[PublishTemplate, StoredMessage, tuple[int, ...]]]) -> None:
         """Send or queue retained messages, each with its template and subscription identifiers.  None is dropped: the
         caller awaits `emptied` in between."""
         if not self._client.machine.is_open:
             return
-        backlog = self._backlog
-        if backlog is None:
-            backlog = self._backlog = deque()
-        backlog.extend(
-            Waiting(template, message, "", False, identifiers, True) for template, message, identifiers in messages
-        )
-        self._backlog_bytes += sum(template.size for template, _, _ in messages)
+        backlog = self._waiting_ones()
+        for template, message, identifiers in messages:
+            backlog.add_retained(Waiting(template, message, "", False, identifiers, True))
         self.drain()
 
     async def emptied(self) -> None:
-        """Wait until nothing waits here, or the connection is over."""
-        while self.has_backlog and self._client.machine.is_open:
+        """Wait until nothing waits here but live messages behind retained ones, or the connection is over."""
+        while self.is_busy and self._client.machine.is_open:
             future = asyncio.get_running_loop().create_future()
             self._empty = [*(self._empty or ()), future]
             await future
@@ -319,27 +329,32 @@ class Outbox:
         machine, driver = client.machine, client.driver
         if driver is None or not machine.is_open or self.holds:
             return
-        self._send_again()
-        backlog = self._backlog
-        if backlog and not self._resends:
-            self._drain_backlog(backlog)
-        if not backlog:
-            self._backlog = None
-        if not self.has_backlog:
+        self._send_waiting()
+        if not self.is_busy:
             if self._empty is not None:
                 self._wake()
             if self.on_room is not None:
                 self.on_room()
 
-    def _drain_backlog(self, backlog: deque[Waiting]) -> None:
+    def _send_waiting(self) -> None:
+        self._send_again()
+        backlog = self._backlog
+        if backlog is not None:
+            if not self._resends:
+                self._drain_backlog(backlog)
+            if not backlog and not backlog.is_holding:
+                self._backlog = None
+
+    def _drain_backlog(self, backlog: Backlog) -> None:
         client = self._client
         machine, driver, session = client.machine, client.driver, client.session
         assert driver is not None
         is_kept = session is not None and session.persists
         durable: list[bytes] = []
-        while backlog and not driver.is_congested and (not backlog[0].template.qos or machine.window.room > 0):
-            waiting = backlog.popleft()
-            self._backlog_bytes -= waiting.template.size
+        while (waiting := backlog.first) is not None and not driver.is_congested:
+            if waiting.template.qos and machine.window.room <= 0:
+                break
+            backlog.take()
             if is_kept and (waiting.template.qos or durable):
                 packet = self.take_kept(waiting)
                 if packet is not None:
@@ -366,11 +381,7 @@ class Outbox:
         if resends is None:
             return
         window = self._client.machine.window
-        self._send_resends(window.maximum - (len(window.held) - len(resends)))
-
-    def _send_resends(self, room: int) -> None:
-        resends = self._resends
-        assert resends is not None
+        room = window.maximum - (len(window.held) - len(resends))
         while resends and room > 0:
             self._client.machine.send(resends.popleft())
             self._client.messages_out += 1
@@ -380,14 +391,9 @@ class Outbox:
 
     def first_waiting(self, replay: str) -> dict[QueueKey, int]:
         """Offset of the first waiting message above QoS 0 in each queue of one reader."""
-        first: dict[QueueKey, int] = {}
-        for waiting in self._backlog or ():
-            if waiting.is_stored and waiting.template.qos and waiting.replay == replay:
-                first.setdefault((waiting.message.topic, waiting.message.queue_id), waiting.message.queue_offset)
-        return first
+        return {} if self._backlog is None else self._backlog.first_offsets(replay)
 
     def close(self) -> None:
         """Drop all waiting messages, because the connection is over."""
         self._backlog = self._resends = self.on_room = None
-        self._backlog_bytes = 0
         self._wake()

@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 class RetainedDelivery:
     """One connection's retained messages.  `subscriptions`: the current ones, by filter."""
 
-    __slots__ = ("_announced", "_client", "_outbox", "_sent", "_services", "_subscriptions", "_wanted")
+    __slots__ = ("_announced", "_client", "_due", "_outbox", "_sent", "_services", "_subscriptions", "_wanted")
 
     def __init__(
         self,
@@ -50,13 +50,18 @@ class RetainedDelivery:
         self._announced: dict[str, float] | None = None
         """Filters announced, each with the deadline until which the client's own publishes wait for its delivery."""
         self._sent: asyncio.Future[None] | None = None
+        self._due = 0
+        """SUBSCRIBEs announced, whose retained messages are not asked for yet."""
 
     def announce(self, records: Iterable[SubscriptionRecord]) -> None:
-        """Note subscriptions that `send` will serve."""
+        """Note subscriptions that `send` will serve.  Live messages from now on go behind their retained ones, which
+        may be older."""
         until = self._services.loop.time() + OWN_SECONDS
         announced = {record.filter: until for record in records}
         if announced:
             self._announced = {**(self._announced or {}), **announced}
+            self._due += 1
+            self._outbox.hold_back()
 
     async def passed(self, names: Sequence[str]) -> None:
         """Wait until retained messages of these names are sent to announced subscriptions."""
@@ -79,7 +84,8 @@ class RetainedDelivery:
             self._sent = None
 
     def send(self, records: Iterable[SubscriptionRecord]) -> None:
-        """Send the retained messages that match new subscriptions (3.3.1.3)."""
+        """Send the retained messages that match new subscriptions (3.3.1.3), of one SUBSCRIBE."""
+        self._due -= 1
         wanted = {record.filter: record for record in records}
         if self._wanted is not None:
             self._wanted.update(wanted)
@@ -96,6 +102,8 @@ class RetainedDelivery:
                     self._note_sent(record.filter)
         finally:
             self._wanted = None
+            if not self._due:
+                self._outbox.go_on()
 
     async def _send(self, record: SubscriptionRecord) -> None:
         retained = self._services.retained

@@ -9,8 +9,9 @@ from entrepot.domain.share import shared_queue
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.passed_over import Untaken
 from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.mqtt.connections.backlog import Waiting
 from entrepot.gateway.mqtt.connections.client import MqttClient
-from entrepot.gateway.mqtt.connections.outbox import Outbox, Waiting
+from entrepot.gateway.mqtt.connections.outbox import Outbox
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.fan_out.audience import Grant, Run, SubscriptionOptions, make_share_run
 from entrepot.gateway.mqtt.names import Share
@@ -68,7 +69,7 @@ class Membership:
         """Messages that can be sent at once."""
         client = self._client
         driver, machine = client.driver, client.machine
-        if driver is None or driver.is_congested or self._outbox.has_backlog or not machine.is_open:
+        if driver is None or driver.is_congested or self._outbox.is_busy or not machine.is_open:
             return 0
         return max(min(machine.window.room, self._fit.in_bytes(driver.write_limit - driver.unwritten)), 0)
 
