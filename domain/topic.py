@@ -77,7 +77,8 @@ class Topic:
 
     With several brokers, `queues` and `write_queues` are those of each of them, later ones included; `placement`
     instead names the brokers that have the topic, each with its own count.  `revision` orders the definitions that
-    brokers have of one topic: the highest applies.  0 is that of a store by itself.
+    brokers have of one topic: the highest applies.  0 is that of a store by itself.  `made_at` sets a topic apart from
+    earlier ones of its name at one broker, which gives it; 0: not known (`Topology.made_at`).
     """
 
     name: str
@@ -95,6 +96,7 @@ class Topic:
     revision: int = field(default=0, compare=False)
     confirm: Confirm = Confirm.RULE
     tier_seconds: int | None = None
+    made_at: int = field(default=0, compare=False)
 
     @property
     def writable_queues(self) -> int:
@@ -163,3 +165,8 @@ class TopicStatus:
 
     topic: Topic
     queues: list[QueueBounds] = field(default_factory=list)
+
+
+def is_another_making(known: int, number: int) -> bool:
+    """True if two numbers (`Topic.made_at`) are both known, and of different makings of a topic."""
+    return 0 not in (known, number) and known != number

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -146,7 +146,7 @@ class Registry:
         self._put_topic(topic, commit_log_offset)
 
     def _index_topic(self, topic: Topic) -> None:
-        self.topics[topic.name] = topic
+        topic = self.topics[topic.name] = replace(topic, made_at=self.topic_since(topic.name) + 1)
         for owner, retries in self._retries_with(topic.name):
             retries[owner].add(topic.name)
         self.compacted.discard(topic.name)

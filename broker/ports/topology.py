@@ -45,6 +45,10 @@ class Topology:
     def queues(self, topic: Topic) -> TopicQueues:
         return own_queues(topic.queues, topic.writable_queues)
 
+    def made_at(self, name: str, queue_id: int) -> int:
+        found = self._registry.topics.get(name)
+        return 0 if found is None else found.made_at
+
     async def put_topic(self, topic: Topic) -> Topic:
         [refusal] = await self.put_topics([topic])
         if refusal is not None:

@@ -23,6 +23,10 @@ class Topology(Protocol):
     def queues(self, topic: Topic) -> TopicQueues:
         """Return the queues of a topic on all brokers."""
 
+    def made_at(self, name: str, queue_id: int) -> int:
+        """Return the number of a topic at the broker of one of its queues, from the local view.  A topic that was
+        deleted and made again has another number.  0: it is not known."""
+
     async def put_topic(self, topic: Topic) -> Topic:
         """Create or change a topic; idempotent.  Raises the refusals of `put_topics`."""
 

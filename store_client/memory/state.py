@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 import structlog
@@ -46,8 +48,8 @@ class Queue:
 
 class State:
     """The state of a store.  `log`: every readable message by its place in the log, as it lies in the queue it was sent
-    to.  `ended`: ends of removed queues.  `hops`: hops of traced messages.  `catch_up` delivers due timers: calls begin
-    with it."""
+    to.  `ended`: ends of removed queues.  `numbers`: those of topics (`Topology.made_at`).  `hops`: hops of traced
+    messages.  `catch_up` delivers due timers: calls begin with it."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -58,6 +60,7 @@ class State:
         self.ended: dict[tuple[str, int], int] = {}
         self.log: dict[int, StoredMessage] = {}
         self.log_end = 0
+        self.numbers = count(1)
         self.hops: dict[bytes, list[MessageHop]] = {}
         self.group_queues: dict[tuple[str, str], dict[int, GroupQueue]] = {}
         self.topic_watchers: list[Callable[[str], None]] = []
@@ -153,7 +156,8 @@ class State:
         previous = self.topics.get(topic.name)
         if previous == topic:
             return
-        self.topics[topic.name] = topic
+        made_at = next(self.numbers) if previous is None else previous.made_at
+        self.topics[topic.name] = replace(topic, made_at=made_at)
         for queue_id in range(topic.queues):
             place = (topic.name, queue_id)
             if place not in self.queues:

@@ -62,6 +62,10 @@ class Topology:
     def queues(self, topic: Topic) -> TopicQueues:
         return own_queues(topic.queues, topic.writable_queues)
 
+    def made_at(self, name: str, queue_id: int) -> int:
+        found = self._state.topics.get(name)
+        return 0 if found is None else found.made_at
+
     def _put_topic(self, topic: Topic) -> None:
         existing = self._state.topics.get(topic.name)
         check_topic_name(self._plain_name(topic.name), system_allowed=existing is not None, feed_allowed=True)

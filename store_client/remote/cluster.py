@@ -207,6 +207,12 @@ class Cluster:
             found = self._queues[topic.name] = self._find_queues(topic)
         return found
 
+    def made_at(self, name: str, queue_id: int) -> int:
+        """Return the number that a queue's broker has given to its topic; 0 where it has not told one."""
+        client = self.of_number(broker_of_queue(queue_id))
+        found = None if client is None else client.view.topics.get(name)
+        return 0 if found is None else found.made_at
+
     def _find_queues(self, topic: Topic) -> TopicQueues:
         readable: list[int] = []
         writable: list[int] = []
@@ -346,7 +352,8 @@ class Cluster:
                     self._tell(name)
                 continue
             self.topics[name] = topic
-            if topic != known or (queues is not None and self.queues(topic) != queues):
+            is_anew = known is not None and known.made_at != topic.made_at
+            if topic != known or is_anew or (queues is not None and self.queues(topic) != queues):
                 self._tell(name)
 
     def _is_new(self, name: str) -> bool:

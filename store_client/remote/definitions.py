@@ -86,6 +86,8 @@ class BrokerView:
 
 def _take(known: dict[str, _D], definition: _D, deleted: int) -> None:
     held = known.get(definition.name)
+    if isinstance(definition, Topic):  # the broker gives this number, and tells it
+        definition = replace(definition, made_at=held.made_at if isinstance(held, Topic) else 0)
     if (held is None or held.revision <= definition.revision) and not 0 < definition.revision <= deleted:
         known[definition.name] = definition
 

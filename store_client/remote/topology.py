@@ -30,7 +30,7 @@ class RemoteTopology:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.queues = cluster.queues
+        self.queues, self.made_at = cluster.queues, cluster.made_at
 
     # -- topics --------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,9 @@ class RocketMqTopology:
     def queues(self, topic: Topic) -> TopicQueues:
         return own_queues(topic.queues, topic.writable_queues)
 
+    def made_at(self, name: str, queue_id: int) -> int:
+        return 0  # the cluster does not tell
+
     def topics(self) -> list[Topic]:
         return [route.definition() for route in self._cluster.routes.all()]
 

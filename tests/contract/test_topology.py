@@ -12,6 +12,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.topic import Permission, Topic
 from tests.support.cases import cases
 from tests.support.store_steps import append, bodies, codes, handles, pop
+from tests.support.waiting import until
 
 VOID = Code.INVALID_RECEIPT_HANDLE
 
@@ -102,6 +103,26 @@ async def test_group_names_are_checked(store: Store, name: str):
     with pytest.raises(EntrepotError) as refused:
         await store.topology.put_group(ConsumerGroup(name))
     assert refused.value.code == Code.ILLEGAL_CONSUMER_GROUP
+
+
+async def test_a_number_sets_a_topic_apart_from_earlier_ones_of_its_name(store: Store):
+    """It stays through changes of the definition, and nobody else can give it."""
+    assert store.topology.made_at("t", 0) == 0
+    topic = await store.topology.put_topic(Topic("t", queues=1))
+    await until(lambda: store.topology.made_at("t", 0), "the store has told it")
+    first = store.topology.made_at("t", 0)
+    await store.topology.put_topic(replace(topic, queues=2, made_at=first + 7))
+    await append(store, "t", "a")
+    await until(lambda: store.topology.made_at("t", 1), "the store has told it")
+    assert store.topology.made_at("t", 0) == store.topology.made_at("t", 1) == first
+    await store.topology.delete_topic("t")
+    assert store.topology.made_at("t", 0) == 0
+    seen: list[str] = []
+    store.topology.watch_topics(seen.append)
+    await store.topology.put_topic(topic)
+    await until(lambda: store.topology.made_at("t", 0), "the store has told it")
+    assert store.topology.made_at("t", 0) not in (0, first)
+    assert set(seen) == {"t"}
 
 
 async def test_a_deleted_group_begins_anew_and_leaves_its_dead_letters(store: Store):
