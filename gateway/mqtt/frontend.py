@@ -73,10 +73,18 @@ class MqttFrontend:
         routes = Routes(store, topology, settings.topics.rules)
         hub.any_level_topics = routes.rule_topics
         publish_will = WillPublishing(routes, retained, sender, clock).publish
-        self.session_operations = SessionOperations(store, clock, publish_will)
+        self.session_operations = SessionOperations(store, clock, publish_will, sender.incidents)
         self.census = SessionCensus(store, mqtt.max_sessions)
         self.sweeper = Sweeper(
-            store, clock, gateway, publish_will, self._taken, self._declared_dead, self._kicked, is_alone=is_alone
+            store,
+            clock,
+            gateway,
+            publish_will,
+            sender.incidents,
+            self._taken,
+            self._declared_dead,
+            self._kicked,
+            is_alone=is_alone,
         )
         lasting, life = partial(shared_filters, store), mqtt.share_group_expiry_seconds
         self.unused_groups = UnusedGroups(store, clock, life, shares.groups_in_use, lasting)
@@ -93,7 +101,7 @@ class MqttFrontend:
             self.counters,
             self.traces,
             self.history,
-            Sessions(store, clock, gateway, publish_will, self.census, is_alone=is_alone),
+            Sessions(store, clock, gateway, publish_will, self.census, sender.incidents, is_alone=is_alone),
             SubscriberPresence(store, hub) if mqtt.tells_no_subscribers else None,
             mqtt,
             _limits(mqtt),

@@ -49,6 +49,8 @@ class SteppedStore:
         self.is_away = False
         self.wanted: list[FilterExpression | None] = []
         self.messages = self.topology = self
+        self.numbers: dict[str, int] = {}
+        """Numbers of topics (`Topology.made_at`)."""
 
     @property
     def port(self) -> Store:
@@ -59,6 +61,9 @@ class SteppedStore:
 
     def topic(self, name: str) -> Topic | None:
         return Topic(name, queues=1) if name in self.names else None
+
+    def made_at(self, name: str, queue_id: int) -> int:
+        return self.numbers.get(name, 0)
 
     def queues(self, topic: Topic) -> TopicQueues:
         return own_queues(1, 1)

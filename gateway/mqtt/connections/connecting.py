@@ -76,6 +76,9 @@ class Connection(Protocol):
     def fenced(self) -> None:
         """Note that another gateway has the session."""
 
+    def unwritable(self, reason: EntrepotError) -> None:
+        """Note that the session cannot be written as it is."""
+
 
 class Connecting:
     """The CONNECT of one connection."""
@@ -278,7 +281,7 @@ class Connecting:
         if connection.taken_epoch > session.record.epoch:
             connection.fenced()
             return
-        session.on_fenced = connection.fenced
+        session.on_fenced, session.on_refused = connection.fenced, connection.unwritable
         session.window = machine.window
         closing = machine.accept(connect, session.is_present and connect.version > 3, self._granted(session))
         if closing is not None:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import structlog
 
 from entrepot.domain.callbacks import call_each
+from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.driver import Driver
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.gateway.mqtt.connections.admission import Pace
@@ -30,6 +31,7 @@ from entrepot.gateway.mqtt.sessions.record import OutgoingRecord
 from entrepot.gateway.mqtt.sessions.session import Session, released
 from entrepot.protocols.mqtt.connection import ServerConnection
 from entrepot.protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
+from entrepot.protocols.mqtt.errors import REASON_OF_CODE
 from entrepot.protocols.mqtt.packets import Auth, Connect, Subscribe, Unsubscribe
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
@@ -301,6 +303,12 @@ class MqttConversation:
         """Stop writing to the session, because another gateway has it."""
         self.publishing.give_up()
         self._give_up("another gateway took this client id", is_fenced=True)
+
+    def unwritable(self, reason: EntrepotError) -> None:
+        """End the connection, because its session cannot be written as it is."""
+        if self.client.session is not None and self.client.session.is_fenced:
+            self.publishing.give_up()
+        self.close(REASON_OF_CODE[reason.code], reason.message)
 
     def _give_up(self, text: str, *, is_fenced: bool) -> None:
         machine = self.machine

@@ -57,6 +57,6 @@ async def leave(
         if not session.is_kept:
             await wills.publish_unmoved(record, will)
         elif not session.is_fenced:  # a fenced session's will belongs to its new owner
-            await wills.publish(moved)
+            await wills.publish([moved])
     finally:
         gone()

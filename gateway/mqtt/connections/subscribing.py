@@ -178,7 +178,7 @@ class Subscribing:
         reader = self.replays[text] = Reader(self._client, self._outbox, (replay.filter,), text)
         hub.subscribe(reader, replay.filter, options, is_new=True)
         if resumes and session is not None:
-            hub.resume(reader, reader.topic_filters, session.restored_cursors(text))
+            hub.resume(reader, reader.topic_filters, session.restored_cursors(text), number_of=session.number_of)
         else:
             hub.resume(reader, reader.topic_filters, {}, beginning=replay.start, is_replay=True)
 
@@ -318,7 +318,8 @@ class Subscribing:
             if member is not None:
                 services.tasks.spawn(self._join_again(member))
         if self.filters:
-            services.hub.resume(self.reader, self.filters, session.restored_cursors(""))
+            cursors = session.restored_cursors("")
+            services.hub.resume(self.reader, self.filters, cursors, number_of=session.number_of)
 
     async def _join_again(self, member: Membership) -> None:
         await self._join_share(member)

@@ -19,15 +19,15 @@ from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.ports import Pulled, Store
 from entrepot.domain.position import EARLIEST_POSITION, Position, PositionKind
 from entrepot.domain.routing.topic_filter import may_match_topic
-from entrepot.gateway.messaging.incidents import Incidents
-from entrepot.gateway.mqtt.fan_out.audience import Audiences, Grant, Match, QueueKey, Subscriber, make_run
+from entrepot.gateway.messaging.incidents import Incidents, Outcome, place_of
+from entrepot.gateway.mqtt.fan_out.audience import FAN_OUT, Audiences, Grant, Match, QueueKey, Subscriber, make_run
 from entrepot.protocols.mqtt.mapping import is_expired
 
 CATCH_UP_BATCH: Final = 256
 PUT_OFF_SECONDS: Final = 0.2
 """Pause of a subscriber before it asks again for a queue whose broker is away."""
-RESTORED_SECONDS: Final = 1.0
-"""Pause where the object store has lost messages: an operator has to restore them."""
+LASTING_SECONDS: Final = 1.0
+"""Pause where the object store has lost messages, which an operator has to restore, and after a fault of our own."""
 TAIL_SECONDS: Final = 0.02
 """Pause before the next look at a tail that is behind a subscriber."""
 
@@ -69,6 +69,10 @@ class CatchingUp:
                 except EntrepotError as error:
                     await self._put_off(subscriber, key, error)
                     continue
+                except Exception as fault:  # noqa: BLE001 - a fault of one queue: the others are read on
+                    self._note(subscriber, key, offset, "a queue was not read on", fault)
+                    await self._put_off(subscriber, key, EntrepotError(Code.INTERNAL_ERROR, str(fault)))
+                    continue
                 lagging = subscriber.lagging
                 if not lagging or key not in lagging:
                     continue  # it went away meanwhile
@@ -89,8 +93,17 @@ class CatchingUp:
                     del lagging[key]
                 else:
                     lagging[key] = offset
+        except Exception as fault:  # noqa: BLE001 - nobody can say how much of it the client got
+            self._note(subscriber, ("", 0), 0, "a delivery failed", fault)
+            subscriber.fail()
         finally:
             del self._tasks[subscriber]
+
+    def _note(self, subscriber: Subscriber, key: QueueKey, offset: int, what: str, fault: Exception) -> None:
+        place = place_of(*key, offset) if key[0] else ""
+        reason = f"{what}: {type(fault).__name__}: {fault}"
+        client_id = subscriber.client_id
+        self._hub.incidents.note(FAN_OUT, Outcome.SET_ASIDE, reason, place=place, client=client_id, fault=fault)
 
     async def _read_ahead(
         self, subscriber: Subscriber, key: QueueKey, offset: int, messages: list[StoredMessage], next_offset: int
@@ -109,11 +122,11 @@ class CatchingUp:
             if error.code == Code.TOPIC_NOT_FOUND:
                 return
             lagging[key] = offset
-            is_lost = error.code == Code.COLD_CORRUPTED
-            if is_lost:
+            if error.code == Code.COLD_CORRUPTED:
                 text = "a subscriber waits for cold messages that cannot be read"
                 log.warning(text, seldom="tier", topic=key[0], queue=key[1], offset=offset, why=error.message)
-            await asyncio.sleep(RESTORED_SECONDS if is_lost else PUT_OFF_SECONDS)
+            is_lasting = error.code in (Code.COLD_CORRUPTED, Code.INTERNAL_ERROR)
+            await asyncio.sleep(LASTING_SECONDS if is_lasting else PUT_OFF_SECONDS)
 
     async def _read(self, subscriber: Subscriber, key: QueueKey, offset: int) -> tuple[int, list[StoredMessage], int]:
         """Return (offset meant, wanted messages from there on, next offset), skipping messages that can never be read.
@@ -159,10 +172,15 @@ class CatchingUp:
         last: str | None = None
         """Name of `grant`: the grant of messages without system properties depends on the name alone."""
         for message in messages:
-            if message.system or message.sub_topic != last or message.topic != key[0]:
-                last = None if message.system or message.topic != key[0] else message.sub_topic
-                grant = self._grant(subscriber, message) if message.topic == key[0] else None
-            if grant is None or (message.system and is_expired(message, now_ms)):
+            try:
+                if message.system or message.sub_topic != last or message.topic != key[0]:
+                    last = None if message.system or message.topic != key[0] else message.sub_topic
+                    grant = self._grant(subscriber, message) if message.topic == key[0] else None
+                if grant is None or (message.system and is_expired(message, now_ms)):
+                    continue
+            except Exception as fault:  # noqa: BLE001 - a fault of one message: the others are delivered
+                self._hub.incidents.set_aside(FAN_OUT, message, fault)
+                last = grant = None
                 continue
             if message.queue_offset < resumed_at and not min(grant.qos, message.qos):
                 continue  # QoS 0 is not kept for a disconnected session

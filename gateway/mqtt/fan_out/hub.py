@@ -39,6 +39,7 @@ from entrepot.gateway.mqtt.fan_out.audience import (
     matched,
 )
 from entrepot.gateway.mqtt.fan_out.catching_up import CatchingUp
+from entrepot.gateway.mqtt.fan_out.topic_numbers import TopicNumbers
 from entrepot.protocols.mqtt.mapping import is_expired
 
 MAX_MATCHES: Final = 16_384
@@ -54,6 +55,10 @@ HANDING_SECONDS: Final = 0.001
 ANY: Final = "+"
 
 log = structlog.get_logger(__name__)
+
+
+def _not_known(topic: str, queue_id: int) -> int:
+    return 0
 
 
 class DeliveryHub:
@@ -73,10 +78,12 @@ class DeliveryHub:
         """Followed queues by topic."""
         self._starting: set[QueueKey] = set()
         self._revisions: dict[QueueKey, int] = {}
+        self._numbers = TopicNumbers(store)
         self._left: dict[QueueKey, tuple[int, int]] = {}
         """Queues that are away now: the revision of their topic, and the next offset."""
-        self._awaited: dict[QueueKey, dict[Subscriber, tuple[int, bool]]] = {}
-        """Readers of queues that are not known yet, as their broker may not be: offset, and True for a replay."""
+        self._awaited: dict[QueueKey, dict[Subscriber, tuple[int, bool, int]]] = {}
+        """Readers of queues that are not known yet, as their broker may not be: offset, True for a replay, and the
+        number of the topic."""
         self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
         self._catching_up = CatchingUp(store, clock, self)
         self.catch_up = self._catching_up.catch_up
@@ -91,6 +98,7 @@ class DeliveryHub:
     ) -> None:
         """Deliver matching messages from now on (see `when_following`); the same filter again changes the options."""
         self._trie.add(topic_filter, subscriber, options)
+        self._numbers.readers.add(subscriber)
         self._forget_matches()
         if is_new:
             level = first_level(topic_filter)
@@ -135,20 +143,22 @@ class DeliveryHub:
         *,
         beginning: int = 0,
         is_replay: bool = False,
+        number_of: Callable[[str, int], int] = _not_known,
     ) -> None:
         """Let a new subscriber with filters read on from its cursors, and from `beginning` in queues without one.
 
         Such queues came after the earlier connection's end. `is_replay`: QoS 0 is wanted, too. A cursor of a missing
-        queue waits for it.
+        queue waits for it; `number_of`: the topic that it stands in (`Topology.made_at`), or 0.
         """
         subscriber.lagging = {key: cursors.get(key, beginning) for key in self.positions(filters)}
         for key, cursor in cursors.items():
             if key not in self._tails:
-                self._awaited.setdefault(key, {})[subscriber] = cursor, is_replay
+                self._awaited.setdefault(key, {})[subscriber] = cursor, is_replay, number_of(*key)
         self.when_following(partial(self._join, subscriber, is_replay))
 
     def leave(self, subscriber: Subscriber) -> None:
         """Forget a subscriber, which has unsubscribed from everything."""
+        self._numbers.readers.discard(subscriber)
         for key in [key for key, awaiting in self._awaited.items() if awaiting.pop(subscriber, None) and not awaiting]:
             del self._awaited[key]
 
@@ -201,13 +211,15 @@ class DeliveryHub:
             key = (topic, queue_id)
             if key not in self._tails:
                 left = self._left.pop(key, None)
-                begin = left[1] if left is not None and left[0] == revision and left[1] else start
+                is_anew = self._numbers.follow(key)
+                begin = left[1] if left is not None and left[0] == revision and left[1] and not is_anew else start
                 self._revisions[key] = revision
                 tail = self._tails[key] = self._store.messages.tail(topic, queue_id, begin, partial(self._fan_out, key))
                 self._followed.setdefault(topic, set()).add(key)
                 self._starting.add(key)
-                for subscriber, (cursor, is_replay) in self._awaited.pop(key, {}).items():
-                    subscriber.lagging = {**(subscriber.lagging or {}), key: cursor}
+                for subscriber, (cursor, is_replay, known) in self._awaited.pop(key, {}).items():
+                    at = self._numbers.current(key, cursor, known)
+                    subscriber.lagging = {**(subscriber.lagging or {}), key: at}
                     self.when_following(partial(self._join_late, key, subscriber, is_replay))
                 tail.when_begun(partial(self._begun, key))
 
@@ -231,8 +243,10 @@ class DeliveryHub:
 
     def _unfollow_unwanted(self) -> None:
         """Unfollow topics without subscribers: a later one begins at their end."""
-        for key in [key for key in self._tails if not self._is_wanted(key[0])]:
+        unwanted = [key for key in self._tails if not self._is_wanted(key[0])]
+        for key in unwanted:
             self._unfollow(key)
+        self._numbers.forget(unwanted)
         self._left.clear()
 
     def _since(self, topic: str) -> Position:
@@ -248,13 +262,17 @@ class DeliveryHub:
         """Follow a topic that came, grew, moved or went; its new queues from the time of the first subscription."""
         topic = self._store.topology.topic(name)
         there = () if topic is None else self._store.topology.queues(topic).readable
-        for key in [key for key in self._followed.get(name, ()) if key[1] not in there]:
+        for key in [key for key in self._followed.get(name, ()) if key[1] not in there or self._numbers.is_anew(key)]:
             self._unfollow(key)
         if topic is None:
             for key in [key for key in self._left if key[0] == name]:
                 del self._left[key]
+            self._numbers.gone(name)
         if topic is not None:
-            self._revisions.update(((name, n), topic.revision) for n in there if (name, n) in self._tails)
+            kept = [(name, n) for n in there if (name, n) in self._tails]
+            self._revisions.update((key, topic.revision) for key in kept)
+            for key in kept:
+                self._numbers.follow(key)
         if topic is not None and self._is_wanted(name):
             self._follow(name, there, self._since(name))
         else:

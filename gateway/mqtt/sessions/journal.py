@@ -16,6 +16,7 @@ import structlog
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.ports import Store
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 
 MAX_BATCH_SESSIONS: Final = 1000
 MAX_BATCH_BYTES: Final = 4 << 20
@@ -23,6 +24,9 @@ LAZY_SECONDS: Final = 0.05
 """Longest wait of a lazy write for company (the contract allows an acknowledgement 100 ms)."""
 AGAIN_SECONDS: Final = 0.2
 """Pause between tries while the store cannot be reached, or is full."""
+
+PART: Final = "sessions"
+"""The sessions' name among incidents."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +46,12 @@ class Journaled(Protocol):
     def fenced(self) -> None:
         """Note that another gateway has the session."""
 
+    def refused(self, reason: EntrepotError) -> None:
+        """Note that its changes cannot be written, and never will be."""
+
+    @property
+    def name(self) -> str: ...
+
     def __hash__(self) -> int: ...
 
 
@@ -51,8 +61,8 @@ Part = tuple[Journaled, list[KeyValueChange]]
 class SessionJournal:
     """The writer of sessions' records."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, incidents: Incidents) -> None:
+        self._store, self._incidents = store, incidents
         self._dirty: dict[Journaled, None] = {}
         self._lazy: dict[Journaled, None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -111,7 +121,11 @@ class SessionJournal:
                 break
             del self._dirty[session]
             self._lazy.pop(session, None)
-            changes = session.take_changes()
+            try:
+                changes = session.take_changes()
+            except Exception as fault:  # noqa: BLE001 - a fault of one session: the others are written
+                self._set_aside(session, fault)
+                continue
             if changes:
                 parts.append((session, changes))
                 size += sum(len(change.value or b"") for change in changes)
@@ -129,21 +143,45 @@ class SessionJournal:
                     parts = parts[middle:]
                     continue
                 if error.code == Code.PRECONDITION_FAILED:
-                    if not await self._adopt(parts[0]):
-                        return
-                    parts = [(parts[0][0], parts[0][0].take_changes())]
+                    parts = await self._adopted(parts[0])
                     continue
                 if self._store.condition.failure is not None or error.code == Code.BAD_REQUEST:
                     log.error("sessions cannot be written", sessions=len(parts), problem=error.message)
                     for session, _ in parts:
-                        session.fenced()
+                        self._refuse(session, error)
                     return
                 log.warning("sessions wait to be written", sessions=len(parts), problem=error.message)
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             for session, _ in parts:
-                session.written(version)
+                try:
+                    session.written(version)
+                except Exception as fault:  # noqa: BLE001 - a fault of one session: the others are told
+                    self._set_aside(session, fault)
             return
+
+    def _set_aside(self, session: Journaled, fault: Exception) -> None:
+        """Give up a session whose own handling failed: nobody can say what its record would be."""
+        reason = f"a session was not written: {type(fault).__name__}: {fault}"
+        self._incidents.note(PART, Outcome.SET_ASIDE, reason, place=session.name, fault=fault)
+        self._refuse(session, EntrepotError(Code.INTERNAL_ERROR, "the session cannot be written"))
+
+    def _refuse(self, session: Journaled, reason: EntrepotError) -> None:
+        try:
+            session.refused(reason)
+        except Exception as fault:  # noqa: BLE001 - a fault of one session: the others go on
+            self._incidents.note(
+                PART, Outcome.SET_ASIDE, "the end of a session failed", place=session.name, fault=fault
+            )
+
+    async def _adopted(self, part: Part) -> list[Part]:
+        """The part to write again after a conflict of versions; none if the session is another's, or was set aside."""
+        session = part[0]
+        try:
+            return [(session, session.take_changes())] if await self._adopt(part) else []
+        except Exception as fault:  # noqa: BLE001 - a fault of one session: the others are written
+            self._set_aside(session, fault)
+            return []
 
     async def _adopt(self, part: Part) -> bool:
         """Handle a conflict of versions: the session's own earlier write of unknown outcome, or another gateway's."""

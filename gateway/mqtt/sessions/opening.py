@@ -15,7 +15,9 @@ from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
 from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.sessions.census import SessionCensus
+from entrepot.gateway.mqtt.sessions.cursors import deletions, join, part_key
 from entrepot.gateway.mqtt.sessions.journal import SessionJournal
 from entrepot.gateway.mqtt.sessions.lifecycle import is_over, will_at_takeover
 from entrepot.gateway.mqtt.sessions.record import (
@@ -67,15 +69,16 @@ class Sessions:
         gateway: str,
         publish_will: PublishWill,
         census: SessionCensus,
+        incidents: Incidents,
         *,
         is_alone: bool,
     ) -> None:
         self._store, self._clock = store, clock
         self._census = census
         self.gateway = gateway
-        self.wills = Wills(store, clock, publish_will)
+        self.wills = Wills(store, clock, publish_will, incidents)
         self._is_alone = is_alone
-        self.journal = SessionJournal(store)
+        self.journal = SessionJournal(store, incidents)
         self.are_kept = True
         """True if records are possible; else a session ends with its connection."""
 
@@ -111,7 +114,8 @@ class Sessions:
         record = self._record(arrival, None, self._clock.now_ms(), resumes=False)
         record.expiry_seconds = 0
         window, versions = WindowRecord(record.epoch), (ABSENT, ABSENT)
-        return Session(name, record, window, versions, self.journal, is_present=False, is_kept=False)
+        made_at = self._store.topology.made_at
+        return Session(name, record, window, versions, self.journal, made_at, is_present=False, is_kept=False)
 
     async def _try(self, name: str, arrival: Arrival, found: KeyValue | None, found_window: KeyValue | None) -> Session:
         now_ms = self._clock.now_ms()
@@ -128,6 +132,7 @@ class Sessions:
         if resumes and found_window is not None:
             window = decode_window(found_window.value)
             window.epoch = record.epoch
+        parts = await self._parts(name, record)
         changes: list[KeyValueChange] = []
         moved = None if will is None or old is None else self.wills.moved(name, old, will)
         persists = arrival.expiry_seconds > 0
@@ -141,8 +146,18 @@ class Sessions:
         if lasts_anew:
             self._census.added()
         if moved is not None:
-            await self.wills.publish(moved)
-        return Session(name, record, window, versions, self.journal, is_present=resumes, is_kept=is_kept)
+            await self.wills.publish([moved])
+        _join(name, record, parts)
+        made_at = self._store.topology.made_at
+        return Session(name, record, window, versions, self.journal, made_at, is_present=resumes, is_kept=is_kept)
+
+    async def _parts(self, name: str, record: SessionRecord) -> list[bytes]:
+        """The parts of the record's cursors. They belong to it, if its next write succeeds."""
+        found: list[bytes] = []
+        for number in range(record.parts):
+            [part] = await self._store.key_values.get([part_key(name, number)])
+            found.append(b"" if part is None else part.value)
+        return found
 
     def _record(self, arrival: Arrival, old: SessionRecord | None, now_ms: int, *, resumes: bool) -> SessionRecord:
         record = SessionRecord(
@@ -160,6 +175,7 @@ class Sessions:
         if resumes:
             assert old is not None
             record.subscriptions, record.cursors, record.replays = old.subscriptions, old.cursors, old.replays
+            record.made, record.parts = old.made, old.parts
         return record
 
     def _changes(
@@ -178,11 +194,22 @@ class Sessions:
             changes.append(KeyValueChange(WINDOW_PREFIX + name, encode_record(window), versions[1]))
         elif found[1] is not None:
             changes.append(KeyValueChange(WINDOW_PREFIX + name, None, versions[1]))
+        if old is not None:
+            changes += deletions(name, old.parts, record.parts)
         if old is not None and old.due_at_ms:
             changes.append(KeyValueChange(due_key(old.due_at_ms, name), None))
         if old is not None and old.owner and old.owner != self.gateway:
             changes.append(KeyValueChange(f"{TAKEN_PREFIX}{old.owner}/{name}", str(record.epoch).encode()))
         return changes
+
+
+def _join(name: str, record: SessionRecord, parts: list[bytes]) -> None:
+    """Add the cursors of parts to their record. What cannot be read is read from the beginning again."""
+    for number, part in enumerate(parts):
+        try:
+            join(record, part)
+        except msgspec.DecodeError:
+            log.error("cursors of a session cannot be read: its queues begin anew", session=name, part=number)
 
 
 def readable(name: str, found: KeyValue) -> SessionRecord | None:

@@ -15,6 +15,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.messaging.incidents import Incidents
+from entrepot.gateway.mqtt.sessions.cursors import deletions
 from entrepot.gateway.mqtt.sessions.lifecycle import is_over
 from entrepot.gateway.mqtt.sessions.record import (
     KICK_PREFIX,
@@ -37,9 +39,9 @@ MAX_SCANNED: Final = 20 * PAGE
 class SessionOperations:
     """The sessions of all gateways."""
 
-    def __init__(self, store: Store, clock: Clock, publish_will: PublishWill) -> None:
+    def __init__(self, store: Store, clock: Clock, publish_will: PublishWill, incidents: Incidents) -> None:
         self._store, self._clock = store, clock
-        self._wills = Wills(store, clock, publish_will)
+        self._wills = Wills(store, clock, publish_will, incidents)
 
     async def list(
         self, after: str, limit: int, prefix: str = "", *, connected: bool | None = None
@@ -103,6 +105,7 @@ class SessionOperations:
             changes = [
                 KeyValueChange(SESSION_PREFIX + name, None, found.version),
                 KeyValueChange(WINDOW_PREFIX + name, None),
+                *deletions(name, 0 if record is None else record.parts),
             ]
             if record is not None and record.due_at_ms:
                 changes.append(KeyValueChange(due_key(record.due_at_ms, name), None))
@@ -113,7 +116,7 @@ class SessionOperations:
             if await if_unchanged(self._store.key_values.write(changes)) is None:
                 continue
             if moved is not None:
-                await self._wills.publish(moved)
+                await self._wills.publish([moved])
             return None
         raise EntrepotError(Code.UNAVAILABLE, f"the session of {client_id[:80]!r} changes all the time")
 

@@ -3,6 +3,7 @@
 | key                                   | value                                                            |
 |---------------------------------------|------------------------------------------------------------------|
 | `session/<client>`                    | `SessionRecord`: owner, subscriptions, cursors, will             |
+| `session-cursors/<client>/<number>`   | a part of its cursors, where there are many (`cursors.py`)       |
 | `session-window/<client>`             | `WindowRecord`: messages in flight, and cursors moved since      |
 | `session-due/<time>/<client>`         | empty: time for the sweeper to look at a disconnected session    |
 | `session-will/<time>/<client>`        | a will that is being published; after that time it is overdue    |
@@ -25,6 +26,7 @@ from urllib.parse import quote
 import msgspec
 
 SESSION_PREFIX: Final = "session/"
+CURSORS_PREFIX: Final = "session-cursors/"
 WINDOW_PREFIX: Final = "session-window/"
 DUE_PREFIX: Final = "session-due/"
 WILL_PREFIX: Final = "session-will/"
@@ -41,6 +43,8 @@ NEVER_EXPIRES: Final = 0xFFFF_FFFF
 Cursors = dict[str, dict[int, int]]
 """Offset of the first message not read, by topic and queue. A negative value is a time in epoch milliseconds, negated,
 where the offset was not known."""
+Made = dict[str, dict[int, int]]
+"""Number of the topic that a cursor stands in, by name and broker (`Topology.made_at`); one not known is left out."""
 
 
 class SubscriptionRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -69,7 +73,8 @@ class SessionRecord(msgspec.Struct, array_like=True):
     """The part that changes with the connection and its subscriptions.
 
     `owner`: the gateway of the connection, or empty. `epoch` grows with every connection. `expires_at_ms` and
-    `will_at_ms` are set while disconnected; 0 is none. `user`: the session's user.
+    `will_at_ms` are set while disconnected; 0 is none. `user`: the session's user. `made`: the topics that the cursors
+    stand in. `parts`: where it is not 0, the cursors are in so many parts of their own.
     """
 
     client_id: str
@@ -88,6 +93,8 @@ class SessionRecord(msgspec.Struct, array_like=True):
     replays: dict[str, Cursors] = {}
     source: str = ""
     clean_start: bool = False
+    made: Made = {}
+    parts: int = 0
 
     @property
     def due_at_ms(self) -> int:
@@ -118,7 +125,7 @@ class WindowRecord(msgspec.Struct, array_like=True):
     """The part that changes with the messages in flight.
 
     `outgoing` is in order of sending. `incoming`: packet identifiers of QoS 2 that wait for PUBREL, each with the id of
-    its message. `moved`: cursors of queues read further since the session's record was written.
+    its message. `moved`: cursors of queues read further since the session's record was written; `made`: their topics.
     """
 
     epoch: int
@@ -127,6 +134,7 @@ class WindowRecord(msgspec.Struct, array_like=True):
     incoming: dict[int, bytes] = {}
     moved: Cursors = {}
     moved_replays: dict[str, Cursors] = {}
+    made: Made = {}
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
 
+from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
+from entrepot.gateway.mqtt.sessions.cursors import CursorsTooLargeError
 from entrepot.gateway.mqtt.sessions.journal import SessionJournal
+from entrepot.gateway.mqtt.sessions.positions import MadeAt, Positions
 from entrepot.gateway.mqtt.sessions.record import (
     RELEASED,
     SESSION_PREFIX,
@@ -25,14 +27,10 @@ from entrepot.gateway.mqtt.sessions.record import (
     decode_window,
     due_key,
     encode_record,
-    merge_cursors,
 )
 from entrepot.protocols.mqtt.delivery_window import DeliveryWindow
 
-MAX_MOVED: Final = 256
-"""Cursors that the window's record may hold: beyond it the session's record is written with all of them."""
-
-Positions = tuple[Cursors, dict[str, Cursors]]
+AllCursors = tuple[Cursors, dict[str, Cursors]]
 """Next positions of the session: by its subscriptions, and by each replay."""
 
 
@@ -46,6 +44,7 @@ class Session:
         window: WindowRecord,
         versions: tuple[int, int],
         journal: SessionJournal,
+        made_at: MadeAt,
         *,
         is_present: bool,
         is_kept: bool,
@@ -61,20 +60,23 @@ class Session:
         self.doubtful: set[int] = set(window.incoming)
         """Those of an earlier connection, which may or may not be stored."""
         self.window: DeliveryWindow | None = None
-        self.positions: Callable[[], Positions] = partial(_positions_in, record)
+        self.positions: Callable[[], AllCursors] = partial(_positions_in, record)
         """Unchanged until there is a reader for the session."""
         self.on_fenced: Callable[[], None] = _nothing
+        self.on_refused: Callable[[EntrepotError], None] = _unheard
+        """Called with the reason why the session cannot be written as it is: its connection has to end."""
         self._journal = journal
         self._record_version, self._window_version = versions
-        self._moved: Cursors = {topic: dict(queues) for topic, queues in window.moved.items()}
-        self._moved_replays = {name: dict(cursors) for name, cursors in window.moved_replays.items()}
-        self._moved_count = sum(map(len, self._moved.values()))
+        self._positions = Positions(record, window, made_at)
+        self.number_of = self._positions.number_of
+        self.forget_replay = self._positions.forget_replay
+        self.restored_cursors = self._positions.restored
         self._at_end: Callable[[], None] | None = None
         self._moved_out: KeyValueChange | None = None
         self._held: list[Callable[[], None]] = []
         self._writing: list[Callable[[], None]] = []
         self._taken: list[KeyValueChange] = []
-        self._is_record_dirty = self._is_window_dirty = self._is_fenced = self._is_ended = False
+        self._is_record_dirty = self._is_window_dirty = self._is_fenced = self._is_ended = self._is_refused = False
 
     @property
     def persists(self) -> bool:
@@ -104,29 +106,7 @@ class Session:
 
     def moved(self, replay: str, topic: str, queue_id: int, next_offset: int) -> None:
         """Note the next offset of a queue; the messages before it are in the window."""
-        moved = self._moved if not replay else self._moved_replays.setdefault(replay, {})
-        queues = moved.get(topic)
-        if queues is None:
-            queues = moved[topic] = {}
-        if queue_id not in queues:
-            self._moved_count += 1
-            if self._moved_count > MAX_MOVED:
-                self._is_record_dirty = True
-        queues[queue_id] = next_offset
-
-    def restored_cursors(self, replay: str) -> dict[tuple[str, int], int]:
-        """The cursors of an earlier connection, by queue."""
-        record = self.record
-        cursors = record.cursors if not replay else record.replays.get(replay, {})
-        moved = self._moved if not replay else self._moved_replays.get(replay, {})
-        return {
-            (topic, queue_id): offset
-            for topic, queues in merge_cursors(cursors, moved).items()
-            for queue_id, offset in queues.items()
-        }
-
-    def forget_replay(self, replay: str) -> None:
-        self._moved_replays.pop(replay, None)
+        self._is_record_dirty |= self._positions.move(replay, topic, queue_id, next_offset)
 
     @property
     def is_fenced(self) -> bool:
@@ -148,7 +128,8 @@ class Session:
     def let_go(self) -> None:
         """Drop callbacks after the end of the connection."""
         self._at_end = None
-        self.on_fenced, self.positions = _nothing, partial(_positions_in, self.record)
+        self.on_fenced, self.on_refused = _nothing, _unheard
+        self.positions = partial(_positions_in, self.record)
 
     # -- for the journal -----------------------------------------------------------------------------------------
 
@@ -164,13 +145,12 @@ class Session:
                 changes.append(KeyValueChange(session_key, None, self._record_version))
             if self._window_version != ABSENT:
                 changes.append(KeyValueChange(window_key, None, self._window_version))
+            changes += self._positions.deletions(self.name)
         else:
             if self._is_record_dirty:
-                self.record.cursors, self.record.replays = self.positions()
-                changes.append(KeyValueChange(session_key, encode_record(self.record), self._record_version))
+                changes += self._record_changes()
                 if self.record.due_at_ms:
                     changes.append(KeyValueChange(due_key(self.record.due_at_ms, self.name), b""))
-                self._moved, self._moved_replays, self._moved_count = {}, {}, 0
             if self.persists and (self._is_window_dirty or self._is_record_dirty):
                 changes.append(KeyValueChange(window_key, encode_record(self._window_record()), self._window_version))
         if self._moved_out is not None:
@@ -181,19 +161,33 @@ class Session:
             self._tell()
         return changes
 
+    def _record_changes(self) -> list[KeyValueChange]:
+        """The record with its positions; with those of the last write, if they are too large now."""
+        if not self._is_refused:
+            try:
+                return self._positions.changes(self.name, self._record_version, self.positions())
+            except CursorsTooLargeError as problem:
+                self._is_refused = True
+                self.on_refused(problem)
+        return self._positions.unchanged(self.name, self._record_version)
+
     def _window_record(self) -> WindowRecord:
         window = self.window
         if window is None:
             return self.restored
         outgoing = [held for held in window.held.values() if isinstance(held, OutgoingRecord)]
         incoming = self.message_ids
-        return WindowRecord(self.record.epoch, window.next_id, outgoing, incoming, self._moved, self._moved_replays)
+        kept = self._positions
+        return WindowRecord(
+            self.record.epoch, window.next_id, outgoing, incoming, kept.moved, kept.moved_replays, kept.made
+        )
 
     def written(self, version: int) -> None:
         for change in self._taken:
             self._note_version(change.key, ABSENT if change.value is None else version)
             if change is self._moved_out:
                 self._moved_out = None
+        self._positions.written()
         self._taken = []
         self._tell()
         if self._held or self._is_record_dirty or self._is_window_dirty:
@@ -227,6 +221,7 @@ class Session:
             return False  # an operator ended the session
         for change, each in zip(self._taken, found, strict=True):
             self._note_version(change.key, ABSENT if each is None else each.version)
+        self._positions.doubt()
         self._is_record_dirty = self._is_window_dirty = True
         return True
 
@@ -237,12 +232,21 @@ class Session:
         if self._at_end is not None:  # but a caller waiting for the end gets it
             self._at_end()
 
+    def refused(self, reason: EntrepotError) -> None:
+        on_refused = self.on_refused
+        self.on_fenced = _nothing
+        self.fenced()
+        on_refused(reason)
 
-def _positions_in(record: SessionRecord) -> Positions:
+
+def _positions_in(record: SessionRecord) -> AllCursors:
     return record.cursors, record.replays
 
 
 def _nothing() -> None: ...
+
+
+def _unheard(reason: EntrepotError) -> None: ...
 
 
 def released(held: OutgoingRecord) -> OutgoingRecord:

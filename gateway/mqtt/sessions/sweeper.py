@@ -19,7 +19,9 @@ from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.gateway.mqtt.sessions.ending import MAX_TOGETHER, Ending, Endings
 from entrepot.gateway.mqtt.sessions.lifecycle import depart, is_over
 from entrepot.gateway.mqtt.sessions.opening import readable
 from entrepot.gateway.mqtt.sessions.record import (
@@ -27,11 +29,7 @@ from entrepot.gateway.mqtt.sessions.record import (
     KICK_PREFIX,
     SESSION_PREFIX,
     TAKEN_PREFIX,
-    WINDOW_PREFIX,
-    SessionRecord,
-    WillRecord,
     due_key,
-    encode_record,
 )
 from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
 from entrepot.gateway.periodic_work import PeriodicWork
@@ -43,6 +41,8 @@ RENEW_SECONDS: Final = 2.0
 GRACE_SECONDS: Final = 2 * RENEW_SECONDS
 """Time for others to renew their keys after an outage of the key-values: until then no gateway is taken for dead."""
 PAGE: Final = 500
+LOOKED_AT: Final = 100
+"""Records of one read."""
 SWEEPER_KEY: Final = "gateway-sweeper"
 
 log = structlog.get_logger(__name__)
@@ -62,6 +62,7 @@ class Sweeper:
         clock: Clock,
         gateway: str,
         publish_will: PublishWill,
+        incidents: Incidents,
         on_taken: Callable[[str, int], Awaitable[None]],
         on_declared_dead: Callable[[], str],
         on_kicked: Callable[[str, bool], None],
@@ -69,7 +70,7 @@ class Sweeper:
         is_alone: bool,
     ) -> None:
         self._store, self._clock, self._gateway = store, clock, gateway
-        self._wills = Wills(store, clock, publish_will)
+        self.endings = Endings(store, clock, Wills(store, clock, publish_will, incidents), incidents)
         self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
         self._is_alone = is_alone
         self._alive_version: int | None = None
@@ -82,7 +83,11 @@ class Sweeper:
         self._watched: list[WatchedKeys] = []
         self._under_way: set[tuple[str, int]] = set()
         """Keys with their versions that were told and are not deleted yet: a full look tells them again."""
-        self.expired = 0
+
+    @property
+    def expired(self) -> int:
+        """Sessions that were over, since the start."""
+        return self.endings.expired
 
     async def start(self) -> None:
         """Be alive and sweep from here on. Waits while the key-values are away; raises other errors of the store."""
@@ -211,54 +216,40 @@ class Sweeper:
     # -- sweeping ------------------------------------------------------------------------------------------------
 
     async def sweep(self) -> None:
-        """Sweep once."""
+        """Sweep once: first what is due by time, then the rest of dead gateways."""
+        await self._sweep_due()
+        await self.endings.wills.publish_overdue()
         await self._sweep_dead()
-        await self._wills.publish_overdue()
+
+    async def _sweep_due(self) -> None:
+        """Look at disconnected sessions that are due, the longest due ones first."""
         now_ms = self._clock.now_ms()
-        for due in await self._store.key_values.scan(DUE_PREFIX, limit=PAGE):
-            at, _, name = due.key.removeprefix(DUE_PREFIX).partition("/")
+        due: list[tuple[str, str]] = []
+        for each in await self._store.key_values.scan(DUE_PREFIX, limit=PAGE):
+            at, _, name = each.key.removeprefix(DUE_PREFIX).partition("/")
             if int(at) > now_ms:
-                return
-            await self._look(name, due.key, now_ms)
+                break
+            due.append((name, each.key))
+        for start in range(0, len(due), LOOKED_AT):
+            await self._look(due[start : start + LOOKED_AT], now_ms)
 
-    async def _look(self, name: str, due: str, now_ms: int) -> None:
-        """Look at a disconnected session that is due."""
-        [found] = await self._store.key_values.get([SESSION_PREFIX + name])
-        record = None if found is None else readable(name, found)
-        if found is None or record is None or record.owner or due_key(record.due_at_ms, name) != due:
-            await self._store.key_values.write([KeyValueChange(due, None)])
-            return
-        will = None
-        if record.will is not None and (record.will_at_ms <= now_ms or is_over(record, now_ms)):
-            will, record.will, record.will_at_ms = record.will, None, 0
-        await self._put(name, found, record, will, now_ms, [KeyValueChange(due, None)])
-
-    async def _put(
-        self,
-        name: str,
-        found: KeyValue,
-        record: SessionRecord,
-        will: WillRecord | None,
-        now_ms: int,
-        more: list[KeyValueChange],
-    ) -> None:
-        """Write the record without its due will, or delete it if the session is over; then publish the will."""
-        key = SESSION_PREFIX + name
-        ends = is_over(record, now_ms)
-        if ends:
-            changes = [KeyValueChange(key, None, found.version), KeyValueChange(WINDOW_PREFIX + name, None), *more]
-        else:
-            changes = [KeyValueChange(key, encode_record(record), found.version), *more]
-            if record.due_at_ms:
-                changes.append(KeyValueChange(due_key(record.due_at_ms, name), b""))
-        moved = None if will is None else self._wills.moved(name, record, will)
-        if moved is not None:
-            changes.append(moved)
-        if await if_unchanged(self._store.key_values.write(changes)) is None:
-            return  # the client came back at this moment
-        self.expired += ends
-        if moved is not None:
-            await self._wills.publish(moved)
+    async def _look(self, due: list[tuple[str, str]], now_ms: int) -> None:
+        """Look at sessions that are due, each with the key that says so."""
+        found = await self._store.key_values.get([SESSION_PREFIX + name for name, _ in due])
+        endings: dict[str, Ending] = {}
+        void: list[KeyValueChange] = []
+        for (name, key), value in zip(due, found, strict=True):
+            record = None if value is None else readable(name, value)
+            if value is None or record is None or record.owner or due_key(record.due_at_ms, name) != key:
+                void.append(KeyValueChange(key, None))
+                continue
+            will = None
+            if record.will is not None and (record.will_at_ms <= now_ms or is_over(record, now_ms)):
+                will, record.will, record.will_at_ms = record.will, None, 0
+            endings[name] = Ending(name, value, record, will, (KeyValueChange(key, None),))
+        if void:
+            await self._store.key_values.write(void)
+        await self.endings.put(list(endings.values()))
 
     async def _sweep_dead(self) -> None:
         """Sweep the sessions of dead gateways; a gateway that is alone takes all earlier ones for dead."""
@@ -282,15 +273,20 @@ class Sweeper:
     async def _sweep_sessions_of(self, gateway: str) -> None:
         after = ""
         while page := await self._store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
+            endings: list[Ending] = []
             for found in page:
-                record = readable(found.key.removeprefix(SESSION_PREFIX), found)
+                name = found.key.removeprefix(SESSION_PREFIX)
+                record = readable(name, found)
                 if record is not None and record.owner == gateway:
                     record.epoch += 1
                     now_ms = self._clock.now_ms()
                     will = depart(record, now_ms, keeps_will=True)
                     if not record.expiry_seconds:
                         record.expires_at_ms = now_ms
-                    await self._put(found.key.removeprefix(SESSION_PREFIX), found, record, will, now_ms, [])
+                    endings.append(Ending(name, found, record, will))
+            for start in range(0, len(endings), MAX_TOGETHER):
+                await self.endings.put(endings[start : start + MAX_TOGETHER])
+                await self._sweep_due()  # others' time has come meanwhile
             after = page[-1].key
             await self._renew()
 

@@ -7,7 +7,8 @@ none is lost with its gateway: the sweeper publishes overdue ones, then perhaps 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -17,6 +18,9 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import Store
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
+from entrepot.gateway.mqtt.sessions.journal import PART
 from entrepot.gateway.mqtt.sessions.record import WILL_PREFIX, SessionRecord, WillRecord, decode_session, encode_record
 
 OVERDUE_SECONDS: Final = 30.0
@@ -31,39 +35,60 @@ log = structlog.get_logger(__name__)
 class Wills:
     """Moves and publishes wills, without state of its own."""
 
-    def __init__(self, store: Store, clock: Clock, publish: PublishWill) -> None:
-        self._store, self._clock = store, clock
+    def __init__(self, store: Store, clock: Clock, publish: PublishWill, incidents: Incidents) -> None:
+        self._store, self._clock, self._incidents = store, clock, incidents
         self.publish_unmoved = publish
         """Publishes a will of which there is no record."""
 
     def moved(self, name: str, record: SessionRecord, will: WillRecord) -> KeyValueChange:
         """The change that keeps a will until it is out; part of the write that takes it from its record."""
-        at_ms = self._clock.now_ms() + int(OVERDUE_SECONDS * 1000)
         kept = SessionRecord(record.client_id, record.epoch, "", record.version, record.user, 0, 0, will=will)
-        return KeyValueChange(f"{WILL_PREFIX}{at_ms:015d}/{name}", encode_record(kept))
+        return self._kept(name, encode_record(kept))
 
-    async def publish(self, moved: KeyValueChange) -> None:
-        """Publish a moved will, and delete it; a failed one becomes overdue."""
-        assert moved.value is not None
-        kept = decode_session(moved.value)
-        if kept.will is not None:
-            await self.publish_unmoved(kept, kept.will)
-        await self._forget(moved.key)
+    async def publish(self, moved: Sequence[KeyValueChange]) -> None:
+        """Publish moved wills together, and delete them; a failed one becomes overdue."""
+        out = await asyncio.gather(*(self._is_out(each.key, each.value) for each in moved))
+        await self._forget([each.key for each, is_out in zip(moved, out, strict=True) if is_out])
 
-    async def _forget(self, key: str) -> None:
+    async def _is_out(self, key: str, value: bytes | None) -> bool:
+        """Publish a moved will; False if that failed, and another try may not."""
         try:
-            await self._store.key_values.write([KeyValueChange(key, None)])
+            kept = decode_session(value or b"")
+        except msgspec.DecodeError:
+            log.error("a will cannot be read", key=key)
+            return True
+        try:
+            if kept.will is not None:
+                await self.publish_unmoved(kept, kept.will)
+        except Exception as fault:  # noqa: BLE001 - a fault of one will: the others go out
+            reason = f"a will was not published yet: {type(fault).__name__}: {fault}"
+            self._incidents.note(PART, Outcome.SET_ASIDE, reason, client=kept.client_id, fault=fault)
+            return False
+        return True
+
+    async def _forget(self, keys: Sequence[str]) -> None:
+        if not keys:
+            return
+        try:
+            await self._store.key_values.write([KeyValueChange(key, None) for key in keys])
         except EntrepotError as error:
-            log.warning("a will is out and not forgotten", key=key, problem=error.message)
+            log.warning("wills are out and not forgotten", keys=len(keys), problem=error.message)
 
     async def publish_overdue(self) -> None:
-        """Publish other gateways' overdue wills."""
+        """Publish other gateways' overdue wills.  One that fails again is tried again later, behind the others."""
         now_ms = self._clock.now_ms()
-        for found in await self._store.key_values.scan(WILL_PREFIX, limit=PAGE):
-            if int(found.key.removeprefix(WILL_PREFIX).partition("/")[0]) > now_ms:
-                return
-            try:
-                await self.publish(KeyValueChange(found.key, found.value))
-            except msgspec.DecodeError:
-                log.error("a will cannot be read", key=found.key)
-                await self._forget(found.key)
+        found = await self._store.key_values.scan(WILL_PREFIX, limit=PAGE)
+        due = [each for each in found if int(each.key.removeprefix(WILL_PREFIX).partition("/")[0]) <= now_ms]
+        out = await asyncio.gather(*(self._is_out(each.key, each.value) for each in due))
+        await self._forget([each.key for each, is_out in zip(due, out, strict=True) if is_out])
+        later: list[KeyValueChange] = []
+        for each, is_out in zip(due, out, strict=True):
+            if not is_out:
+                name = each.key.removeprefix(WILL_PREFIX).partition("/")[2]
+                later += [KeyValueChange(each.key, None, each.version), self._kept(name, each.value)]
+        if later:
+            await if_unchanged(self._store.key_values.write(later))
+
+    def _kept(self, name: str, value: bytes) -> KeyValueChange:
+        at_ms = self._clock.now_ms() + int(OVERDUE_SECONDS * 1000)
+        return KeyValueChange(f"{WILL_PREFIX}{at_ms:015d}/{name}", value)

@@ -9,8 +9,11 @@ import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.shard import broker_of_queue
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.sessions.census import SessionCensus
 from entrepot.gateway.mqtt.sessions.opening import Arrival, Sessions
+from entrepot.gateway.mqtt.sessions.operating import SessionOperations
 from entrepot.gateway.mqtt.sessions.record import SessionRecord, WillRecord
 from entrepot.gateway.mqtt.sessions.session import Session
 from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
@@ -45,6 +48,11 @@ class SessionWorld:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.store = FailingStore(self.clock)
+        self.numbers: dict[tuple[str, int], int] = {}
+        """Numbers of topics by name and broker (`Topology.made_at`)."""
+        made_at = lambda name, queue_id: self.numbers.get((name, broker_of_queue(queue_id)), 0)  # noqa: E731
+        self.store.topology = replaced(self.store.topology, made_at=made_at)
+        self.incidents = Incidents(self.clock)
         self.wills: list[bytes] = []
         self.taken: list[tuple[str, str, int]] = []
         self.dead: list[str] = []
@@ -55,7 +63,7 @@ class SessionWorld:
 
     def gateway(self, name: str) -> Sessions:
         census = SessionCensus(self.store, 0)
-        return Sessions(self.store, self.clock, name, self.publish_will, census, is_alone=False)
+        return Sessions(self.store, self.clock, name, self.publish_will, census, self.incidents, is_alone=False)
 
     def sweeper(self, name: str, *, is_alone: bool = False) -> Sweeper:
         def declared_dead() -> str:
@@ -69,7 +77,11 @@ class SessionWorld:
         def kicked(session: str, ends: bool) -> None:
             self.kicked.append((name, session, ends))
 
-        return Sweeper(self.store, self.clock, name, self.publish_will, told, declared_dead, kicked, is_alone=is_alone)
+        to = (told, declared_dead, kicked)
+        return Sweeper(self.store, self.clock, name, self.publish_will, self.incidents, *to, is_alone=is_alone)
+
+    def operations(self) -> SessionOperations:
+        return SessionOperations(self.store, self.clock, self.publish_will, self.incidents)
 
     async def opened(self, gateway: Sessions, client_id: str = "c", expiry: int = 600, **fields: object) -> Session:
         arrival = {"version": 5, "clean_start": False, **fields}

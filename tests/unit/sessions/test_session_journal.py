@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, WINDOW_PREFIX, SubscriptionRecord, decode_session
 from entrepot.gateway.mqtt.sessions.session import Session
@@ -86,11 +88,15 @@ async def test_one_that_cannot_be_written_does_not_stop_the_others(world: Sessio
     sessions[4].record.subscriptions = [SubscriptionRecord("x" * 60_000) for _ in range(20)]
     told: list[int] = []
     lost: list[int] = []
+    reasons: list[EntrepotError] = []
     for number, session in enumerate(sessions):
         session.on_fenced = partial(lost.append, number)
+        session.on_refused = reasons.append
         session.after_durable(partial(told.append, number), record=True)
     await gateway.journal.settle()
-    assert (set(told), lost) == (set(range(9)) - {4}, [4])
+    assert (set(told), lost) == (set(range(9)) - {4}, []), "nobody took it"
+    assert [reason.code for reason in reasons] == [Code.BAD_REQUEST] and "session/c4" in reasons[0].message
+    assert sessions[4].is_fenced, "nothing more of it is written"
 
 
 async def test_two_of_one_name_in_one_batch(world: SessionWorld) -> None:
@@ -159,12 +165,12 @@ async def test_a_late_write_does_not_adopt_a_session_that_began_anew(world: Sess
     assert (lost, told) == ([True], [])
 
 
-async def test_a_store_that_has_failed_fences_all(world: SessionWorld) -> None:
+async def test_a_store_that_has_failed_ends_all(world: SessionWorld) -> None:
     gateway = world.gateway("g")
     session = await world.opened(gateway)
     lost: list[bool] = []
     told: list[bool] = []
-    session.on_fenced = partial(lost.append, True)
+    session.on_refused = lambda reason: lost.append(reason.code is Code.UNAVAILABLE)
     failure = EntrepotError(Code.UNAVAILABLE, "for good")
     world.store.condition = replaced(world.store.condition, failure=failure)
     world.store.failures = [(Code.UNAVAILABLE, False)]
@@ -214,3 +220,54 @@ async def test_a_session_of_another_user_is_refused(world: SessionWorld) -> None
     assert refused.value.code == Code.FORBIDDEN
     record = await record_in(world)
     assert record is not None and record.user == "alice"
+
+
+# -- faults of our own
+
+
+@pytest.mark.parametrize("where", ["changes", "told", "adopting"])
+async def test_a_session_that_fails_is_set_aside(world: SessionWorld, where: str) -> None:
+    """The others are written, and it is ended: nobody can say what its record would be."""
+    gateway = world.gateway("g")
+    sessions = [await world.opened(gateway, f"c{number}") for number in range(9)]
+    told: list[int] = []
+    reasons: list[EntrepotError] = []
+
+    def odd(*_: object) -> Any:
+        raise ValueError("odd")
+
+    failing = sessions[4]
+    failing.on_refused = reasons.append
+    ended: list[bool] = []
+    if where == "changes":
+        failing.positions = odd
+    elif where == "adopting":
+        [found] = await world.store.key_values.get([SESSION_PREFIX + "c4"])
+        assert found is not None
+        await world.store.own.write([KeyValueChange(found.key, b"\xc1")])
+    for number, session in enumerate(sessions):
+        session.after_durable(odd if (where, number) == ("told", 4) else partial(told.append, number), record=True)
+    failing._at_end = partial(ended.append, True)
+    await gateway.journal.settle()
+    assert sorted(told) == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert [reason.code for reason in reasons] == [Code.INTERNAL_ERROR]
+    assert failing.is_fenced and ended == [True], "who waits for its end is told"
+    assert [(each.part, each.place) for each in world.incidents.last] == [("sessions", "c4")]
+    sessions[0].after_durable(partial(told.append, 10), window=True)
+    await gateway.journal.settle()
+    assert told[-1] == 10
+
+
+async def test_an_end_that_fails_hurts_no_other(world: SessionWorld) -> None:
+    gateway = world.gateway("g")
+    failing, other = await world.opened(gateway, "failing"), await world.opened(gateway, "other")
+
+    def odd(*_: object) -> Any:
+        raise ValueError("odd")
+
+    failing.positions = failing.on_refused = odd
+    told: list[bool] = []
+    for session in (failing, other):
+        session.after_durable(partial(told.append, True), record=True)
+    await gateway.journal.settle()
+    assert told == [True] and [each.place for each in world.incidents.last] == ["failing", "failing"]

@@ -274,7 +274,7 @@ async def test_who_came_back_while_others_were_swept(world: SessionWorld, is_cle
             await world.opened(here, "b", clean_start=is_clean)
 
     sweeper = world.sweeper("here")
-    sweeper._wills = Wills(world.store, world.clock, publish)
+    sweeper.endings.wills = Wills(world.store, world.clock, publish, world.incidents)
     await look(sweeper)
     assert world.wills == [b"a", b"b"]
     assert (await keys(world, SESSION_PREFIX), await keys(world, WILL_PREFIX)) == (["a", "b"], [])
@@ -288,9 +288,8 @@ async def test_whoever_was_to_publish_a_will_died(world: SessionWorld, who: str)
     gateway, dying = world.gateway("g"), world.sweeper("dying")
     await leave(world, gateway, expiry=600, delay=20)
     world.clock.advance(20_000)
-    dying._wills = gateway.wills = Wills(world.store, world.clock, die)
-    with pytest.raises(EntrepotError, match="it died"):
-        await (dying.sweep() if who == "sweeper" else world.opened(gateway, clean_start=True))
+    dying.endings.wills = gateway.wills = Wills(world.store, world.clock, die, world.incidents)
+    await (dying.sweep() if who == "sweeper" else world.opened(gateway, clean_start=True))
     sweeper = world.sweeper("g", is_alone=True)
     await look(sweeper)
     assert world.wills == [], "somebody may be at it"
