@@ -21,17 +21,19 @@ class Confirmation:
     are durable; or the store fails and the outcome is unknown.  Callbacks run once, with the failure or None; those of
     one broker in the order of its batches.
 
-    `has_parts`: parts of the batch may be settled before others; else all of it is settled at once.
+    `has_parts`: parts of the batch may be settled before others; else all of it is settled at once.  `is_withdrawn` is
+    set by the sender of such a batch: True for the place of a message that must not be stored any more, if it waits.
     """
 
     has_parts = False
 
-    __slots__ = ("_callbacks", "failure", "refusals", "settled")
+    __slots__ = ("_callbacks", "failure", "is_withdrawn", "refusals", "settled")
 
     def __init__(self, refusals: Sequence[EntrepotError | None] | None = None) -> None:
         self.refusals = refusals
         self.settled = False
         self.failure: EntrepotError | None = None
+        self.is_withdrawn: Callable[[int], bool] | None = None
         self._callbacks: list[Callable[[EntrepotError | None], None]] = []
 
     def when_settled(

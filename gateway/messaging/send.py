@@ -32,6 +32,7 @@ from entrepot.gateway.messaging.new_topics import Refusals as Refusals
 from entrepot.gateway.messaging.provenance import Provenance
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.messaging.traffic import Traffic
+from entrepot.gateway.messaging.withdrawn import WithdrawnPlaces, is_told, is_withdrawn, without_withdrawn
 
 log = structlog.get_logger(__name__)
 
@@ -162,6 +163,7 @@ class Sender:
             return
         messages, calls, sources = self._messages, self._calls, self._sources
         self._messages, self._calls, self._sources = [], [], []
+        messages, calls, sources = without_withdrawn(messages, calls, sources)
         try:
             self._bind(messages)
         except Exception:  # noqa: BLE001 - a fault of our own: each call by itself, it costs the one that has it
@@ -213,7 +215,7 @@ class Sender:
 
     def _go_on(self, ready: list[Call]) -> None:
         """Append what waited for a new topic."""
-        self._append_calls(ready)
+        self._append_calls([call for call in ready if not is_told(call.on_sent)])
         self.note_under_way(-len(ready))
         self._relieve()
 
@@ -332,6 +334,7 @@ class _Sending:
             self._confirmation.when_settled(self._settled)
             return
         at = 0
+        self._confirmation.is_withdrawn = WithdrawnPlaces(self._calls)
         self._sender.note_under_way(len(self._calls))
         for size, on_sent in self._calls:
             settled = partial(self._part_settled, at, size, on_sent)
@@ -354,7 +357,7 @@ class _Sending:
         refusals = self._confirmation.refusals
         mine = None if refusals is None else list(refusals[at : at + size])
         messages = self._messages[at : at + size]
-        if failure is None and mine is not None and self._send_again(messages, mine, on_sent):
+        if failure is None and mine and not is_withdrawn(on_sent) and self._send_again(messages, mine, on_sent):
             return
         self._done(messages, mine, on_sent, failure)
 

@@ -208,6 +208,8 @@ class Appending:
         return parts
 
     def _send(self, number: int, part: _Part, confirmation: PartedConfirmation) -> None:
+        if part.rides_until:
+            _leave_withdrawn(part, confirmation)
         try:
             part.client.check_ready()
             payload = _encoded(part, confirmation)
@@ -319,6 +321,22 @@ def _refusals_in(payload: bytes, size: int) -> Sequence[EntrepotError | None]:
     if len(refusals) != size:
         raise RemotingError(f"an answer for {len(refusals)} messages, {size} were sent")
     return refusals
+
+
+def _leave_withdrawn(part: _Part, confirmation: PartedConfirmation) -> None:
+    """Let messages that were withdrawn while they waited leave a part; one in doubt stays so."""
+    is_withdrawn = confirmation.is_withdrawn
+    if is_withdrawn is None or not any(map(is_withdrawn, part.indexes)):
+        return
+    refusal = EntrepotError(Code.OUTCOME_UNKNOWN, "an earlier message of this sender failed")
+    indexes, messages = [], []
+    for index, message in zip(part.indexes, part.messages, strict=True):
+        if is_withdrawn(index):
+            confirmation.refuse(index, refusal)
+        else:
+            indexes.append(index)
+            messages.append(message)
+    part.indexes, part.messages = indexes, messages
 
 
 def _refuse_all(confirmation: PartedConfirmation, part: _Part, refusal: EntrepotError) -> None:

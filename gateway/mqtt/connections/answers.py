@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from entrepot.domain.errors import EntrepotError
@@ -48,7 +48,7 @@ class Awaited:
 class Sent(Awaited):
     """A run of sent publishes.  `words`: the answer to each, 0 at QoS 0."""
 
-    __slots__ = ("_stored", "messages", "retained", "words")
+    __slots__ = ("_stored", "is_withdrawn", "messages", "retained", "words")
 
     def __init__(self, answers: Answers) -> None:
         super().__init__(answers)
@@ -56,6 +56,8 @@ class Sent(Awaited):
         self.words: list[int] = []
         self.retained: list[Message] | None = None
         self._stored: list[int] | None = None
+        self.is_withdrawn = False
+        """True if it must not be stored any more, because an earlier publish will come again."""
 
     def add(self, packet: Publish, message: Message) -> None:
         self.words.append(WORDS[packet.qos] | packet.packet_id)
@@ -70,6 +72,8 @@ class Sent(Awaited):
             for message, refusal in zip(self.messages, refusals, strict=True):
                 if refusal is not None:  # also for a client that is gone: the operator sees it
                     counters.refuse(client, message.sub_topic, refusal.message, REASON_OF_CODE[refusal.code])
+        if failure is not None or (refusals is not None and self.answers.client.machine.version != 5):
+            self.answers.break_off()
         self.answers.arrived()
         self.answers.tell_in_turn()
 
@@ -181,7 +185,7 @@ AwaitedT = TypeVar("AwaitedT", bound=Awaited)
 class Answers:
     """One connection's answers, in the order of its publishes (4.6.0-2, -3)."""
 
-    __slots__ = ("_first", "_idle", "_last", "client", "services", "under_way")
+    __slots__ = ("_first", "_idle", "_last", "client", "is_broken_off", "on_broken_off", "services", "under_way")
 
     def __init__(self, services: MqttServices, client: MqttClient) -> None:
         self.services, self.client = services, client
@@ -190,6 +194,20 @@ class Answers:
         self.under_way = 0
         """Number of sent runs that are neither stored nor refused yet."""
         self._idle: asyncio.Future[None] | None = None
+        self.is_broken_off = False
+        self.on_broken_off: Callable[[], None] | None = None
+
+    def break_off(self) -> None:
+        """Let nothing more of the connection be stored: its client sends the failed publish again, and what follows in
+        the same order (4.4.0-1, 4.6.0-1).  The connection ends once the earlier ones are answered."""
+        self.is_broken_off = True
+        awaited = self._first
+        while awaited is not None:
+            if isinstance(awaited, Sent):
+                awaited.is_withdrawn = True
+            awaited = awaited.following
+        if self.on_broken_off is not None:
+            self.on_broken_off()
 
     def in_turn(self, awaited: AwaitedT) -> AwaitedT:
         """Append an answer to the queue: it is sent in its turn, whenever its outcome is known."""

@@ -61,6 +61,7 @@ class Publishing:
     def __init__(self, services: MqttServices, client: MqttClient, retained: RetainedDelivery) -> None:
         self._services, self._client, self._retained = services, client, retained
         self._answers = Answers(services, client)
+        self._answers.on_broken_off = self.give_up
         self._gated: deque[Sent] | None = None
         self._gate: asyncio.Task[None] | None = None
         self._is_relief_asked = False
@@ -138,6 +139,8 @@ class Publishing:
 
     def _send(self, sent: Sent) -> None:
         """Send a run, behind earlier ones that wait for their record or for retained messages."""
+        if self._answers.is_broken_off:
+            return
         session = self._client.session
         needs_record = session is not None and session.persists and sent.has_qos_2
         if not needs_record and sent.retained is None and self._gated is None:
@@ -200,12 +203,14 @@ class Publishing:
             self._gated = self._gate = None
 
     def give_up(self) -> None:
-        """Stop sending runs that wait for their record, because another connection has the session."""
+        """Stop sending runs that wait for their record, because another connection has the session, or an earlier
+        publish failed."""
         if self._gate is not None:
             self._gate.cancel()
 
     def let_go(self) -> None:
         """Break reference cycles, because the connection is over."""
+        self._answers.on_broken_off = None
         self._answers.forget()
 
     async def settle(self) -> None:

@@ -81,6 +81,36 @@ async def test_what_rides_is_stored_only_where_it_is_missing():
     assert confirmation.settled and confirmation.failure is None
 
 
+async def test_what_was_withdrawn_while_it_waited_is_not_sent():
+    """An earlier message of its sender is in doubt for good: what follows comes again behind that one."""
+    broker = Sent()
+    broker.known = SimpleNamespace(replicas=((1, "a:1"),), epoch=5)
+    cluster = SimpleNamespace(of_number={0: broker}.get, took=lambda *_: None, failed=lambda *_: None)
+    cluster.ready_watchers, cluster.confirmed_here = [], set()
+    sender = Appending(cast("Cluster", cluster))
+    doubtful = sender.append([message(0, b"first")])
+    broker.is_ready, broker.problem = False, "away"
+    mixed, alone = (
+        sender.append([message(0, body) for body in bodies]) for bodies in ((b"mine", b"other"), (b"mine",))
+    )
+    withdrawn: list[bool] = []
+    mixed.is_withdrawn = lambda place: bool(withdrawn) and place == 0
+    alone.is_withdrawn = lambda place: bool(withdrawn)
+    doubtful.when_settled(lambda failure: withdrawn.append(True))
+    broker.requests[0][1](EntrepotError(Code.OUTCOME_UNKNOWN, "lost"), b"")
+    assert not doubtful.settled, "the next master may tell"
+    broker.problem, broker.is_ready = "", True
+    for watcher in cluster.ready_watchers:
+        watcher(broker, True)
+    assert doubtful.failure is not None, "the same master came back: it cannot tell"
+    assert [[each.body for each in sent] for sent, _ in broker.requests[1:]] == [[b"other"]]
+    broker.requests[1][1](None, encode(None))
+    assert mixed.settled and alone.settled and mixed.failure is None
+    for confirmation, codes in ((mixed, [Code.OUTCOME_UNKNOWN, None]), (alone, [Code.OUTCOME_UNKNOWN])):
+        assert confirmation.refusals is not None
+        assert [refusal and refusal.code for refusal in confirmation.refusals] == codes
+
+
 async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown():
     for answer in (b"", b"\xc1", encode([None]), encode([None, None, None]), encode("x")):
         there = Sent()
