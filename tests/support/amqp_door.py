@@ -38,10 +38,10 @@ from entrepot.protocols.amqp.methods_basic import (
     ConfirmSelect,
     ConfirmSelectOk,
 )
-from entrepot.protocols.amqp.methods_connection import ChannelOpen, ChannelOpenOk
+from entrepot.protocols.amqp.methods_connection import ChannelOpen, ChannelOpenOk, ConnectionTuneOk
 from entrepot.protocols.amqp.methods_topology import QueueDeclare, QueueDeclareOk
 from entrepot.store_client.memory import MemoryStore
-from tests.support.amqp_machine import HANDSHAKE, Heard, heard, said
+from tests.support.amqp_machine import HELLO, OPEN, START_OK, Heard, heard, said
 from tests.support.clock import ManualClock
 from tests.support.waiting import PATIENCE_SECONDS, until
 
@@ -149,9 +149,9 @@ class AmqpClient:
         place = next(i for i, (number, each) in enumerate(self.methods) if isinstance(each, kind) and number == channel)
         return self.methods.pop(place)[1]  # type: ignore[return-value]
 
-    async def open(self, *channels: int) -> AmqpClient:
-        """Log in, and open channels."""
-        self.send(HANDSHAKE)
+    async def open(self, *channels: int, frame_max: int = 0) -> AmqpClient:
+        """Log in, and open channels.  `frame_max`: 0 for the server's."""
+        self.send(HELLO + START_OK + said(0, ConnectionTuneOk(0, frame_max, 60)) + OPEN)
         await until(lambda: self.conversation.machine.is_open, "it is open")
         for number in channels or (1,):
             self.say(number, ChannelOpen())
@@ -182,7 +182,8 @@ class AmqpClient:
     ) -> None:
         """All of them in one read."""
         method, header_data = said(channel, BasicPublish(exchange, key, mandatory)), (header or ContentHeader()).data
-        self.send(b"".join(method + content_frames(channel, header_data, body, 4096) for body in bodies))
+        most = 4096 if len(header_data) < 4000 else 131_072
+        self.send(b"".join(method + content_frames(channel, header_data, body, most) for body in bodies))
 
     async def fill(self, queue: str, *bodies: bytes, **how: Any) -> None:
         """Publish to a queue; return when they are in it."""

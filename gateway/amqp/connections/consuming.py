@@ -9,31 +9,31 @@ from __future__ import annotations
 from asyncio import Task
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from entrepot.domain.callbacks import hand_over
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position
-from entrepot.domain.queues.arguments import QueueType
 from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.publishing import ChannelPublishing
 from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
+from entrepot.gateway.amqp.connections.templates import Held, template_for
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.messaging.incidents import Outcome, place_of_message
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.protocols.amqp.connection_events import ACK, Settlement
-from entrepot.protocols.amqp.consumed import template_of
 from entrepot.protocols.amqp.delivery import ContentTemplate
 from entrepot.protocols.amqp.errors import AmqpError
-from entrepot.protocols.amqp.field_table import FieldTable
 from entrepot.protocols.amqp.methods_basic import BasicCancel
-from entrepot.protocols.amqp.recorded import template_of_record
 from entrepot.protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.value_space import USUAL_FRAME_MAX
 
 PART: Final = "amqp"
+TOO_NARROW: Final = "the properties of the message do not fit a frame of the client"
 NO_ACK_BATCH: Final = 200
 """Maximum number of messages in one delivery to a consumer without acknowledgements, while the socket accepts them."""
 
@@ -45,10 +45,6 @@ class Handed:
 
     def __init__(self, queue: Queue, consumer: Consumer | None, since: float) -> None:
         self.queue, self.consumer, self.since = queue, consumer, since
-
-
-Held: TypeAlias = Ticket | StreamTicket
-"""A delivered and unsettled message; its `member` is its `Handed`."""
 
 
 class Consumer:
@@ -82,6 +78,15 @@ class Consumer:
     def start(self) -> int | Position | None:
         """The position in a stream from which it reads."""
         return stream_start(self.arguments, self._consuming.services.clock.now_ms())
+
+    @property
+    def is_narrow(self) -> bool:
+        """True if its frames are smaller than those of most clients."""
+        return self._consuming.is_narrow
+
+    def can_take(self, ticket: Ticket) -> bool:
+        """True if the message's properties fit its frames."""
+        return self._consuming.can_take(self.queue, ticket)
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         self._consuming.deliver(self, tickets)
@@ -164,8 +169,22 @@ class ChannelConsuming:
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
+    @property
+    def is_narrow(self) -> bool:
+        """True if there may be messages whose properties do not fit a frame of this client."""
+        return self._out.machine.frame_max < max(USUAL_FRAME_MAX, self.services.settings.frame_max_bytes)
+
+    def can_take(self, queue: Queue, ticket: Held) -> bool:
+        """True if a message's properties fit the client's frames; also for an odd one, which a delivery sets aside."""
+        try:
+            return self._template(queue, ticket).fits(self._out.machine.frame_max)
+        except Exception:  # noqa: BLE001
+            return True
+
     def deliver(self, consumer: Consumer, tickets: Sequence[Held]) -> None:
         """Send messages to a consumer; an odd one is set aside, and the others go on in order."""
+        if consumer.queue.is_stream and self.is_narrow:
+            tickets = [ticket for ticket in tickets if self._fits_or_is_noted(consumer, ticket)]
         encoded = self._encoded(consumer.queue, tickets)
         for (ticket, _), fault in hand_over(encoded, partial(self._send, consumer)):
             self._set_aside(ticket, fault)
@@ -191,14 +210,22 @@ class ChannelConsuming:
 
     def _encoded(self, queue: Queue, tickets: Sequence[Held]) -> list[tuple[Held, ContentTemplate]]:
         """Encode messages; odd ones are set aside."""
-        queue_type, encoded = queue.declaration.arguments.queue_type, list[tuple[Held, ContentTemplate]]()
+        encoded: list[tuple[Held, ContentTemplate]] = []
 
         def encode(some: list[Held]) -> None:
-            encoded.extend([(ticket, self._template(ticket, queue_type)) for ticket in some])
+            encoded.extend([(ticket, self._template(queue, ticket)) for ticket in some])
 
         for ticket, fault in hand_over(list(tickets), encode):
             self._set_aside(ticket, fault)
         return encoded
+
+    def _fits_or_is_noted(self, consumer: Consumer, ticket: Held) -> bool:
+        """True if a stream's message fits; else its place is noted, and the stream goes on."""
+        if self.can_take(consumer.queue, ticket):
+            return True
+        place, client = place_of_message(ticket.message), self._client.login_name
+        self.services.incidents.note(PART, Outcome.PASSED_OVER, TOO_NARROW, place=place, client=client)
+        return False
 
     def _set_aside(self, ticket: Held, fault: Exception) -> None:
         """Note an odd message; a queue's goes to the group's dead letters, a stream's stays there for others."""
@@ -208,18 +235,8 @@ class ChannelConsuming:
         else:
             incidents.set_aside(PART, ticket.message, fault)
 
-    def _template(self, ticket: Held, queue_type: QueueType) -> ContentTemplate:
-        """The message in the form of this queue type; its record's own bytes where nothing is added."""
-        more: FieldTable | None = None
-        if queue_type is QueueType.QUORUM:
-            more = {"x-delivery-count": ticket.attempt - 1}
-        elif queue_type is QueueType.STREAM:
-            more = {"x-stream-offset": ticket.message.queue_offset}
-        elif isinstance(ticket, Ticket) and (record := ticket.record) is not None:
-            found = template_of_record(record)
-            if found is not None:
-                return found
-        return template_of(ticket.message, more, self.services.incidents.unsaid)
+    def _template(self, queue: Queue, ticket: Held) -> ContentTemplate:
+        return template_for(ticket, queue.declaration.arguments.queue_type, self.services.incidents.unsaid)
 
     def _hold(self, tickets: Sequence[Held], first: int, handed: Handed) -> None:
         for ticket in tickets:
@@ -227,10 +244,14 @@ class ChannelConsuming:
         self.held.update(enumerate(tickets, first))
 
     def get_ok(self, queue: Queue, ticket: Ticket, message_count: int, *, no_ack: bool) -> bool:
-        """Answer basic.get with a message; False for an odd one, which is set aside."""
+        """Answer basic.get with a message; False for an odd one, which is set aside.  Raises CONTENT_TOO_LARGE for one
+        that does not fit the client's frames: it stays in the queue."""
+        if self.is_narrow and not self.can_take(queue, ticket):
+            ticket.release()
+            raise AmqpError(ReplyCode.CONTENT_TOO_LARGE, TOO_NARROW, 60, 70)
         services, tag, is_again = self.services, self._next_tag, ticket.is_again
         try:
-            template = self._template(ticket, queue.declaration.arguments.queue_type)
+            template = self._template(queue, ticket)
             self._out.machine.get_ok(self._out.number, tag, is_again, template, message_count)
         except Exception as fault:  # noqa: BLE001 - the client gets the next one
             self._set_aside(ticket, fault)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from entrepot.gateway.messaging.ticket import Ticket
 
@@ -32,20 +32,23 @@ class FramedConsumer(Protocol):
     def __hash__(self) -> int: ...
 
 
+C = TypeVar("C", bound=FramedConsumer)
+
+
 @dataclass
-class Shared:
+class Shared(Generic[C]):
     """The outcome.  `back`: no consumer has room; `waiting`: those that can take it have no room; `untaken`: no
     consumer here can take it."""
 
-    parts: dict[FramedConsumer, list[Ticket]] = field(default_factory=dict)
+    parts: dict[C, list[Ticket]] = field(default_factory=dict)
     back: list[Ticket] = field(default_factory=list)
     waiting: list[Ticket] = field(default_factory=list)
     untaken: list[Ticket] = field(default_factory=list)
 
 
-def shared_out(tickets: Sequence[Ticket], active: Sequence[FramedConsumer]) -> Shared:
+def shared_out(tickets: Sequence[Ticket], active: Sequence[C]) -> Shared[C]:
     """Share messages out, in their order: the highest priority first, equal ones in turn."""
-    shared, rooms = Shared(), {consumer: consumer.credit for consumer in active}
+    shared, rooms = Shared[C](), {consumer: consumer.credit for consumer in active}
     turn = 0
     for ticket in tickets:
         able = [each for each in active if not each.is_narrow or each.can_take(ticket)]

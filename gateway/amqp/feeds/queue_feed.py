@@ -18,17 +18,23 @@ from typing import Final, Protocol
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.gateway.amqp.feeds.late_messages import LateMessages
+from entrepot.gateway.amqp.feeds.narrow_frames import shared_out
 from entrepot.gateway.messaging.leased_consumer import UNANSWERED, LeasedConsumer
+from entrepot.gateway.messaging.passed_over import PassedOver, Untaken
 from entrepot.gateway.messaging.ticket import Ticket
 
 WAIT_MS: Final = 20_000
 """Longest wait of a pop for messages."""
 LEASE_MS: Final = 10_000
 LINGER_SECONDS: Final = 0.002
+AFTER_FAULT_SECONDS: Final = 0.5
+"""Pause of a queue's feed after an error of the program."""
+NOBODY: Final = "the properties of the message fit no frame of the consumers here"
 """Wait of a feed for more credit where its consumers have used most of theirs: they get more at a time then."""
 IDLE_SECONDS: Final = 0.5
 """Life of an unused feed: a client that gets one message often gets another."""
@@ -66,6 +72,13 @@ class QueueConsumer(FeedConsumer, Protocol):
     def held(self) -> int:
         """Messages that it has not settled."""
 
+    @property
+    def is_narrow(self) -> bool:
+        """True if its frames are smaller than those of most clients."""
+
+    def can_take(self, ticket: Ticket) -> bool:
+        """True if the message's properties fit its frames."""
+
     def take(self, tickets: Sequence[Ticket]) -> None:
         """Send them; no more than `credit`."""
 
@@ -83,6 +96,7 @@ class QueueFeed:
         sort_out: Callable[[list[Ticket]], list[Ticket]],
         on_idle: Callable[[QueueFeed], None],
         consumer: str = "",
+        passed_over: PassedOver | None = None,
     ) -> None:
         self.topic, self.group = topic, group
         self.is_single = False
@@ -98,6 +112,8 @@ class QueueFeed:
         self._store = store
         self._sort_out = sort_out
         self._on_idle = on_idle
+        self._passed_over = passed_over
+        """What becomes of messages that consumers cannot take; None where they all can."""
         self._loop = asyncio.get_running_loop()
         self.leased = LeasedConsumer(
             store, clock, topic, group, lease_ms=LEASE_MS, consumer=consumer, on_idle=self._look_if_idle
@@ -174,9 +190,14 @@ class QueueFeed:
             if self.leased.unanswered > self._unanswered:  # the messages of any lost answer are older
                 self._unanswered, self._only = self.leased.unanswered, None
             await self._have_all_back()
-            tickets = self._sort_out(await self.leased.pop(self._request(count)))
-            self._late.mark(tickets)
-            self._hand_out(tickets)
+            popped = await self.leased.pop(self._request(count))
+            try:
+                tickets = self._sort_out(popped)
+                self._late.mark(tickets)
+                self._hand_out(tickets)
+            except Exception:
+                self.leased.release([ticket for ticket in popped if ticket.member is None])  # those nobody got
+                raise
             await asyncio.sleep(0)
 
     def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
@@ -216,13 +237,17 @@ class QueueFeed:
         self._pop = None
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, EntrepotError):
-            log.error("a queue is not read any more", topic=self.topic, exc_info=error)
+            background(self._loop).failed("AMQP queues", error)
+            self._loop.call_later(AFTER_FAULT_SECONDS, self.look)
         elif not self._is_closed:
             self.look()
         self._look_if_idle()
 
     def _hand_out(self, tickets: list[Ticket]) -> None:
         active = self._active()
+        if self._passed_over is not None and any(each.is_narrow for each in active):
+            self._hand_out_narrow(tickets, active, self._passed_over)
+            return
         each = -(-len(tickets) // len(active)) if active else 0
         if tickets and all(other.priority == active[0].priority and other.credit >= each for other in active):
             self._turn += len(tickets)
@@ -230,6 +255,19 @@ class QueueFeed:
                 consumer.take(tickets[place :: len(active)])
             return
         self._hand_out_by_rank(tickets, active)
+
+    def _hand_out_narrow(self, tickets: list[Ticket], active: Sequence[QueueConsumer], passed_over: PassedOver) -> None:
+        """Hand out messages where some may not fit the frames of a consumer."""
+        shared = shared_out(tickets, active)
+        self._turn += len(tickets)
+        self.leased.release(shared.back)
+        passed_over.wait(shared.waiting)
+        if shared.untaken:
+            untaken = [Untaken(ticket, NOBODY) for ticket in shared.untaken]
+            passed_over.note(untaken)
+            passed_over.fail(untaken)
+        for consumer, part in shared.parts.items():
+            consumer.take(part)
 
     def _hand_out_by_rank(self, tickets: list[Ticket], active: Sequence[QueueConsumer]) -> None:
         """Hand out messages where consumers differ in priority, or lack credit."""

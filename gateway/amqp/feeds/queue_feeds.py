@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.feeds.queue_feed import QueueConsumer, QueueFeed
 from entrepot.gateway.amqp.feeds.stream_feed import StreamConsumer, StreamFeed
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 
@@ -21,10 +23,18 @@ SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
 class QueueFeeds:
     """The feeds of all queues."""
 
-    def __init__(self, store: Store, clock: Clock, sort_out: SortOut, gateway: Callable[[], str] = str) -> None:
-        """`gateway`: name of this gateway, for people."""
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        sort_out: SortOut,
+        gateway: Callable[[], str] = str,
+        passed_over: Callable[[Queue], PassedOver | None] = lambda queue: None,
+    ) -> None:
+        """`gateway`: name of this gateway, for people. `passed_over`: makes what becomes of messages that consumers of
+        a queue cannot take."""
         self._store, self._clock, self._sort_out = store, clock, sort_out
-        self._gateway = gateway
+        self._gateway, self._passed_over = gateway, passed_over
         self._feeds: dict[str, QueueFeed] = {}
         self._streams: dict[str, StreamFeed] = {}
 
@@ -34,7 +44,10 @@ class QueueFeeds:
         if feed is None:
             sort_out = partial(self._sort_out, queue)
             consumer = consumer_at(f"consumers of AMQP queue {queue.name}", self._gateway())
-            feed = QueueFeed(self._store, self._clock, queue.topic, queue.group, sort_out, self._idle, consumer)
+            passed_over = self._passed_over(queue)
+            feed = QueueFeed(
+                self._store, self._clock, queue.topic, queue.group, sort_out, self._idle, consumer, passed_over
+            )
             feed.is_single = queue.declaration.arguments.single_active_consumer
             self._feeds[queue.topic] = feed
         return feed
@@ -78,7 +91,7 @@ class QueueFeeds:
     def _idle(self, feed: QueueFeed) -> None:
         if self._feeds.get(feed.topic) is feed:
             del self._feeds[feed.topic]
-            asyncio.get_running_loop().create_task(feed.close())
+            background().start("AMQP queues", feed.close())
 
     async def close(self) -> None:
         """Return when the store knows all endings."""

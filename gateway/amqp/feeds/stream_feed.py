@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Store, Tail
@@ -42,7 +44,6 @@ class StreamFeed:
         self.topic, self.group = topic, group
         self.consumers: dict[StreamConsumer, asyncio.Task[None]] = {}
         self._store = store
-        self._loop = asyncio.get_running_loop()
         self._wakers: dict[StreamConsumer, asyncio.Event] = {}
         self._tail: Tail | None = None
 
@@ -51,7 +52,7 @@ class StreamFeed:
         if self._tail is None:
             self._tail = self._store.messages.tail(self.topic, queue_id, None, lambda messages: self.look())
         self._wakers[consumer] = asyncio.Event()
-        self.consumers[consumer] = self._loop.create_task(self._read(consumer, queue_id))
+        self.consumers[consumer] = background().keep("AMQP streams", partial(self._read, consumer, queue_id))
 
     def remove(self, consumer: StreamConsumer) -> None:
         task = self.consumers.pop(consumer, None)
@@ -88,6 +89,10 @@ class StreamFeed:
                 if error.code is Code.TOPIC_NOT_FOUND:
                     return
                 log.warning("a stream cannot be read now", topic=self.topic, problem=error.message)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            except Exception as fault:  # noqa: BLE001 - a fault of our own: later messages are to be read
+                background().failed("AMQP streams", fault)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             await waker.wait()

@@ -7,6 +7,7 @@ bind, publish, consume. The caller checks the rights before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import structlog
@@ -33,6 +34,7 @@ from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.background_tasks import BackgroundTasks
+from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.settings.amqp import AmqpSettings
@@ -73,7 +75,13 @@ class VirtualHosts:
         self.counting = Counting(store)
         self.routing = Routing(store, routes, keeps_topics=settings.exchange_topics)
         self.dead_letters = DeadLetters(definitions, self.routing, sender, clock, self.tasks.spawn)
-        self.feeds = QueueFeeds(store, clock, self.dead_letters.sort_out, lambda: sender.provenance.gateway)
+        self.feeds = QueueFeeds(
+            store,
+            clock,
+            self.dead_letters.sort_out,
+            lambda: sender.provenance.gateway,
+            lambda queue: PassedOver("amqp", sender.incidents, clock, partial(self.dead_letters.came_back, queue)),
+        )
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
         self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
         self.routing.on_timed = self.expiry.expect

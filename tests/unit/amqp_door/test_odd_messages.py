@@ -9,7 +9,7 @@ import pytest
 
 from entrepot.domain.delivery import MessageRun
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.amqp.connections import consuming, publishing
+from entrepot.gateway.amqp.connections import publishing, templates
 from entrepot.gateway.amqp.virtual_hosts import dead_letters
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.protocols.amqp import outgoing
@@ -58,8 +58,8 @@ def raising_for(body: bytes, encode: Any, place: int = 0) -> Any:
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The encoder of deliveries raises for the odd message: in its first half or in its second."""
     if request.param == "template":
-        monkeypatch.setattr(consuming, "template_of_record", lambda record: None)
-        monkeypatch.setattr(consuming, "template_of", raising_for(ODD, template_of))
+        monkeypatch.setattr(templates, "template_of_record", lambda record: None)
+        monkeypatch.setattr(templates, "template_of", raising_for(ODD, template_of))
     else:
         monkeypatch.setattr(outgoing, "deliver_frames", raising_for(ODD, deliver_frames, 4))
         monkeypatch.setattr(outgoing, "get_ok_frame", raising_for(ODD, get_ok_frame, 3))

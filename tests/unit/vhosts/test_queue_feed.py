@@ -40,6 +40,11 @@ class Taker:
     def held(self) -> int:
         return sum(ticket.is_open for ticket in self.tickets)
 
+    is_narrow = False
+
+    def can_take(self, ticket: Ticket) -> bool:
+        return True
+
     def take(self, tickets: Sequence[Ticket]) -> None:
         assert len(tickets) <= self.credit
         self.tickets += tickets
