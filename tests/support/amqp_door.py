@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from entrepot.domain.names import dead_letter_topic
@@ -158,7 +159,7 @@ class AmqpClient:
             await self.expect(ChannelOpenOk, number)
         return self
 
-    async def declare(self, queue: str, channel: int = 1, **arguments: object) -> None:
+    async def declare(self, queue: str, channel: int = 1, **arguments: Any) -> None:
         named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
         self.say(channel, QueueDeclare(queue=queue, durable=True, arguments=named))
         await self.expect(QueueDeclareOk, channel)
@@ -222,7 +223,10 @@ class AmqpClient:
 
 
 class AmqpDoor:
-    """Its parts as the gateway puts them together.  `beside`: another gateway, whose store and clock it shares."""
+    """Its parts as the gateway puts them together.  `beside`: another gateway, whose store and clock it shares.
+
+    `amqp`: settings.
+    """
 
     def __init__(
         self,
@@ -230,11 +234,11 @@ class AmqpDoor:
         *,
         name: str = "g",
         is_alone: bool = True,
-        make_store: Callable[[ManualClock], MemoryStore] = MemoryStore,
+        amqp: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        settings = Settings()
+        settings = Settings().model_copy(update={"amqp": Settings().amqp.model_copy(update=amqp)})
         self.clock: ManualClock = ManualClock() if beside is None else beside.clock
-        self.store: MemoryStore = make_store(self.clock) if beside is None else beside.store
+        self.store: MemoryStore = MemoryStore(self.clock) if beside is None else beside.store
         topology = Topology(self.store, settings.topics)
         self.sender = Sender(self.store, topology, self.clock)
         self.security = Security(self.store.key_values, settings.security, self.clock)
