@@ -20,6 +20,7 @@ def sys_topics(frontend: MqttFrontend, version: str, interval_seconds: float) ->
         _counters(frontend),
         services.clock,
         lambda name, value: services.hub.tell([message(name, value)]),
+        services.sender.incidents,
         version=f"entrepot version {version}",
         interval_seconds=interval_seconds,
     )

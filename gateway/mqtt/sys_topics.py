@@ -17,7 +17,10 @@ import structlog
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.routing.topic_filter import matches
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 
+PART: Final = "mqtt $SYS"
+"""The part of incidents of these topics."""
 PREFIX: Final = "$SYS/broker/"
 LOAD_MINUTES: Final = (1, 5, 15)
 LEAST_CHANGE: Final = 0.01
@@ -100,16 +103,18 @@ _LOADS: Final = {
 class _Load:
     """Rate of a total per minute, as moving averages that weigh the past by e^(-age/window)."""
 
-    __slots__ = ("_total", "averages")
+    __slots__ = ("_at_ms", "_total", "averages")
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, total: int, at_ms: int) -> None:
+        self._total, self._at_ms = total, at_ms
         self.averages = [0.0] * len(LOAD_MINUTES)
 
-    def update(self, total: int, elapsed_ms: int) -> None:
-        minutes = elapsed_ms / 60_000
+    def update(self, total: int, at_ms: int) -> None:
+        minutes = (at_ms - self._at_ms) / 60_000
+        if minutes <= 0:
+            return
         rate = (total - self._total) / minutes
-        self._total = total
+        self._total, self._at_ms = total, at_ms
         for place, window in enumerate(LOAD_MINUTES):
             self.averages[place] = rate + math.exp(-minutes / window) * (self.averages[place] - rate)
 
@@ -123,21 +128,22 @@ class SysTopics:
         counters: SysCounters,
         clock: Clock,
         publish: Publish,
+        incidents: Incidents,
         *,
         version: str,
         interval_seconds: float,
         look: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._clock = clock
-        self._publish = publish
+        self._publish, self._incidents = publish, incidents
         self._interval_seconds = interval_seconds
         self._look = look
         self._version = version
         self._counts: dict[str, Callable[[], int]] = {
             field.name: count for field in fields(counters) if (count := getattr(counters, field.name)) is not None
         }
-        self._loads = {name: _Load(self._counts[name]()) for name in _LOADS if name in self._counts}
-        self._began_ms = self._updated_ms = clock.now_ms()
+        self._began_ms = clock.now_ms()
+        self._loads = {name: _Load(total, self._began_ms) for name, total in self._read().items() if name in _LOADS}
         self._most_clients = 0
         self._values: dict[str, bytes] = {}
         self._published_loads: dict[str, float] = {}
@@ -170,16 +176,35 @@ class SysTopics:
             await asyncio.sleep(following - loop.time())
 
     async def update(self) -> None:
-        """Read the counters, and publish changes."""
+        """Read the counters, and publish changes.  One that fails is set aside: the others are published."""
         if self._look is not None:
-            await self._look()
-        now_ms = self._clock.now_ms()
-        counts = {name: count() for name, count in self._counts.items()}
+            try:
+                await self._look()
+            except Exception as fault:  # noqa: BLE001 - the last known values are published
+                self._set_aside("what is asked for", fault)
+        now_ms, counts = self._clock.now_ms(), self._read()
         for name, text in (*self._facts(counts, now_ms), *self._moved_loads(counts, now_ms)):
             value = text.encode()
-            if self._values.get(name) != value:
+            if self._values.get(name) == value:
+                continue
+            try:
                 self._publish(name, value)
+            except Exception as fault:  # noqa: BLE001 - a fault of one name, which is tried again with the next values
+                self._set_aside(name, fault)
+            else:
                 self._values[name] = value
+
+    def _read(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, count in self._counts.items():
+            try:
+                found[name] = count()
+            except Exception as fault:  # noqa: BLE001 - a fault of one counter
+                self._set_aside(name, fault)
+        return found
+
+    def _set_aside(self, what: str, fault: Exception) -> None:
+        self._incidents.note(PART, Outcome.SET_ASIDE, f"{type(fault).__name__}: {fault}", place=what, fault=fault)
 
     def _facts(self, counts: dict[str, int], now_ms: int) -> Iterator[tuple[str, str]]:
         yield PREFIX + "version", self._version
@@ -194,13 +219,12 @@ class SysTopics:
             yield PREFIX + "clients/maximum", str(self._most_clients)
 
     def _moved_loads(self, counts: dict[str, int], now_ms: int) -> Iterator[tuple[str, str]]:
-        elapsed_ms, self._updated_ms = now_ms - self._updated_ms, now_ms
         for field, load in self._loads.items():
-            if elapsed_ms > 0:
-                load.update(counts[field], elapsed_ms)
+            if field in counts:
+                load.update(counts[field], now_ms)
             for window, average in zip(LOAD_MINUTES, load.averages, strict=True):
                 name = f"{PREFIX}{_LOADS[field]}/{window}min"
                 published = self._published_loads.get(name)
-                if published is None or abs(average - published) >= LEAST_CHANGE:
+                if published is None or name not in self._values or abs(average - published) >= LEAST_CHANGE:
                     self._published_loads[name] = average
                     yield name, f"{average:.2f}"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from entrepot.domain.key_value import KeyValue, KeyValueChange
-from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.connections.conversation import MqttConversation
@@ -153,7 +152,7 @@ class MqttDoor:
         self.sender = Sender(self.store, topology, self.clock)
         self.security = Security(self.store.key_values, settings.security, self.clock)
         self.retained = RetainedMessages(self.store, self.clock, settings.mqtt.retained_limits)
-        self.hub = DeliveryHub(self.store, self.clock, Incidents(self.clock))
+        self.hub = DeliveryHub(self.store, self.clock, self.sender.incidents)
         self.shares = Shares(
             self.store,
             self.clock,

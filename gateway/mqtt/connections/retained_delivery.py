@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
-import structlog
-
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import AWAY, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.routing.topic_filter import matches
+from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.yielding import with_pauses
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.outbox import Outbox
@@ -25,11 +25,11 @@ from entrepot.gateway.mqtt.names import SYS
 from entrepot.gateway.mqtt.sessions.record import SubscriptionRecord
 from entrepot.protocols.mqtt.encoder import PublishTemplate
 
+PART: Final = "mqtt retained"
+"""The part of incidents of retained messages on their way to subscribers."""
 RETAINED_BATCH: Final = 64
 OWN_SECONDS: Final = 0.5
 """Longest wait of the client's own retained publish for the delivery of the message that it replaces, in seconds."""
-
-log = structlog.get_logger(__name__)
 
 
 class RetainedDelivery:
@@ -97,7 +97,10 @@ class RetainedDelivery:
         try:
             while wanted and self._client.machine.is_open:
                 record = wanted.pop(next(iter(wanted)))
-                await self._send(record)
+                try:
+                    await self._send(record)
+                except Exception as fault:  # noqa: BLE001 - the other subscriptions get theirs
+                    self._set_aside(record.filter, fault)
                 if record.filter not in wanted:
                     self._note_sent(record.filter)
         finally:
@@ -119,24 +122,47 @@ class RetainedDelivery:
         await self._outbox.emptied()
         return self._client.machine.is_open and record.filter in self._subscriptions
 
-    async def _send_batch(self, record: SubscriptionRecord, names: list[str]) -> bool:
-        """Send retained messages of some names; False where the subscription has ended or reading fails."""
+    async def _send_batch(self, record: SubscriptionRecord, names: Sequence[str]) -> bool:
+        """Send retained messages of some names; False where the subscription has ended or the store is away."""
         if not await self._has_room(record):
             return False
         try:
-            messages = await self._services.retained.read(names)
+            messages = await self._read(names)
         except EntrepotError as error:
-            log.warning("retained messages cannot be read", filter=record.filter, problem=error.message)
+            self._set_aside(record.filter, error)
             return False
-        self._outbox.deliver_retained([self._form(record, each) for each in messages])
-        self._client.flush()
+        self._deliver(record, messages)
         return True
+
+    async def _read(self, names: Sequence[str]) -> Sequence[StoredMessage]:
+        """Return the messages of the names. Names whose reading fails are set aside. Raises errors of a store that is
+        away."""
+        try:
+            return await self._services.retained.read(names)
+        except Exception as fault:
+            if isinstance(fault, EntrepotError) and fault.code in AWAY:
+                raise
+            if len(names) == 1:
+                self._set_aside(names[0], fault)
+                return ()
+        return [message for name in names for message in await self._read([name])]
 
     async def _send_sys(self, record: SubscriptionRecord) -> None:
         found = self._services.sys_messages(record.filter)
         if found and await self._has_room(record):
-            self._outbox.deliver_retained([self._form(record, message) for message in found])
-            self._client.flush()
+            self._deliver(record, found)
+
+    def _deliver(self, record: SubscriptionRecord, messages: Sequence[StoredMessage]) -> None:
+        encode = partial(self._form, record)
+        forms = self._services.hub.incidents.encoded(PART, messages, encode, lambda message: message)
+        self._outbox.deliver_retained(forms)
+        self._client.flush()
+
+    def _set_aside(self, place: str, fault: Exception) -> None:
+        """Note a name or filter whose retained messages this client does not get."""
+        reason, own = f"{type(fault).__name__}: {fault}", None if isinstance(fault, EntrepotError) else fault
+        client_id = self._client.client_id
+        self._services.hub.incidents.note(PART, Outcome.SET_ASIDE, reason, place=place, client=client_id, fault=own)
 
     def _form(
         self, record: SubscriptionRecord, message: StoredMessage

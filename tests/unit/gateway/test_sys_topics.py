@@ -10,6 +10,7 @@ from dataclasses import fields
 import pytest
 from structlog.testing import capture_logs
 
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.mqtt import sys_topics
 from entrepot.gateway.mqtt.sys_topics import SysCounters, SysTopics
 from tests.support.clock import ManualClock
@@ -24,16 +25,35 @@ class World:
     def __init__(self, *names: str, interval_seconds: float = 10, look=None) -> None:
         self.counts: Counter[str] = Counter()
         self.clock = ManualClock()
+        self.incidents = Incidents(self.clock)
+        self.broken: set[str] = set()
         self.published: list[tuple[str, str]] = []
-        counters = SysCounters(**{name: (lambda name=name: self.counts[name]) for name in names})
+        counters = SysCounters(**{name: (lambda name=name: self.count(name)) for name in names})
         self.topics = SysTopics(
             counters,
             self.clock,
-            lambda name, value: self.published.append((name, value.decode())),
+            self.publish,
+            self.incidents,
             version="entrepot version 1",
             interval_seconds=interval_seconds,
             look=look,
         )
+
+    def count(self, name: str) -> int:
+        if name in self.broken:
+            raise KeyError(name)
+        return self.counts[name]
+
+    def publish(self, name: str, value: bytes) -> None:
+        if name in self.broken:
+            raise ValueError(name)
+        self.published.append((name, value.decode()))
+
+    def set_aside(self) -> list[str]:
+        """What was, since it was asked last."""
+        found = [each.place for each in self.incidents.last if each.outcome is Outcome.SET_ASIDE]
+        self.incidents.last.clear()
+        return found
 
     async def update(self, after_ms: int = 0) -> dict[str, str]:
         """What is published after a while, without the prefix."""
@@ -146,7 +166,12 @@ async def test_a_steady_rate_is_what_the_loads_come_to_and_back_to_nothing():
 async def test_totals_from_before_the_start_are_no_load():
     world = World()
     topics = SysTopics(
-        SysCounters(bytes_sent=lambda: 10**9), world.clock, lambda *_: None, version="v", interval_seconds=1
+        SysCounters(bytes_sent=lambda: 10**9),
+        world.clock,
+        lambda *_: None,
+        world.incidents,
+        version="v",
+        interval_seconds=1,
     )
     world.clock.advance(60_000)
     await topics.update()
@@ -199,7 +224,54 @@ async def test_it_goes_on_by_itself_also_after_a_fault(monkeypatch, logged):
         await asyncio.sleep(0)
     assert ("$SYS/broker/bytes/sent", "4") not in world.published
     assert faults == []
-    assert [event["log_level"] for event in logged] == ["error"]
+    assert [event["log_level"] for event in logged] == ["warning"]
+    assert world.set_aside() == ["$SYS/broker/version"]
+    assert dict(world.topics.current("$SYS/broker/version")) == {"$SYS/broker/version": b"entrepot version 1"}
+
+
+async def test_a_counter_that_fails_keeps_no_other_back():
+    """It is told what failed; once it works again, its load is that of the whole time."""
+    world = World("messages_sent", "bytes_sent", "clients_connected")
+    await world.update()
+    world.broken = {"bytes_sent"}
+    world.counts.update(messages_sent=60, bytes_sent=600, clients_connected=2)
+    told = await world.update(after_ms=30_000)
+    assert (told["messages/sent"], told["clients/connected"], told["clients/total"]) == ("60", "2", "2")
+    assert [name for name in told if name.startswith(("bytes", "load/bytes"))] == []
+    assert world.set_aside() == ["bytes_sent"]
+    assert world.topics.current("$SYS/broker/bytes/sent") == [("$SYS/broker/bytes/sent", b"0")], "the last one known"
+    world.broken = set()
+    told = await world.update(after_ms=30_000)
+    assert told["bytes/sent"] == "600"
+    assert float(told["load/bytes/sent/1min"]) == pytest.approx(600 * (1 - math.exp(-1)), abs=0.01)
+
+
+async def test_a_name_that_cannot_be_published_keeps_no_other_back():
+    world = World("messages_sent", "bytes_sent")
+    world.broken = {"$SYS/broker/uptime", "$SYS/broker/load/bytes/sent/5min"}
+    told = await world.update()
+    assert len(told) == 2 + 2 + 6 - 2
+    assert sorted(world.set_aside()) == sorted(world.broken)
+    world.broken = set()
+    assert set(await world.update()) == {"uptime", "load/bytes/sent/5min"}, "they are published then"
+    assert world.set_aside() == []
+
+
+async def test_what_cannot_be_asked_for_keeps_the_rest_alive():
+    async def look() -> None:
+        raise OSError("away")
+
+    world = World("bytes_sent", look=look)
+    assert (await world.update())["bytes/sent"] == "0"
+    assert world.set_aside() == ["what is asked for"]
+
+
+async def test_a_counter_that_fails_at_the_start_has_no_load():
+    world = World()
+    world.broken = {"bytes_sent"}
+    counters = SysCounters(bytes_sent=lambda: world.count("bytes_sent"), messages_sent=lambda: 7)
+    SysTopics(counters, world.clock, world.publish, world.incidents, version="v", interval_seconds=1)
+    assert world.set_aside() == ["bytes_sent"]
 
 
 async def test_an_interval_of_0_is_off():
