@@ -154,9 +154,15 @@ class Subscribing:
                 self._replay(text, options, resumes=resumes)
             return None
         self.filters[text] = options
-        self._client.wants_no_local |= record.no_local
+        if record.no_local:
+            self._client.wants_no_local = True
+        elif not is_new:
+            self._look_at_no_local()
         self._services.hub.subscribe(self.reader, text, options, is_new=is_new)
         return None
+
+    def _look_at_no_local(self) -> None:
+        self._client.wants_no_local = any(options.no_local for options in self.filters.values())
 
     def _share(self, text: str, options: SubscriptionOptions, *, is_new: bool) -> Membership | None:
         if self.shares is None:
@@ -281,7 +287,7 @@ class Subscribing:
                 client.session.forget_replay(text)
         else:
             self.filters.pop(text, None)
-            client.wants_no_local = any(options.no_local for options in self.filters.values())
+            self._look_at_no_local()
             hub.unsubscribe(self.reader, text)
 
     def _leave(self, reader: Reader) -> None:
