@@ -104,6 +104,28 @@ async def test_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert pauses[-1] == module.LONGEST_PAUSE_SECONDS == max(pauses)
 
 
+async def test_work_that_ran_well_begins_anew_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    register, pauses, now = Background(loop), [], loop.time()
+
+    async def no_sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 6:
+            raise asyncio.CancelledError
+
+    async def work() -> None:
+        nonlocal now
+        if len(pauses) == 3:
+            now += module.STEADY_SECONDS + 1
+        raise ValueError
+
+    monkeypatch.setattr(asyncio, "sleep", no_sleep)
+    monkeypatch.setattr(loop, "time", lambda: now)
+    with pytest.raises(asyncio.CancelledError):
+        await register.keep("x", work)
+    assert pauses == [0.001, 0.002, 0.004, 0.001, 0.002, 0.004]
+
+
 async def test_a_loop_has_one_register() -> None:
     assert background() is background(asyncio.get_running_loop())
     other = asyncio.new_event_loop()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from entrepot.domain.message import BY_SUB_TOPIC, Message
+from entrepot.domain.topic import Topic
+from entrepot.gateway.messaging import routes as module
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
@@ -36,4 +40,17 @@ async def test_what_has_no_key_goes_in_turn() -> None:
     messages = [Message("t", b"m", "t") for _ in range(8)]
     assert await sender.send_and_wait(messages) is None
     assert len({message.queue_id for message in messages}) == TopicsSettings().default_queues
+    await store.close()
+
+
+async def test_names_that_are_remembered_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ROUTES", 3)
+    store = MemoryStore(ManualClock())
+    await store.topology.put_topic(Topic("t"))
+    routes = Routes(store, Topology(store, TopicsSettings()), [])
+    found = {}
+    for number in range(20):
+        found[number] = routes.of(f"t/{number}")
+        assert len(routes._routes) <= 3
+    assert {number: routes.of(f"t/{number}") for number in found} == found
     await store.close()
