@@ -72,3 +72,18 @@ def test_a_header_that_only_looks_like_one() -> None:
     header = died(ContentHeader.of(headers={"x-death": ["nonsense", {"queue": 5}]}), "q", DeathReason.MAXLEN)
     assert header.headers is not None and len(header.headers["x-death"]) == 2
     assert not goes_round(ContentHeader.of(headers={"x-death": "text"}), "q")
+
+
+def test_the_first_death_stays_the_first_and_the_last_is_the_last() -> None:
+    header = died(ContentHeader.of(), "a", DeathReason.EXPIRED, 1)
+    headers = died(header, "b", DeathReason.REJECTED, 2).headers
+    assert headers is not None
+    told = {name: value for name, value in headers.items() if name != "x-death"}
+    assert told == {
+        "x-first-death-exchange": "",
+        "x-first-death-queue": "a",
+        "x-first-death-reason": "expired",
+        "x-last-death-exchange": "",
+        "x-last-death-queue": "b",
+        "x-last-death-reason": "rejected",
+    }

@@ -1,0 +1,76 @@
+"""Queues that reject what is over their limit: a run of messages counts as its messages do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.send import Refusals
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
+from tests.support.amqp_publishers import Site
+from tests.support.store_steps import bodies, pop
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    opened = await Site().open()
+    yield opened
+    await opened.door.virtual_hosts.feeds.close()
+    await opened.close()
+
+
+async def publish(site: Site, *given: tuple[str, bytes]) -> list[bool]:
+    """Publish to queues as one run; True for each that was taken."""
+    hosts, answers = site.door.virtual_hosts, []
+    messages = []
+    for name, body in given:
+        wanted = Publish("", name, False, ContentHeader.of(), body)
+        message = hosts.routing.message(site.vhost, wanted, [name], site.clock.now_ms())
+        assert message is not None
+        messages.append(message)
+
+    def on_sent(failure: EntrepotError | None, refusals: Refusals) -> None:
+        assert failure is None
+        answers.append(refusals or [None] * len(messages))
+
+    work = hosts.overflow.admit(site.vhost, messages, on_sent)
+    assert work is not None
+    await work
+    (refusals,) = answers
+    assert {each.code for each in refusals if each is not None} <= {Code.TOO_MANY_REQUESTS}
+    return [each is None for each in refusals]
+
+
+async def kept(site: Site, queue: Queue) -> list[str]:
+    return bodies(await pop(site.store, queue.topic, queue.group, 100))
+
+
+async def test_a_run_ends_at_the_limit_of_bytes(site: Site) -> None:
+    limits = {"x-max-length-bytes": 10, "x-overflow": "reject-publish"}
+    full, other = await site.queue("q", **limits), await site.queue("other", **limits)
+    assert await publish(site, ("q", b"1234"), ("q", b"abcdefg"), ("other", b"0123456789"), ("q", b"56789!")) == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert await publish(site, ("q", b"x"), ("q", b""), ("other", b"x")) == [False, True, False]
+    assert await kept(site, full) == ["1234", "56789!", ""]
+    assert await kept(site, other) == ["0123456789"]
+
+
+async def test_a_run_ends_at_the_limit_of_messages(site: Site) -> None:
+    queue = await site.queue("q", **{"x-max-length": 2, "x-overflow": "reject-publish"})
+    assert await publish(site, ("q", b"1"), ("q", b"2"), ("q", b"3")) == [True, True, False]
+    assert await publish(site, ("q", b"4")) == [False]
+    assert await kept(site, queue) == ["1", "2"]
+
+
+async def test_a_queue_that_drops_keeps_the_last(site: Site) -> None:
+    queue = await site.queue("q", **{"x-max-length": 2})
+    assert await publish(site, ("q", b"1"), ("q", b"2"), ("q", b"3")) == [True, True, True]
+    assert await kept(site, queue) == ["2", "3"]
