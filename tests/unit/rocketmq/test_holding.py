@@ -81,3 +81,27 @@ async def test_who_says_how_long_it_holds_a_message_is_not_renewed_over(store: M
     assert holding.held == 0
     clock.advance(5_000)
     assert [again.attempt for again in await pop(store, "t")] == [2]
+
+
+async def test_a_client_lives_while_it_waits_and_from_the_end_of_its_wait_on(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    settings = GrpcSettings(lease_seconds=30, silence_seconds=30)
+    frontend = SimpleNamespace(store=store, clock=clock, settings=settings, gateway="g", tasks=BackgroundTasks("d"))
+    holding = Holding(frontend)  # type: ignore[arg-type]
+    holding.seen("one")
+    polling = holding.begin_receive("one")
+    clock.advance(40_000)  # a long wait
+    client = holding._client("one")
+    await holding._look_at("one", client)
+    holding.end_receive(polling)
+    await append(store, "t", "a")
+    holding.hold("one", "t", [("g", "", await pop(store, "t", invisible_ms=3_600_000))])
+    clock.advance(29_999)
+    await holding._look_at("one", client)
+    assert holding.held_by("one") == 1
+    clock.advance(2)
+    await holding._look_at("one", client)
+    assert holding.held_by("one") == 0
+    assert [again.attempt for again in await pop(store, "t", wait_ms=5000)] == [2]
+    await holding.close()

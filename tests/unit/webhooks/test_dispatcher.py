@@ -13,7 +13,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.cesql.value import Value
-from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.position import LATEST_POSITION
 from entrepot.domain.topic import Topic, TopicQueues
@@ -117,6 +117,23 @@ async def test_a_message_that_its_feed_cannot_take_comes_again() -> None:
     clock.advance(RELEASE_MS)
     assert await dispatcher.step(0) == 2
     assert bodies(await pop(store, SUBSCRIPTION.feed)) == ["a", "b"]
+    await store.close()
+
+
+async def test_a_message_keeps_its_end_its_origin_and_its_time_in_its_feed() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    for topic in ("t", SUBSCRIPTION.feed):
+        await store.topology.put_topic(Topic(topic, queues=1))
+    system = {SystemProperty.EXPIRES_AT_MS: clock.now_ms() + 5_000, SystemProperty.PROTOCOL: "mqtt"}
+    given = message("t", "m", born_time_ms=clock.now_ms() - 7, qos=1, tag="a", system=system)
+    await append(store, "t", "first")
+    assert await settled(store.messages.append([given])) is None
+    assert await dispatcher_on(store, clock).step(0) == 2
+    found = (await pop(store, SUBSCRIPTION.feed))[1].message
+    assert (found.born_time_ms, found.qos, found.tag, found.message_id) == (clock.now_ms() - 7, 1, "a", b"m")
+    assert found.time_ms(SystemProperty.EXPIRES_AT_MS) == clock.now_ms() + 5_000
+    assert (found.system_text(SystemProperty.PROTOCOL), found.system_text(SystemProperty.FED_FROM)) == ("mqtt", "0 1 t")
     await store.close()
 
 

@@ -1,0 +1,78 @@
+"""Offsets of groups, as clients that read by offset write them down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+
+import pytest
+
+from entrepot.domain.access.model import ANONYMOUS, Origin, Principal
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.topic import Topic
+from entrepot.gateway.rocketmq.caller import Caller
+from entrepot.gateway.rocketmq.offsets import Offsets
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import WireError
+from entrepot.store_client.memory import MemoryStore
+from tests.support.clock import ManualClock
+from tests.support.store_steps import append, bodies, pop, refusal_of
+
+CALLER = Caller("one", Principal(ANONYMOUS, Origin.ANONYMOUS, "127.0.0.1"), "127.0.0.1", None)
+GROUP, QUEUE = v2.Resource(name="g"), v2.MessageQueue(topic=v2.Resource(name="t"), id=0)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    opened = MemoryStore(ManualClock())
+    await opened.topology.put_topic(Topic("t", queues=1))
+    await append(opened, "t", "a", "b", "c")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def offsets(store: MemoryStore) -> Offsets:
+    async def ensure_group(name: str) -> None:
+        if store.topology.group(name) is None:
+            await store.topology.put_group(ConsumerGroup(name))
+
+    access = SimpleNamespace(check_read=lambda caller, topic: None, check_group=lambda caller, group: None)
+    frontend = SimpleNamespace(store=store, access=access, ensure_group=ensure_group)
+    return Offsets(frontend)  # type: ignore[arg-type]
+
+
+def update(offset: int, queue: v2.MessageQueue = QUEUE) -> v2.UpdateOffsetRequest:
+    return v2.UpdateOffsetRequest(group=GROUP, message_queue=queue, offset=offset)
+
+
+@pytest.mark.parametrize(("offset", "left"), [(0, ["a", "b", "c"]), (2, ["c"]), (3, [])])
+async def test_an_offset_up_to_the_end_is_written_down(
+    store: MemoryStore, offsets: Offsets, offset: int, left: list[str]
+) -> None:
+    assert (await offsets.update(update(offset), CALLER)).status.code == v2.OK
+    found = await offsets.get(v2.GetOffsetRequest(group=GROUP, message_queue=QUEUE), CALLER)
+    assert (found.status.code, found.offset) == (v2.OK, offset)
+    assert bodies(await pop(store, "t")) == left
+
+
+@pytest.mark.parametrize("offset", [-1, 4])
+async def test_an_offset_beyond_the_queue_is_refused(store: MemoryStore, offsets: Offsets, offset: int) -> None:
+    assert await refusal_of(offsets.update(update(offset), CALLER)) is Code.ILLEGAL_OFFSET
+    assert store.topology.group("g") is None
+    with pytest.raises(WireError):
+        await offsets.get(v2.GetOffsetRequest(group=GROUP, message_queue=QUEUE), CALLER)
+
+
+async def test_the_ends_of_a_queue(offsets: Offsets) -> None:
+    for policy, expected in ((v2.BEGINNING, 0), (v2.END, 3)):
+        question = v2.QueryOffsetRequest(message_queue=QUEUE, query_offset_policy=policy)
+        assert (await offsets.query(question, CALLER)).offset == expected
+
+
+async def test_there_is_no_such_queue(offsets: Offsets) -> None:
+    with pytest.raises(EntrepotError, match="no queue 1"):
+        await offsets.update(update(0, v2.MessageQueue(topic=v2.Resource(name="t"), id=1)), CALLER)
+    other = v2.MessageQueue(topic=v2.Resource(name="other"), id=0)
+    assert await refusal_of(offsets.update(update(0, other), CALLER)) is Code.TOPIC_NOT_FOUND
