@@ -20,7 +20,7 @@ from tests.mutants.copy import HUNG, Copy, Run, copied
 from tests.mutants.mutant import Mutant, MutantError, apply_patch, chosen_mutants
 
 MISSED: Final = 2
-"""Of forty: the others must be found."""
+"""Of all together: the others must be found."""
 WHOLE: Final = ("-n", "2", "--dist", "loadgroup", "tests")
 NEAREST, ANYWHERE = "nearest", "whole tier"
 
