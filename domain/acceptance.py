@@ -54,6 +54,20 @@ def unfit(message: Message) -> EntrepotError:
     return too_long or EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, number)
 
 
+def fits_a_record(message: Message) -> bool:
+    """True if a record can hold the message's texts and numbers; their lengths are not looked at."""
+    if not (0 <= message.born_time_ms < 1 << 64 and 0 <= message.filter_hash < 1 << 64):
+        return False
+    texts = [message.sub_topic, message.tag, message.message_group, *message.keys]
+    for name, value in (*message.properties, *message.system.items()):
+        texts += (name, value) if isinstance(value, str) else (name,)
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def keys_size(keys: Sequence[str]) -> int:
     """Return the bytes that the keys of a message take together, with their separators."""
     return sum(len(key.encode()) for key in keys) + max(len(keys) - 1, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from entrepot.domain.acceptance import lacks_key, too_large, unfit
+from entrepot.domain.acceptance import fits_a_record, lacks_key, too_large, unfit
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
@@ -54,7 +54,7 @@ class Messages:
         return [self._refusal(message, full) for message in messages]
 
     def _refusal(self, message: Message, full: set[str]) -> EntrepotError | None:
-        if not _fits_a_record(message):
+        if not fits_a_record(message):
             return unfit(message)
         if len(message.further_queues) > MAX_FURTHER_QUEUES:
             return EntrepotError(Code.BAD_REQUEST, f"a message goes to {MAX_FURTHER_QUEUES} further queues at most")
@@ -190,17 +190,3 @@ def offset_at(queue: Queue, position: Position) -> int:
     if position.kind is PositionKind.OFFSET:
         return min(max(position.value, queue.min_offset), queue.end)
     return next((m.queue_offset for m in queue.messages if m.store_time_ms >= position.value), queue.end)
-
-
-def _fits_a_record(message: Message) -> bool:
-    """True if a record can hold the message's texts and numbers, as those of a log do."""
-    if not (0 <= message.born_time_ms < 1 << 64 and 0 <= message.filter_hash < 1 << 64):
-        return False
-    texts = [message.sub_topic, message.tag, message.message_group, *message.keys]
-    for name, value in (*message.properties, *message.system.items()):
-        texts += (name, value) if isinstance(value, str) else (name,)
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Final
 from zlib import crc32
 
+from entrepot.domain.acceptance import fits_a_record, unfit
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
@@ -100,6 +101,9 @@ class Sending:
         open_ones: dict[tuple[str, v2.MessageType.ValueType], _Sending] = {}
         for index, message in enumerate(messages):
             if refusals[index] is not None:
+                continue
+            if not fits_a_record(message):
+                refusals[index] = unfit(message)
                 continue
             try:
                 route = self._writable(message)

@@ -161,6 +161,7 @@ OVERVIEW: Final[dict[str, Any]] = {
     ],
     "nameServers": [{"address": "ns-1:9877", "isAvailable": True}, {"address": "ns-2:9877", "isAvailable": True}],
     "bridges": [BRIDGE],
+    "failing": [],
     "counts": {"topics": 10_412, "groups": 318},
 }
 

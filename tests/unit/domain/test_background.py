@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from entrepot.domain import background as module
 from entrepot.domain.background import Background, background
 from tests.support.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Traces of planted faults are not written: that would take seconds."""
+    with capture_logs():
+        yield
 
 
 @pytest.fixture(autouse=True)
