@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, sub_topic_filters
@@ -58,7 +59,7 @@ class CatchingUp:
     def catch_up(self, subscriber: Subscriber) -> None:
         """Read on for a subscriber that has room, unless that is under way."""
         if subscriber not in self._tasks:
-            self._tasks[subscriber] = asyncio.get_running_loop().create_task(self._read_on(subscriber))
+            self._tasks[subscriber] = background().start("catching up of subscribers", self._read_on(subscriber))
 
     async def _read_on(self, subscriber: Subscriber) -> None:
         try:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.ports import Store
@@ -102,7 +103,7 @@ class SessionJournal:
     def _start(self) -> None:
         self._is_scheduled = False
         if self._task is None and self._dirty:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = background().start("writes of sessions", self._run())
 
     async def _run(self) -> None:
         try:
@@ -153,6 +154,10 @@ class SessionJournal:
                 log.warning("sessions wait to be written", sessions=len(parts), problem=error.message)
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
+            except Exception as fault:  # noqa: BLE001 - a fault of our own: nobody can say what was written of them
+                for session, _ in parts:
+                    self._set_aside(session, fault)
+                return
             for session, _ in parts:
                 try:
                     session.written(version)

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
@@ -142,7 +143,7 @@ class Sweeper:
         if done:
             self._under_way |= done
             self._tasks = [task for task in self._tasks if not task.done()]
-            self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done, giving_up)))
+            self._tasks.append(background().start("told keys of sessions", self._forget(done, giving_up)))
 
     async def _forget(self, done: set[tuple[str, int]], giving_up: list[Awaitable[None]]) -> None:
         """Delete told keys: a gateway that took a session over waits for that, as this one is done with it."""
@@ -155,7 +156,9 @@ class Sweeper:
                 break
             except EntrepotError as error:
                 log.debug("told keys stay for a while", problem=error.message)
-                await asyncio.sleep(SWEEP_SECONDS)
+            except Exception as fault:  # noqa: BLE001 - another gateway waits for it
+                background().failed("told keys of sessions", fault)
+            await asyncio.sleep(SWEEP_SECONDS)
         self._under_way -= done
 
     async def round(self) -> None:
