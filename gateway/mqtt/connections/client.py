@@ -39,6 +39,7 @@ class MqttClient:
         "observe",
         "peer",
         "principal",
+        "passed_over_ms",
         "refusal_noted_ms",
         "refused",
         "session",
@@ -63,7 +64,7 @@ class MqttClient:
         """Refused publishes and subscriptions, and a refused will."""
         self.last_refusal: Any = None
         """The last of these (`ClientEvent`)."""
-        self.refusal_noted_ms = 0
+        self.refusal_noted_ms = self.passed_over_ms = 0
         """When one of them was last kept and logged for the operator, in epoch milliseconds."""
         self.is_bridge = False
         """True if it says that it is a bridge: it gets nothing of its own back, and live messages say if they are

@@ -58,6 +58,19 @@ class MqttCounters:
         self.dropped += count
         client.dropped += count
 
+    def pass_over(self, client: MqttClient, size: int) -> None:
+        """Count and note a message that was not sent, since it exceeds the client's Maximum Packet Size (3.1.2-24).
+        Repeated ones of a client are counted, and one is kept in a second."""
+        limit, now_ms = client.machine.max_packet_to_client, self._clock.now_ms()
+        if size <= limit:
+            return  # the connection has ended
+        if abs(now_ms - client.passed_over_ms) >= NOTED_EVERY_MS:
+            client.passed_over_ms = now_ms
+            reason = f"a PUBLISH of {size} bytes exceeds the client's Maximum Packet Size of {limit}"
+            self._incidents.note(PART, Outcome.PASSED_OVER, reason, client=client.client_id)
+        else:
+            self._incidents.counts[PART, Outcome.PASSED_OVER] += 1
+
     def refuse(self, client: MqttClient, name: str, why: str, reason: ReasonCode = ReasonCode.NOT_AUTHORIZED) -> None:
         """Count and note a refused publish, will or subscription, at the client and for the operator.  One client
         cannot push the incidents of others out: its repeated ones are counted, and one is kept in a second."""

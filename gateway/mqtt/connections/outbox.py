@@ -117,9 +117,11 @@ class Outbox:
 
     def send_plain(self, template: PublishTemplate) -> None:
         packet = self._client.machine.deliver(template)
-        if packet is not None:
-            self._client.machine.send(packet)
-            self._client.messages_out += 1
+        if packet is None:
+            self._services.counters.pass_over(self._client, template.size)
+            return
+        self._client.machine.send(packet)
+        self._client.messages_out += 1
 
     def _send_run(self, run: Run, replay: str) -> int:
         """Send as many as the window has room for, with none waiting before them."""
@@ -217,13 +219,13 @@ class Outbox:
         if waiting.is_stored:
             session.moved(waiting.replay, message.topic, message.queue_id, message.queue_offset + 1)
         packet = machine.deliver(template, is_sent_next=False)
+        if packet is None:
+            self._services.counters.pass_over(self._client, template.size)
         if packet is None or not template.qos:
             return packet
         packet_id = machine.window.next_id
-        if waiting.is_stored:
-            place = (message.topic, message.queue_id, message.queue_offset)
-        else:
-            place = (message.sub_topic, NOT_IN_A_QUEUE, 0)
+        stored = (message.topic, message.queue_id, message.queue_offset)
+        place = stored if waiting.is_stored else (message.sub_topic, NOT_IN_A_QUEUE, 0)
         machine.window.held[packet_id] = OutgoingRecord(
             packet_id, *place, template.qos, retain=waiting.retain, identifiers=waiting.identifiers
         )
@@ -259,8 +261,7 @@ class Outbox:
         """Queue the rest as far as there is room; drop messages of QoS 0 instead."""
         client, backlog, settings = self._client, self._waiting_ones(), self._services.settings
         most, room = settings.max_queued_messages, settings.max_queued_bytes
-        dropped = 0
-        at = start
+        dropped, at = 0, start
         is_congested = client.driver is not None and client.driver.is_congested
         for template, message in zip(run.templates[start:], run.messages[start:], strict=True):
             is_full = not backlog.has_room(most, room, template.size)
