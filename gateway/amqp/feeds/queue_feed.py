@@ -212,8 +212,7 @@ class QueueFeed:
                 return
             try:
                 await self.leased.settle()  # else endings that the store does not know yet would hide lost messages
-                is_back = await self._held_elsewhere() <= 0 and not any(each.held for each in self._former)
-                if is_back and first is self._promised():
+                if await self._held_elsewhere() <= 0 and not any(each.held for each in self._former):
                     break
             except EntrepotError as refusal:
                 await self.leased.refused(refusal)

@@ -178,6 +178,9 @@ async def test_a_transaction_settles_at_its_commit(door: AmqpDoor, client: AmqpC
         await client.takes(6)
         assert (client.given[5].body, client.given[5].redelivered) == (b"1", True)
     assert await settled(door) == (0, 4 if commits else 5)
+    client.say(1, BasicAck(5), TxCommit())  # what was rolled back is forgotten
+    await client.expect(TxCommitOk)
+    assert await settled(door) == (0, 3 if commits else 4)
 
 
 async def test_tags_of_a_channel_are_not_those_of_another(door: AmqpDoor) -> None:

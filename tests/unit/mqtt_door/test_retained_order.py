@@ -309,3 +309,57 @@ async def test_one_that_was_not_stored_leaves_nothing_under_way(doors) -> None:
     with pytest.raises(EntrepotError):
         await one.retained.published([message], kept, refused())
     assert not one.retained.order.is_busy
+
+
+async def test_a_name_with_the_same_hash_is_not_taken_for_it(doors) -> None:
+    one, other = doors
+    late = await lost_race(one, other, "t/a")
+    another = retained("t/b", b"another")
+    another.queue_id = late[0].queue_id
+    assert await one.sender.send_and_wait([another]) is None
+    own = one.store.messages
+
+    async def every_offset(topic: str, queue_id: int, name: str, at: int, limit: int) -> tuple[list[int], int]:
+        [bounds] = [each for each in await own.bounds(topic) if each.queue_id == queue_id]
+        return list(range(at, bounds.max_offset)), bounds.max_offset
+
+    one.store.messages = replaced(own, matching_offsets=every_offset)
+    await other.retained.order.check(late)
+    assert await bodies_kept(one, "t/a") == [b"late"]
+
+
+async def test_mending_never_undoes_a_newer_one(doors) -> None:
+    """Which another gateway keeps and stores between the look and the write."""
+    one, other = doors
+    late = await lost_race(one, other, "t/a")
+    own, seen = one.store.own.write, list[list[bytes]]()
+
+    async def write(changes: Sequence[KeyValueChange]) -> int:
+        if not seen:
+            seen.append([])
+            newest = retained("t/a", b"newest")
+            await one.retained.keep_first([newest], one.sender)
+            assert await one.sender.send_and_wait([newest]) is None
+        try:
+            return await own(changes)
+        finally:
+            seen.append(await bodies_kept(one, "t/a"))
+
+    one.store.key_values.write = write  # type: ignore[method-assign]
+    await other.retained.order.check(late)
+    assert [each for each in seen if each] == [[b"newest"]] * (len(seen) - 1)
+    assert len(seen) > 2, "the mending write was refused"
+
+
+async def test_a_refused_one_is_not_looked_for_in_the_log(doors) -> None:
+    one, other = doors
+    refusal = EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, "no")
+    refused = retained("t/a", b"refused")
+
+    async def sending():
+        return [refusal]
+
+    kept = await one.retained.keep_first([refused], one.sender)
+    await other.retained.publish([retained("t/a", b"stored")], other.sender)
+    assert await one.retained.published([refused], kept, sending()) == [refusal]
+    assert await bodies_kept(one, "t/a") == [b"stored"]
