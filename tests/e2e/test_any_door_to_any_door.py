@@ -14,12 +14,14 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.support.deployment import Deployment
+from tests.support.bridges import await_state, bridge_settings, remote
+from tests.support.deployment import ClusterProcesses, Deployment
 from tests.support.every_reader import Absent, Readers, readers
 from tests.support.http_pull import http_json
 from tests.support.odd_publishes import ODD, SENDERS, TOPIC, OddPublish
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.tiers.marks import soak_only
 
 PLAIN = 20
 """Plain messages before the odd one, and after it."""
@@ -50,14 +52,22 @@ class Site:
             sender.close()
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with ServerProcess(tmp_path_factory.mktemp("any"), SETTINGS) as server:
-        http_json(server, "PUT", f"/api/v1/topics/{TOPIC}", {"queues": 1})
-        with readers(server, TOPIC) as there:
-            made = Site(server, there)
-            yield made
-            made.close()
+@pytest.fixture(scope="module", params=["one process", soak_only("separate", name="separate")])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory, far = tmp_path_factory.mktemp("any"), tmp_path_factory.mktemp("far")
+    with ServerProcess(far) as other:
+        carried = {"direction": "out", "filter": f"{TOPIC}/#", "qos": 1, "start": "earliest"}
+        bridging = bridge_settings(remote(f"mqtt://127.0.0.1:{other.port('mqtt')}", carried))
+        wanted = {**SETTINGS, **bridging}
+        is_one = request.param == "one process"
+        with ServerProcess(directory, wanted) if is_one else ClusterProcesses(directory, wanted, brokers=1) as server:
+            http_json(server, "PUT", f"/api/v1/topics/{TOPIC}", {"queues": 1})
+            with readers(server, TOPIC) as there:
+                there.bridged(other)
+                await_state(server, "connected")
+                made = Site(server, there)
+                yield made
+                made.close()
 
 
 def carry(site: Site, publish: OddPublish) -> None:
@@ -101,7 +111,7 @@ def test_a_few_odd_messages_of_each_door(site: Site, door: str) -> None:
     found: list[OddPublish] = []
 
     @settings(
-        max_examples=4, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=3, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
     @given(ODD[door])
     def carried(publish: OddPublish) -> None:

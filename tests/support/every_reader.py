@@ -10,12 +10,13 @@ from typing import Any
 
 import httpx2
 import pika  # type: ignore[import-untyped]
+from websockets.exceptions import WebSocketException
 
 from entrepot.protocols.mqtt.packets import Subscribe, Subscription
 from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.amqp_load import parameters
 from tests.support.deployment import Deployment
-from tests.support.event_streams import source
+from tests.support.event_streams import consumer_at, source
 from tests.support.http_client import http_client
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
@@ -23,6 +24,7 @@ from tests.support.rocketmq_peers.peer import RocketMqPeer
 from tests.support.webhook_receiver import WebhookReceiver, events_of
 
 Bodies = list[bytes]
+ENDS = (OSError, AssertionError, httpx2.HTTPError, pika.exceptions.AMQPError, WebSocketException)
 
 
 class Reader:
@@ -58,6 +60,7 @@ class Readers:
         self._amqp("amqp stream", {"x-queue-type": "stream"})
         self._pull()
         self._stream()
+        self._socket()
         self._webhook()
         self._rocketmq()
 
@@ -65,7 +68,14 @@ class Readers:
         def run() -> None:
             try:
                 read()
-            except (OSError, AssertionError, httpx2.HTTPError, pika.exceptions.AMQPError):
+            except (
+                OSError,
+                AssertionError,
+                httpx2.HTTPError,
+                pika.exceptions.AMQPError,
+                WebSocketException,
+                TimeoutError,
+            ):
                 pass  # closed at the end; what is missing then is missed
 
         self.all.append(reader)
@@ -120,6 +130,36 @@ class Readers:
         def read() -> None:
             while True:
                 reader.bodies.append(body_of(opened.next()))
+
+        self._in_thread(reader, read)
+
+    def _socket(self) -> None:
+        address = f"127.0.0.1:{self.server.port('http')}"
+        path = f"/topics/{self.topic}/eventsubscriptions/sockets:stream?credit=500"
+        consumer = self._stack.enter_context(consumer_at(address, path))
+        reader = Reader("websocket")
+
+        def read() -> None:
+            while True:
+                said = consumer.next(3600)
+                if "locktoken" in said:
+                    reader.bodies.append(body_of(said))
+                    consumer.say("acknowledge", lockTokens=[said["locktoken"]])
+                    consumer.say("credit", credit=1)
+
+        self._in_thread(reader, read)
+
+    def bridged(self, other: Deployment) -> None:
+        """A subscriber at the broker that the server's bridge publishes to."""
+        client = self._stack.enter_context(RawClient(other.port("mqtt")))
+        client.connect("reader-bridged")
+        client.subscribe(f"{self.topic}/#", qos=1)
+        reader = Reader("bridge")
+
+        def read() -> None:
+            while client.read(3600):
+                reader.bodies += [publish.payload for publish in client.deliveries]
+                client.deliveries.clear()
 
         self._in_thread(reader, read)
 
