@@ -69,7 +69,6 @@ class Positions:
         broker, made_at = broker_of_queue(queue_id), self._made_at(topic, queue_id)
         if made_at:
             if self._number(topic, broker) not in (0, made_at):  # the records are of an earlier topic of that name
-                self._forget(topic)
                 return True
             self.made.setdefault(topic, {})[broker] = made_at
         moved = self.moved if not replay else self.moved_replays.setdefault(replay, {})
@@ -89,11 +88,6 @@ class Positions:
         if numbers is not None and broker in numbers:
             return numbers[broker]
         return self._record.made.get(topic, {}).get(broker, 0)
-
-    def _forget(self, topic: str) -> None:
-        for cursors in (self.moved, *self.moved_replays.values()):
-            cursors.pop(topic, None)
-        self.made.pop(topic, None)
 
     def forget_replay(self, replay: str) -> None:
         self.moved_replays.pop(replay, None)

@@ -138,6 +138,23 @@ async def test_a_write_of_unknown_outcome(world: SessionWorld, is_done: bool) ->
     assert (await world.opened(gateway)).restored_cursors("") == flat(fewer)
 
 
+async def test_positions_that_are_again_as_before_a_write_of_unknown_outcome(world: SessionWorld) -> None:
+    """The parts of that write lie in the store: those of the write before are written anew."""
+    gateway = world.gateway("g")
+    session = await world.opened(gateway)
+    session.positions = lambda: (MANY, {})
+    await written(world, gateway, session)
+    later: list[tuple[Cursors, dict[str, Cursors]]] = [
+        (MANY, {}),
+        ({topic: {0: 1, 1: 2, 2: 3, 3: 4} for topic in MANY}, {}),
+    ]
+    session.positions = lambda: later.pop() if len(later) > 1 else later[0]
+    world.store.failures = [(Code.OUTCOME_UNKNOWN, True)]
+    await written(world, gateway, session)
+    await left(world, gateway, session)
+    assert (await world.opened(gateway)).restored_cursors("") == flat(MANY)
+
+
 async def test_a_part_that_is_lost_costs_its_topics_alone(world: SessionWorld) -> None:
     gateway = world.gateway("g")
     session = await world.opened(gateway)
