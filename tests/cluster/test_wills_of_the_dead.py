@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 SWEEP_SECONDS = PATIENCE_SECONDS
 """8 s until a gateway counts as dead, the round of whoever sweeps, and some for a slow machine."""
+STATED_SECONDS = 10
+"""From the death of a gateway to its clients' wills (docs/mqtt.md)."""
 
 
 def leave(port: int, client_id: str, *, delay: int = 0, expiry: int = 600, qos: int = 1) -> SessionClient:
@@ -57,6 +60,30 @@ def test_a_gateway_that_was_killed(tmp_path: Path) -> None:
         for client in clients:
             client.socket.close()
         tell("wills of clients whose gateway died", messages=5, faults=1)
+
+
+@pytest.mark.soak
+@pytest.mark.xdist_group("cluster")
+def test_the_many_clients_of_a_gateway_that_was_killed(tmp_path: Path) -> None:
+    """All their wills are out within the time that the documentation states, each once."""
+    count = 600
+    with ClusterProcesses(tmp_path, brokers=1, gateways=2) as cluster:
+        dead, other = cluster.gateways
+        with SessionClient(other.port("mqtt"), "watcher") as watcher:
+            watcher.open()
+            watcher.subscribe_to(Subscription("wills/#", 1))
+            clients = [leave(dead.port("mqtt"), f"c{number}", expiry=number % 2 * 600) for number in range(count)]
+            dead.kill()
+            killed = time.monotonic()
+            found = watcher.take(count, SWEEP_SECONDS)
+            took = time.monotonic() - killed
+            publish_from(other.port("mqtt"), "wills/n", [b"end"])
+            assert watcher.take(1) == [b"end"]
+        for client in clients:
+            client.socket.close()
+    assert sorted(found) == sorted(b"c%d" % number for number in range(count))
+    assert took < STATED_SECONDS
+    tell("wills of many clients whose gateway died", messages=count, faults=1)
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "kill -9"])

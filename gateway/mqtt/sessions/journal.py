@@ -103,16 +103,12 @@ class SessionJournal:
     def _start(self) -> None:
         self._is_scheduled = False
         if self._task is None and self._dirty:
-            self._task = background().start("writes of sessions", self._run())
+            self._task = background().keep("writes of sessions", self._run)
 
     async def _run(self) -> None:
-        try:
-            while self._dirty:
-                await self._write(self._take_batch())
-        finally:
-            self._task = None
-            if self._dirty:
-                self._start()
+        while self._dirty:
+            await self._write(self._take_batch())
+        self._task = None
 
     def _take_batch(self) -> list[Part]:
         parts: list[Part] = []
@@ -137,33 +133,40 @@ class SessionJournal:
         while parts:
             try:
                 version = await self._store.key_values.write([change for _, changes in parts for change in changes])
-            except EntrepotError as error:
-                if error.code in (Code.PRECONDITION_FAILED, Code.BAD_REQUEST) and len(parts) > 1:
-                    middle = len(parts) // 2
-                    await self._write(parts[:middle])
-                    parts = parts[middle:]
-                    continue
-                if error.code == Code.PRECONDITION_FAILED:
-                    parts = await self._adopted(parts[0])
-                    continue
-                if self._store.condition.failure is not None or error.code == Code.BAD_REQUEST:
-                    log.error("sessions cannot be written", sessions=len(parts), problem=error.message)
-                    for session, _ in parts:
-                        self._refuse(session, error)
-                    return
-                log.warning("sessions wait to be written", sessions=len(parts), problem=error.message)
-                await asyncio.sleep(AGAIN_SECONDS)
+            except Exception as error:  # noqa: BLE001 - a fault of ours, too: of one session, as a rule
+                parts = await self._left_after(error, parts)
                 continue
-            except Exception as fault:  # noqa: BLE001 - a fault of our own: nobody can say what was written of them
-                for session, _ in parts:
-                    self._set_aside(session, fault)
-                return
             for session, _ in parts:
                 try:
                     session.written(version)
                 except Exception as fault:  # noqa: BLE001 - a fault of one session: the others are told
                     self._set_aside(session, fault)
             return
+
+    async def _left_after(self, error: Exception, parts: list[Part]) -> list[Part]:
+        """Handle a write that failed; return the parts to write again."""
+        refusal = error if isinstance(error, EntrepotError) else None
+        if self._store.condition.failure is not None:
+            log.error("sessions cannot be written", sessions=len(parts), problem=str(error))
+            for session, _ in parts:
+                self._refuse(session, refusal or self._store.condition.failure)
+            return []
+        if refusal is not None and refusal.code not in (Code.PRECONDITION_FAILED, Code.BAD_REQUEST):
+            log.warning("sessions wait to be written", sessions=len(parts), problem=refusal.message)
+            await asyncio.sleep(AGAIN_SECONDS)
+            return parts
+        if len(parts) > 1:
+            middle = len(parts) // 2
+            await self._write(parts[:middle])
+            return parts[middle:]
+        if refusal is None:
+            self._set_aside(parts[0][0], error)
+            return []
+        if refusal.code is Code.PRECONDITION_FAILED:
+            return await self._adopted(parts[0])
+        log.error("a session cannot be written", session=parts[0][0].name, problem=refusal.message)
+        self._refuse(parts[0][0], refusal)
+        return []
 
     def _set_aside(self, session: Journaled, fault: Exception) -> None:
         """Give up a session whose own handling failed: nobody can say what its record would be."""
@@ -191,16 +194,19 @@ class SessionJournal:
     async def _adopt(self, part: Part) -> bool:
         """Handle a conflict of versions: the session's own earlier write of unknown outcome, or another gateway's."""
         session, changes = part
-        while True:
-            try:
-                found = await self._store.key_values.get([change.key for change in changes])
-                break
-            except EntrepotError:
-                if self._store.condition.failure is not None:
-                    session.fenced()
-                    return False
-                await asyncio.sleep(AGAIN_SECONDS)
+        while (found := await self._found(changes)) is None:
+            if self._store.condition.failure is not None:
+                session.fenced()
+                return False
+            await asyncio.sleep(AGAIN_SECONDS)
         if session.is_own(found):
             return True
         session.fenced()
         return False
+
+    async def _found(self, changes: list[KeyValueChange]) -> list[KeyValue | None] | None:
+        try:
+            return await self._store.key_values.get([change.key for change in changes])
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next question may do better
+            log.warning("a session's record cannot be read now", seldom="sessions", problem=str(error))
+            return None

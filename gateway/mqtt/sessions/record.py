@@ -169,6 +169,12 @@ def due_key(at_ms: int, name: str) -> str:
     return f"{DUE_PREFIX}{at_ms:015d}/{name}"
 
 
+def time_in(key: str, prefix: str) -> int:
+    """The time of a key in order of time; 0 for a key that tells none."""
+    at = key.removeprefix(prefix).partition("/")[0]
+    return int(at) if at.isdecimal() else 0
+
+
 def merge_cursors(cursors: Cursors, moved: Cursors) -> Cursors:
     """The cursors, updated by those that moved since."""
     merged = {topic: dict(queues) for topic, queues in cursors.items()}

@@ -20,9 +20,10 @@ from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
-from entrepot.gateway.messaging.incidents import Incidents
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.mqtt.sessions.ending import MAX_TOGETHER, Ending, Endings
+from entrepot.gateway.mqtt.sessions.journal import PART
 from entrepot.gateway.mqtt.sessions.lifecycle import depart, is_over
 from entrepot.gateway.mqtt.sessions.opening import readable
 from entrepot.gateway.mqtt.sessions.record import (
@@ -31,6 +32,7 @@ from entrepot.gateway.mqtt.sessions.record import (
     SESSION_PREFIX,
     TAKEN_PREFIX,
     due_key,
+    time_in,
 )
 from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
 from entrepot.gateway.periodic_work import PeriodicWork
@@ -71,6 +73,7 @@ class Sweeper:
         is_alone: bool,
     ) -> None:
         self._store, self._clock, self._gateway = store, clock, gateway
+        self._incidents = incidents
         self.endings = Endings(store, clock, Wills(store, clock, publish_will, incidents), incidents)
         self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
         self._is_alone = is_alone
@@ -130,20 +133,27 @@ class Sweeper:
 
     def _told(self, events: Sequence[KeyValueEvent]) -> None:
         done: set[tuple[str, int]] = set()
-        giving_up = []
+        giving_up: list[Awaitable[None]] = []
         for event in events:
             told = (event.key, event.version)
             if event.value is not None and told not in self._under_way:
-                name = event.key.removeprefix(KICK_PREFIX).removeprefix(TAKEN_PREFIX).partition("/")[2]
-                if event.key.startswith(KICK_PREFIX):
-                    self._on_kicked(name, event.value == b"end")
-                else:
-                    giving_up.append(self._on_taken(name, int(event.value)))
                 done.add(told)
+                try:
+                    self._take(event.key, event.value, giving_up)
+                except Exception as fault:  # noqa: BLE001 - a fault of one key: the others are to be taken
+                    reason = f"{type(fault).__name__}: {fault}"
+                    self._incidents.note(PART, Outcome.SET_ASIDE, reason, place=event.key, fault=fault)
         if done:
             self._under_way |= done
             self._tasks = [task for task in self._tasks if not task.done()]
             self._tasks.append(background().start("told keys of sessions", self._forget(done, giving_up)))
+
+    def _take(self, key: str, value: bytes, giving_up: list[Awaitable[None]]) -> None:
+        name = key.removeprefix(KICK_PREFIX).removeprefix(TAKEN_PREFIX).partition("/")[2]
+        if key.startswith(KICK_PREFIX):
+            self._on_kicked(name, value == b"end")
+        else:
+            giving_up.append(self._on_taken(name, int(value)))
 
     async def _forget(self, done: set[tuple[str, int]], giving_up: list[Awaitable[None]]) -> None:
         """Delete told keys: a gateway that took a session over waits for that, as this one is done with it."""
@@ -229,10 +239,9 @@ class Sweeper:
         now_ms = self._clock.now_ms()
         due: list[tuple[str, str]] = []
         for each in await self._store.key_values.scan(DUE_PREFIX, limit=PAGE):
-            at, _, name = each.key.removeprefix(DUE_PREFIX).partition("/")
-            if int(at) > now_ms:
+            if time_in(each.key, DUE_PREFIX) > now_ms:
                 break
-            due.append((name, each.key))
+            due.append((each.key.removeprefix(DUE_PREFIX).partition("/")[2], each.key))
         for start in range(0, len(due), LOOKED_AT):
             await self._look(due[start : start + LOOKED_AT], now_ms)
 
@@ -261,7 +270,7 @@ class Sweeper:
             return
         for each in await self._store.key_values.scan(GATEWAY_PREFIX):
             gateway = each.key.removeprefix(GATEWAY_PREFIX)
-            if gateway != self._gateway and (self._is_alone or int(each.value) < now_ms):
+            if gateway != self._gateway and (self._is_alone or self._is_dead(each, now_ms)):
                 log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
                 dead = KeyValueChange(each.key, DECLARED_DEAD, each.version)
                 version = await if_unchanged(self._store.key_values.write([dead]))
@@ -272,6 +281,12 @@ class Sweeper:
                     told = await self._store.key_values.scan(f"{prefix}{gateway}/")
                     await self._store.key_values.write([KeyValueChange(key.key, None) for key in told])
                 await if_unchanged(self._store.key_values.write([KeyValueChange(each.key, None, version)]))
+
+    def _is_dead(self, lease: KeyValue, now_ms: int) -> bool:
+        if lease.value.isdigit():
+            return int(lease.value) < now_ms
+        self._incidents.note(PART, Outcome.SET_ASIDE, "a gateway's lease cannot be read", place=lease.key)
+        return False
 
     async def _sweep_sessions_of(self, gateway: str) -> None:
         after = ""
@@ -290,6 +305,8 @@ class Sweeper:
             for start in range(0, len(endings), MAX_TOGETHER):
                 await self.endings.put(endings[start : start + MAX_TOGETHER])
                 await self._sweep_due()  # others' time has come meanwhile
+                await self._renew()
+                await self._has_lease()  # nor does another gateway begin the same
             after = page[-1].key
             await self._renew()
 

@@ -21,7 +21,14 @@ from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.mqtt.sessions.journal import PART
-from entrepot.gateway.mqtt.sessions.record import WILL_PREFIX, SessionRecord, WillRecord, decode_session, encode_record
+from entrepot.gateway.mqtt.sessions.record import (
+    WILL_PREFIX,
+    SessionRecord,
+    WillRecord,
+    decode_session,
+    encode_record,
+    time_in,
+)
 
 OVERDUE_SECONDS: Final = 30.0
 """Time to publish a moved will, in seconds, before it is overdue."""
@@ -78,7 +85,7 @@ class Wills:
         """Publish other gateways' overdue wills.  One that fails again is tried again later, behind the others."""
         now_ms = self._clock.now_ms()
         found = await self._store.key_values.scan(WILL_PREFIX, limit=PAGE)
-        due = [each for each in found if int(each.key.removeprefix(WILL_PREFIX).partition("/")[0]) <= now_ms]
+        due = [each for each in found if time_in(each.key, WILL_PREFIX) <= now_ms]
         out = await asyncio.gather(*(self._is_out(each.key, each.value) for each in due))
         await self._forget([each.key for each, is_out in zip(due, out, strict=True) if is_out])
         later: list[KeyValueChange] = []

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.messaging.incidents import Outcome
+from entrepot.gateway.mqtt.sessions import journal
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, WINDOW_PREFIX, SubscriptionRecord, decode_session
 from entrepot.gateway.mqtt.sessions.session import Session
@@ -271,3 +274,49 @@ async def test_an_end_that_fails_hurts_no_other(world: SessionWorld) -> None:
         session.after_durable(partial(told.append, True), record=True)
     await gateway.journal.settle()
     assert told == [True] and [each.place for each in world.incidents.last] == ["failing", "failing"]
+
+
+async def test_a_look_that_fails_is_tried_again(world: SessionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conflict is looked at until the store tells whose it is, whatever it raises meanwhile."""
+    monkeypatch.setattr(journal, "AGAIN_SECONDS", 0.001)
+    here, there = world.gateway("here"), world.gateway("there")
+    session = await world.opened(here)
+    await world.opened(there)
+    get, faults = world.store.key_values.get, [ValueError("odd"), EntrepotError(Code.UNAVAILABLE, "away")]
+
+    async def failing(keys):
+        if faults:
+            raise faults.pop()
+        return await get(keys)
+
+    world.store.key_values = replaced(world.store.key_values, get=failing)
+    lost: list[bool] = []
+    session.on_fenced = partial(lost.append, True)
+    session.after_durable(lambda: None, window=True)
+    await here.journal.settle()
+    assert (lost, faults) == ([True], [])
+
+
+async def test_a_write_that_fails_oddly_hurts_the_odd_one_alone(world: SessionWorld) -> None:
+    """By an error that no store should raise: nobody waits for ever, and what comes later is written."""
+    gateway = world.gateway("g")
+    sessions = [await world.opened(gateway, f"c{number}") for number in range(9)]
+    write = world.store.key_values.write
+
+    async def odd(changes):
+        if any(change.key == f"{WINDOW_PREFIX}c4" for change in changes):
+            raise ValueError("odd")
+        return await write(changes)
+
+    world.store.key_values = replaced(world.store.key_values, write=odd)
+    told: list[int] = []
+    for number, session in enumerate(sessions):
+        session.after_durable(partial(told.append, number), window=True)
+    await gateway.journal.settle()
+    assert set(told) == set(range(9)) - {4}
+    assert sessions[4].is_fenced and not sessions[5].is_fenced
+    assert world.incidents.counts == {(journal.PART, Outcome.SET_ASIDE): 1}
+    sessions[5].after_durable(partial(told.append, 9), window=True)
+    await gateway.journal.settle()
+    assert told[-1] == 9
+    assert not background().faults

@@ -297,3 +297,73 @@ async def test_whoever_was_to_publish_a_will_died(world: SessionWorld, who: str)
     await look(sweeper)
     await look(sweeper)
     assert world.wills == [b"c"]
+
+
+# -- whatever is odd
+
+
+async def die_badly(world: SessionWorld, count: int, expiry: int = 600) -> None:
+    """A gateway that dies with its clients, each with a will."""
+    dead = world.gateway("dead")
+    await world.sweeper("dead")._renew()
+    for number in range(count):
+        await world.opened(dead, f"c{number:04}", expiry, will=will(b"%d" % number))
+    world.clock.advance(ALIVE_MS + 1)
+
+
+async def test_a_long_sweep_keeps_its_leases(world: SessionWorld) -> None:
+    """Another gateway neither takes it for dead nor sweeps meanwhile."""
+    await die_badly(world, 600)
+    other = world.sweeper("other")
+    await other._renew()
+    had: list[bool] = []
+
+    async def publish(record: SessionRecord, out: WillRecord) -> None:
+        world.wills.append(out.payload)
+        if not len(world.wills) % 100:
+            world.clock.advance(1500)
+            await other._renew()
+            had.append(await other._has_lease())
+
+    world.publish_will = publish  # type: ignore[method-assign, assignment]
+    await look(world.sweeper("here"))
+    assert (len(world.wills), had) == (600, [False] * 6)
+    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "other"]
+
+
+async def test_a_lease_that_cannot_be_read_is_not_taken_for_dead(world: SessionWorld) -> None:
+    await world.store.write([KeyValueChange(f"{GATEWAY_PREFIX}odd", b"x")])
+    await die_badly(world, 2)
+    await look(world.sweeper("here"))
+    assert len(world.wills) == 2
+    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "odd"]
+
+
+async def test_a_told_key_that_cannot_be_handled_is_deleted_with_the_others(world: SessionWorld) -> None:
+    sweeper = world.sweeper("g")
+    await sweeper.start()
+    try:
+        told = [(f"{TAKEN_PREFIX}g/a", b"7"), (f"{TAKEN_PREFIX}g/b", b"odd"), (f"{TAKEN_PREFIX}g/c", b"8")]
+        await world.store.write([KeyValueChange(key, value) for key, value in told])
+
+        async def is_forgotten() -> bool:
+            return not await keys(world, f"{TAKEN_PREFIX}g/")
+
+        assert await eventually(is_forgotten)
+    finally:
+        await sweeper.close()
+    assert world.taken == [("g", "a", 7), ("g", "c", 8)]
+    assert [each.place for each in world.incidents.last] == [f"{TAKEN_PREFIX}g/b"]
+
+
+@pytest.mark.parametrize("prefix", [DUE_PREFIX, WILL_PREFIX])
+async def test_a_key_that_tells_no_time_goes(world: SessionWorld, prefix: str) -> None:
+    """Those before it and behind it are not held up."""
+    await leave(world, world.gateway("g"), expiry=60, delay=20)
+    for name in ("odd", "/odd", "~"):
+        await world.store.write([KeyValueChange(prefix + name, b"\xc1")])
+    world.clock.advance(20_000)
+    for _ in range(2):
+        await world.sweeper("g", is_alone=True).sweep()
+    assert world.wills == [b"c"]
+    assert not {"odd", "/odd", "~"}.intersection(await keys(world, prefix))
