@@ -9,6 +9,7 @@ import pytest
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
+from entrepot.gateway.mqtt.sessions import sweeper
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
 from entrepot.gateway.mqtt.sessions.opening import Sessions
 from entrepot.gateway.mqtt.sessions.record import (
@@ -23,6 +24,7 @@ from entrepot.gateway.mqtt.sessions.record import (
 from entrepot.gateway.mqtt.sessions.sweeper import ALIVE_SECONDS, Sweeper
 from entrepot.gateway.mqtt.sessions.wills import OVERDUE_SECONDS, Wills
 from tests.support.store_steps import eventually
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.sessions.conftest import SessionWorld, will
 
 ALIVE_MS = int(ALIVE_SECONDS * 1000)
@@ -317,17 +319,20 @@ async def test_a_long_sweep_keeps_its_leases(world: SessionWorld) -> None:
     other = world.sweeper("other")
     await other._renew()
     had: list[bool] = []
+    alive: list[bool] = []
 
     async def publish(record: SessionRecord, out: WillRecord) -> None:
         world.wills.append(out.payload)
         if not len(world.wills) % 100:
-            world.clock.advance(1500)
+            [lease] = await world.store.key_values.get([f"{GATEWAY_PREFIX}here"])
+            alive.append(lease is not None and int(lease.value) >= world.clock.now_ms())
+            world.clock.advance(3000)
             await other._renew()
             had.append(await other._has_lease())
 
     world.publish_will = publish  # type: ignore[method-assign, assignment]
     await look(world.sweeper("here"))
-    assert (len(world.wills), had) == (600, [False] * 6)
+    assert (len(world.wills), had, alive) == (600, [False] * 6, [True] * 6)
     assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "other"]
 
 
@@ -367,3 +372,46 @@ async def test_a_key_that_tells_no_time_goes(world: SessionWorld, prefix: str) -
         await world.sweeper("g", is_alone=True).sweep()
     assert world.wills == [b"c"]
     assert not {"odd", "/odd", "~"}.intersection(await keys(world, prefix))
+
+
+async def test_a_start_waits_for_the_key_values(world: SessionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no longer; another error is raised."""
+    monkeypatch.setattr(sweeper, "SWEEP_SECONDS", 0.001)
+    world.store.failures = [(Code.UNAVAILABLE, False)] * 3
+    starting = world.sweeper("g")
+    await starting.start()
+    try:
+        assert (await keys(world, GATEWAY_PREFIX), world.store.failures) == (["g"], [])
+    finally:
+        await starting.close()
+    world.store.failures = [(Code.UNSUPPORTED, False)]
+    with pytest.raises(EntrepotError) as refused:
+        await world.sweeper("other").start()
+    assert refused.value.code is Code.UNSUPPORTED
+
+
+async def test_a_told_session_is_forgotten_once_it_was_let_go(world: SessionWorld) -> None:
+    """The gateway that took it over waits for that."""
+    old, let_go, asked = world.sweeper("old"), asyncio.Event(), asyncio.Event()
+
+    async def taken(name: str, epoch: int) -> None:
+        asked.set()
+        await let_go.wait()
+
+    old._on_taken = taken
+    await old.start()
+    try:
+        await world.store.write([KeyValueChange(f"{TAKEN_PREFIX}old/c", b"7")])
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await asked.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert await keys(world, f"{TAKEN_PREFIX}old/") == ["c"]
+        let_go.set()
+
+        async def is_forgotten() -> bool:
+            return not await keys(world, f"{TAKEN_PREFIX}old/")
+
+        assert await eventually(is_forgotten)
+    finally:
+        await old.close()
