@@ -105,3 +105,44 @@ async def test_a_client_lives_while_it_waits_and_from_the_end_of_its_wait_on(
     assert holding.held_by("one") == 0
     assert [again.attempt for again in await pop(store, "t", wait_ms=5000)] == [2]
     await holding.close()
+
+
+async def test_what_was_acknowledged_or_is_over_is_not_held(store: MemoryStore, clock: ManualClock) -> None:
+    frontend = SimpleNamespace(
+        store=store,
+        clock=clock,
+        settings=GrpcSettings(lease_seconds=30),
+        access=SimpleNamespace(check_consume=lambda caller, topic, group: None),
+        counters=SimpleNamespace(acknowledged=0),
+    )
+    holding = Holding(frontend)  # type: ignore[arg-type]
+    receiving = Receiving(frontend, holding, SimpleNamespace())  # type: ignore[arg-type]
+    await append(store, "t", "over", "done", "kept")
+    caller = Caller("one", Principal(ANONYMOUS, Origin.ANONYMOUS, "127.0.0.1"), "127.0.0.1", None)
+    over = await pop(store, "t", count=1, invisible_ms=1_000)
+    others = await pop(store, "t", invisible_ms=30_000)
+    holding.hold(caller.identity, "t", [("g", "", [*over, *others])])
+    clock.advance(1_000)
+    assert len(await pop(store, "t", invisible_ms=30_000)) == 1, "somebody else has it"
+    entries = [v2.AckMessageEntry(receipt_handle=each.receipt_handle) for each in (*over, others[0])]
+    question = v2.AckMessageRequest(topic=v2.Resource(name="t"), group=v2.Resource(name="g"), entries=entries)
+    answer = await receiving.acknowledge(question, caller)
+    assert answer.status.code == v2.MULTIPLE_RESULTS
+    assert [each.status.code for each in answer.entries] == [v2.INVALID_RECEIPT_HANDLE, v2.OK]
+    assert (holding.held_by(caller.identity), frontend.counters.acknowledged) == (1, 1)
+
+
+async def test_no_message_is_held_for_longer_than_the_limit(store: MemoryStore, clock: ManualClock) -> None:
+    settings = GrpcSettings(lease_seconds=30, silence_seconds=30, max_hold_seconds=60)
+    frontend = SimpleNamespace(store=store, clock=clock, settings=settings, gateway="g", tasks=BackgroundTasks("d"))
+    holding = Holding(frontend)  # type: ignore[arg-type]
+    await append(store, "t", "a", "b")
+    held = []
+    for _ in range(5):
+        holding.seen("one")
+        holding.hold("one", "t", [("g", "", await pop(store, "t", count=1, invisible_ms=3_600_000))])
+        clock.advance(25_000)
+        await holding._look_at("one", holding._client("one"))
+        held.append(holding.held_by("one"))
+    assert held == [1, 2, 1, 0, 0], "each has a minute"
+    await holding.close()

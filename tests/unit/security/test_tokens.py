@@ -90,6 +90,19 @@ async def test_a_right_token_is_somebody_until_it_ends(security: Security, clock
     await is_refused(security, token(acl=statements))
 
 
+async def test_a_token_that_is_remembered_ends_all_the_same(
+    opened: Opened, key_file: Path, clock: StandingClock
+) -> None:
+    security = await opened(**TOKENS, jwt_key_file=key_file, cache_seconds=600)
+    said = token()
+    for _ in range(2):
+        assert (await security.authenticate(shown(None, said, bearer=True))).name == "bob"
+    clock.at_ms += 59_999
+    assert (await security.authenticate(shown(None, said, bearer=True))).name == "bob"
+    clock.at_ms += 1
+    await is_refused(security, said)
+
+
 @cases(
     "claims",
     [

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from entrepot.domain.delivery import Deliveries
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import PopRequest
 from entrepot.gateway.events.subscriptions.record import Subscription
 from entrepot.gateway.events.webhooks import deliverer as module
 from entrepot.gateway.events.webhooks.deliverer import Deliverer
@@ -228,6 +230,44 @@ async def test_a_fault_of_ours_after_the_request_makes_another_attempt() -> None
         made.clock.advance(module.PAUSE_MS)
         [again] = await made.take()
         assert again.attempt == 2
+
+
+async def test_events_that_were_popped_as_the_sink_was_suspended_had_no_attempt() -> None:
+    async with world() as made:
+        own = made.store.consumption
+
+        async def pop_late(request: PopRequest) -> Deliveries:
+            popped = await own.pop(request)
+            if popped:
+                await made.put_state(suspended="HTTP 410")
+            return popped
+
+        made.store.consumption = replaced(own, pop=pop_late)
+        await made.feed("a")
+        async with delivering(made):
+            await until(lambda: made.state.suspended, "it is suspended")
+        made.store.consumption = own
+        [again] = await made.take()
+        assert (again.attempt, made.sink.bodies) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("record", "state", "per_minute"),
+    [
+        ({}, {}, 0),
+        ({"rate_per_minute": 60}, {}, 60),
+        ({"rate_per_minute": 60}, {"consent": "granted", "allowed_rate": 30}, 30),
+        ({"rate_per_minute": 20}, {"consent": "granted", "allowed_rate": 30}, 20),
+        ({}, {"consent": "granted", "allowed_rate": 30}, 30),
+        ({"rate_per_minute": 60, "handshake": "optional"}, {"consent": "denied"}, 6),
+        ({"rate_per_minute": 60}, {"consent": "denied"}, 60),
+    ],
+)
+async def test_the_lowest_of_all_rates_counts(record: dict[str, Any], state: dict[str, Any], per_minute: int) -> None:
+    async with world(WebhookSettings(unconfirmed_rate_per_minute=6), **record) as made:
+        await made.put_state(suspended="for the test", **state)
+        async with delivering(made) as running:
+            assert running._rate() * module.RATE_DIVISOR == per_minute
 
 
 # -- pauses ------------------------------------------------------------------------------------------------------------

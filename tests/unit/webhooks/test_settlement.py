@@ -87,6 +87,7 @@ async def test_the_back_off_doubles_up_to_its_limit_and_half_of_it_is_random(
         (500, "30", 30_000, 0),
         (404, "30", 30_000, 0),
         (503, "0", 1000, 0),
+        (503, "1", 1000, 1000),
         (503, "soon", 1000, 0),
         (429, None, 1000, 0),
         (503, "999999999", DAY_MS, DAY_MS),
