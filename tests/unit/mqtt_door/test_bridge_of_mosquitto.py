@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from entrepot.protocols.mqtt.encoder import encode
-from entrepot.protocols.mqtt.packets import Connack, Connect, Puback, Publish, Suback, Subscription
+from entrepot.protocols.mqtt.packets import BRIDGE_BIT, Connack, Connect, Puback, Publish, Suback, Subscription
 from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
@@ -80,3 +82,24 @@ async def test_its_session_goes_on() -> None:
         client.say(Publish("a/x", b"ours", 1, 2, True))
         await until(plain.deliveries, "it is told to a client that is no bridge")
         assert [each.retain for each in plain.deliveries()] == [False]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_the_bit_of_a_bridge(version: int) -> None:
+    """In the protocol level of 3.1 and 3.1.1; the client is of that version."""
+    async with MqttDoor() as door:
+        client = door.client(version)
+        client.say(Connect("c", version, is_bridge=True))
+        assert (await client.expect(Connack)).reason == 0
+        there = client.conversation.client
+        assert (there.is_bridge, there.machine.version) == (True, version)
+
+
+async def test_version_5_has_no_such_bit() -> None:
+    data = bytearray(encode(Connect("c", 5), 5))
+    data[8] |= BRIDGE_BIT
+    async with MqttDoor() as door:
+        client = door.client()
+        client.send(bytes(data))
+        assert client.is_closed
+        assert not door.mqtt.registry.of("c")
