@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -42,6 +43,8 @@ READ_BYTES: Final = 4 << 20
 """Messages, and bytes of them, that are asked for at once."""
 UNKNOWN_BYTES: Final = 64 << 10
 """Assumed size of a message whose name is not known here, in bytes."""
+NEW_ID: Final = bytes(16)
+"""As long as the id that a message without one gets before it is kept."""
 SWEEP_SECONDS: Final = 30.0
 MAX_SWEPT: Final = 10_000
 """Expired messages that one sweep deletes at most."""
@@ -119,7 +122,7 @@ class RetainedMessages:
         others = index.size_bytes + writer.waiting_bytes - (before or 0)
         size = _size_at_most(message)
         if size > limits.max_message_bytes or others + size > limits.max_bytes:
-            size = len(encode_retained(message))
+            size = len(encode_retained(replace(message, message_id=message.message_id or NEW_ID)))
         if size > limits.max_message_bytes:
             return EntrepotError(
                 Code.MESSAGE_BODY_TOO_LARGE,
