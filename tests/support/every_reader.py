@@ -180,7 +180,7 @@ class Readers:
             seen = receiver.seen("any")
             bodies[:] = [body_of(event) for request in seen for event in events_of(request)]
 
-        self.all.append(Reader("webhook", look))
+        self.all.append(Reader("webhook", look, in_order=False))  # requests go side by side
 
     def _rocketmq(self) -> None:
         peer = self._stack.enter_context(RocketMqPeer(self.server.address("grpc")))

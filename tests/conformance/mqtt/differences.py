@@ -268,11 +268,6 @@ DIFFERENCES: Final = (
             "a client may not publish for the server [5]",
         ),
     ),
-    Difference(
-        "not closed, but heard Puback(",
-        "3.1.1 allows to confirm what is not allowed or to close (MQTT-3.3.5-2); we close and confirm nothing.",
-        ("a client may not publish for the server [3.1.1]",),
-    ),
 )
 
 MOSQUITTO: Final = {case: difference for difference in DIFFERENCES for case in difference.cases}

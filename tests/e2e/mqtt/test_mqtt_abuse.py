@@ -157,9 +157,9 @@ def test_deep_topics_and_filters(abused: Deployment) -> None:
             refused = ReasonCode.TOPIC_FILTER_INVALID if version == 5 else ReasonCode.UNSPECIFIED_ERROR
             assert client.subscribe(deep, "/".join("+" * 129), "+/" * 127 + "#").reasons == [refused, refused, 1]
             client.say(Publish(deep, b"x", 1, 1))
-            if version == 5:
-                assert client.expect(Puback).reason == ReasonCode.TOPIC_NAME_INVALID
-                client.say(Publish("/".join("d" * 201), b"x"))
+            answer = client.expect(Puback).reason  # version 4 has no words for it: the message is dropped
+            assert answer == (ReasonCode.TOPIC_NAME_INVALID if version == 5 else ReasonCode.SUCCESS)
+            client.say(Publish("/".join("d" * 201), b"x"))
             said = client.read_to_end()
             assert [packet.reason for packet in said if isinstance(packet, Disconnect)] == (
                 [ReasonCode.TOPIC_NAME_INVALID] if version == 5 else []
