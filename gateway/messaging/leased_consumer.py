@@ -361,8 +361,6 @@ class LeasedConsumer:
 
     def _renewed(self, task: asyncio.Task[None]) -> None:
         self._renewing.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("leases were not renewed", topic=self.topic, group=self.group, exc_info=error)
         self._look_if_idle()
 
     def _lose(self, tickets: Sequence[Ticket]) -> None:
