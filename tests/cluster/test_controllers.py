@@ -95,7 +95,7 @@ def test_a_topic_is_never_unknown_while_all_replicas_start_again(cluster: Replic
     finally:
         ended.set()
         asking.join()
-    assert set(told) == {200, 503}, told
+    assert set(told) <= {200, 503} and told[200], told  # most wait for the next master
 
 
 def entrepot(cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

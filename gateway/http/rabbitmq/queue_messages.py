@@ -29,6 +29,7 @@ from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 
 MAX_GET: Final = 1000
+PART: Final = "rabbitmq api"
 AckMode = Literal["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]
 
 
@@ -70,13 +71,18 @@ def queue_message_routes(context: HttpContext) -> Router:
         virtual_hosts.used(queue)
         tickets = await _taken(virtual_hosts, queue, body.count)
         sizes = [len(ticket.message.body) for ticket in tickets]
-        virtual_hosts.consumption.delivered(queue, sizes, sum(ticket.attempt > 1 for ticket in tickets))
+        virtual_hosts.consumption.delivered(queue, sizes, sum(ticket.is_again for ticket in tickets))
         await _settled(virtual_hosts, queue, tickets, body.ackmode)
         left = await virtual_hosts.counting.ready(queue)
         if body.ackmode.endswith("requeue_true"):
             left = max(left - len(tickets), 0)  # messages left as of this get
         ahead = len(tickets)
-        shapes = [_shape(ticket, left + ahead - 1 - at, body) for at, ticket in enumerate(tickets)]
+        shapes = context.sender.incidents.encoded(
+            PART,
+            list(enumerate(tickets)),
+            lambda placed: _shape(placed[1], left + ahead - 1 - placed[0], body),
+            lambda placed: placed[1].message,
+        )
         return json_answer(shapes)
 
     return router
@@ -122,7 +128,7 @@ def _shape(ticket: Ticket, message_count: int, body: GetBody) -> dict[str, Any]:
     text, encoding = _text(shown, body.encoding)
     return {
         "payload_bytes": len(payload),
-        "redelivered": ticket.attempt > 1,
+        "redelivered": ticket.is_again,
         "exchange": exchange,
         "routing_key": routing_key,
         "message_count": message_count,
