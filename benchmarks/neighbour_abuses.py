@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
@@ -217,11 +217,6 @@ ABUSES: Final[dict[str, Callable[[Ports], None]]] = {
     "refused publishes": refused,
     "deep headers": deep_headers,
 }
-
-
-def names() -> Iterator[str]:
-    """The abuses, by name."""
-    yield from ABUSES
 
 
 if __name__ == "__main__":

@@ -38,6 +38,14 @@ MAX_BYTES: Final = 16 << 20
 log = structlog.get_logger(__name__)
 
 
+def tell(on_sent: OnSent, failure: EntrepotError | None, refusals: Refusals) -> None:
+    """Tell one call its outcome. A fault there is that call's: the others are told theirs."""
+    try:
+        on_sent(failure, refusals)
+    except Exception:
+        log.exception("a callback of a publish failed")
+
+
 @dataclass(slots=True)
 class Call:
     """One call of `Sender.send`."""
@@ -63,6 +71,11 @@ class NewTopics:
         self._task: asyncio.Task[None] | None = None
         self.messages = self.bytes = 0
         """Messages that are held, and the bytes of their bodies."""
+
+    @property
+    def calls(self) -> int:
+        """Calls that are held."""
+        return len(self._held)
 
     @property
     def is_idle(self) -> bool:
@@ -101,7 +114,7 @@ class NewTopics:
         call.size = sum(len(message.body) for message in call.messages)
         if self.messages + len(call.messages) > MAX_MESSAGES or self.bytes + call.size > MAX_BYTES:
             text = "too many messages wait for new topics: send later"
-            call.on_sent(EntrepotError(Code.TOO_MANY_REQUESTS, text), None)
+            tell(call.on_sent, EntrepotError(Code.TOO_MANY_REQUESTS, text), None)
             return
         self._held.append(call)
         self._count(call, 1)

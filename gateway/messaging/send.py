@@ -26,7 +26,7 @@ from entrepot.domain.routing.queue_selector import RoundRobin, priority_queues, 
 from entrepot.domain.topic import Topic, TopicType
 from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.messaging.incidents import Incidents
-from entrepot.gateway.messaging.new_topics import Call, NewTopics, Source
+from entrepot.gateway.messaging.new_topics import Call, NewTopics, Source, tell
 from entrepot.gateway.messaging.new_topics import OnSent as OnSent
 from entrepot.gateway.messaging.new_topics import Refusals as Refusals
 from entrepot.gateway.messaging.provenance import Provenance
@@ -194,7 +194,7 @@ class Sender:
                 self._bind(part)
             except Exception:
                 log.exception("messages could not be bound to queues")
-                _tell(call[1], EntrepotError(Code.INTERNAL_ERROR, "the messages could not be bound to queues"), None)
+                tell(call[1], EntrepotError(Code.INTERNAL_ERROR, "the messages could not be bound to queues"), None)
                 continue
             bound += part
             kept.append((call, source))
@@ -209,8 +209,9 @@ class Sender:
             call = Call(messages[at : at + size], on_sent, source)
             at += size
             given.append(call)
+        held_before = self._new_topics.calls
         ready = self._new_topics.admit(given, missing)
-        self.note_under_way(len(given) - len(ready))
+        self.note_under_way(self._new_topics.calls - held_before)
         self._append_calls(ready)
 
     def _go_on(self, ready: list[Call]) -> None:
@@ -243,7 +244,7 @@ class Sender:
             log.exception("an append failed")
             failure = EntrepotError(Code.INTERNAL_ERROR, "the messages could not be stored")
             for _, on_sent in calls:
-                _tell(on_sent, failure, None)
+                tell(on_sent, failure, None)
 
     def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
         self._stamp(messages)
@@ -251,7 +252,7 @@ class Sender:
             confirmation = self._store.messages.append(messages)
         except EntrepotError as failure:
             for _, on_sent in calls:
-                _tell(on_sent, failure, None)
+                tell(on_sent, failure, None)
             return
         _Sending(self, messages, calls, confirmation).await_settled()
 
@@ -305,14 +306,6 @@ class Sender:
         return queue_for_key(key, queues.writable) if key else self._round_robin.queue(queues.preferred)
 
 
-def _tell(on_sent: OnSent, failure: EntrepotError | None, refusals: Refusals) -> None:
-    """Tell one call its outcome. A fault there is that call's: the others are told theirs."""
-    try:
-        on_sent(failure, refusals)
-    except Exception:
-        log.exception("a callback of a publish failed")
-
-
 class _Sending:
     """One batch on its way, which tells each call its part as soon as that is known. Messages that no broker took,
     because theirs has just gone, are sent once more to another, if they are free to go."""
@@ -351,7 +344,7 @@ class _Sending:
             if refusals is not None and any(refusals[at : at + size]):
                 mine = refusals[at : at + size]
             at += size
-            _tell(on_sent, failure, mine)
+            tell(on_sent, failure, mine)
 
     def _part_settled(self, at: int, size: int, on_sent: OnSent, failure: EntrepotError | None) -> None:
         refusals = self._confirmation.refusals

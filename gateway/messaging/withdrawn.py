@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
-from entrepot.gateway.messaging.new_topics import OnSent
+from entrepot.gateway.messaging.new_topics import OnSent, tell
 
 S = TypeVar("S")
 
@@ -30,7 +30,7 @@ def is_told(on_sent: OnSent) -> bool:
     """True if a call is withdrawn; then it is told that it failed."""
     if not is_withdrawn(on_sent):
         return False
-    on_sent(EntrepotError(Code.UNAVAILABLE, "an earlier message of this sender failed"), None)
+    tell(on_sent, EntrepotError(Code.UNAVAILABLE, "an earlier message of this sender failed"), None)
     return True
 
 

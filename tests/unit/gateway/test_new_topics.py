@@ -168,6 +168,31 @@ async def test_a_source_with_much_waiting_pauses_and_nobody_else(monkeypatch: py
     assert relieved == ["c"] and not world.sender.is_full("c")
 
 
+async def test_settle_does_not_wait_for_what_was_refused_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_topics, "MAX_BYTES", 1)
+    world = World()
+    world.send("c", ("new", b"too much"))
+    await world.settled(1)
+    refused = world.outcomes[b"too much"]
+    assert refused is not None and refused.code is Code.TOO_MANY_REQUESTS
+    world.may_go.set()
+    await asyncio.wait_for(world.sender.settle(), 5)
+
+
+async def test_a_fault_of_the_callback_of_a_refused_call_costs_no_other_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(new_topics, "MAX_BYTES", 1)
+    world = World()
+
+    def fail(failure: EntrepotError | None, refusals: Refusals) -> None:
+        raise RuntimeError("a callback that fails")
+
+    world.sender.send([Message("new", b"too much", "new")], fail, "c")
+    world.send("d", ("new", b"1"))
+    world.may_go.set()
+    await world.settled(1)
+    assert world.outcomes == {b"1": None}
+
+
 async def test_settle_waits_for_what_is_held() -> None:
     world = World()
     world.send("c", ("new", b"1"))
