@@ -77,7 +77,13 @@ class EveryDoor:
         self._begin_readers()
         self.http = HttpLoad(self._gateways, pause_seconds=PAUSE_SECONDS)
         self.rocketmq = RocketMqLoad(
-            self._gateways, TOPIC, "receivers", sub_topic="load/e", lease_ms=LEASE_MS, pause_seconds=PAUSE_SECONDS
+            self._gateways,
+            TOPIC,
+            "receivers",
+            sub_topic="load/e",
+            lease_ms=LEASE_MS,
+            pause_seconds=PAUSE_SECONDS,
+            counts_connections=True,
         )
         self.rocketmq.begin(producers=1, consumers=2)
         self.mqtt.publish(

@@ -23,6 +23,7 @@ class RocketMqLoad:
     """Each thread goes round the `processes` when its own does not answer.
 
     `doubtful` are those whose acknowledgement was not answered, or refused: they may come twice.
+    `counts_connections`: for processes of their own.  grpc's thread that watches a channel fails as the channel closes.
     """
 
     def __init__(
@@ -34,10 +35,12 @@ class RocketMqLoad:
         sub_topic: str = "",
         lease_ms: int = LEASE_MS,
         pause_seconds: float = 0.0,
+        counts_connections: bool = False,
     ) -> None:
         self._processes, self._topic, self._group, self._sub_topic = processes, topic, group, sub_topic
         self._lease_ms = lease_ms
         self._pause_seconds = pause_seconds
+        self._counts_connections = counts_connections
         self.connections = 0
         self.refusals: list[str] = []
         self._counting = threading.Lock()
@@ -71,7 +74,8 @@ class RocketMqLoad:
                 with GrpcClient(
                     self._processes[place % len(self._processes)].address("grpc"), client_id=name
                 ) as client:
-                    client.channel.subscribe(self._noted)
+                    if self._counts_connections:
+                        client.channel.subscribe(self._noted)
                     work(client, name)
             except (grpc.RpcError, ConnectionError):
                 time.sleep(PAUSE_SECONDS)

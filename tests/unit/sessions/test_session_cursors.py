@@ -28,8 +28,14 @@ from entrepot.protocols.mqtt.delivery_window import DeliveryWindow
 from tests.unit.sessions.conftest import SessionWorld
 from tests.unit.sessions.test_session_sweeper import keys, look
 
-MANY: Cursors = {f"plant-{number:05d}": {0: number, 1: number * 7, 2: 3, 10_000: 9} for number in range(10_000)}
-"""40,000 of them, at two brokers."""
+MANY: Cursors = {f"plant-{number:05d}": {0: number, 1: number * 7, 2: 3, 10_000: 9} for number in range(2500)}
+"""10,000 of them, at two brokers."""
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few cursors have many parts."""
+    monkeypatch.setattr(cursors_module, "CURSORS_PER_PART", 4096)
 
 
 async def written(world: SessionWorld, gateway: Sessions, session: Session) -> list[list[str]]:
@@ -57,7 +63,7 @@ async def test_many_cursors_come_back_as_they_were(world: SessionWorld) -> None:
     session.positions = lambda: (MANY, replays)
     [write] = await written(world, gateway, session)
     parts = [key for key in write if key.startswith(CURSORS_PREFIX)]
-    assert len(parts) == 16, "160,000 cursors, 16,384 in a part"
+    assert len(parts) == 16, "40,000 cursors, 4096 in a part"
     [found] = await world.store.key_values.get([SESSION_PREFIX + "c"])
     assert found is not None and len(found.value) < 1000
     await left(world, gateway, session)
@@ -129,7 +135,7 @@ async def test_a_write_of_unknown_outcome(world: SessionWorld, is_done: bool) ->
     session = await world.opened(gateway)
     session.positions = lambda: (MANY, {})
     await written(world, gateway, session)
-    fewer = dict(list(MANY.items())[:2000])
+    fewer = dict(list(MANY.items())[:600])
     session.positions = lambda: (fewer, {})
     world.store.failures = [(Code.OUTCOME_UNKNOWN, is_done)]
     await written(world, gateway, session)
@@ -165,7 +171,7 @@ async def test_a_part_that_is_lost_costs_its_topics_alone(world: SessionWorld) -
     await world.store.own.write([KeyValueChange(one, b"odd"), KeyValueChange(other, None)])
     again = await world.opened(gateway)
     kept = again.restored_cursors("")
-    assert again.is_present and 10_000 < len(kept) < 30_000 and kept.items() <= flat(MANY).items()
+    assert again.is_present and 2500 < len(kept) < 7500 and kept.items() <= flat(MANY).items()
 
 
 async def test_a_limit_is_told_by_its_own_name(world: SessionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +180,7 @@ async def test_a_limit_is_told_by_its_own_name(world: SessionWorld, monkeypatch:
     session = await world.opened(gateway)
     session.positions = lambda: ({"t": {0: 17}}, {})
     await written(world, gateway, session)
-    monkeypatch.setattr(cursors_module, "MAX_PARTS_BYTES", 50_000)
+    monkeypatch.setattr(cursors_module, "MAX_PARTS_BYTES", 12_500)
     reasons: list[EntrepotError] = []
     lost: list[None] = []
     session.on_refused, session.on_fenced = reasons.append, lambda: lost.append(None)
@@ -184,7 +190,7 @@ async def test_a_limit_is_told_by_its_own_name(world: SessionWorld, monkeypatch:
     for _ in range(2):
         await written(world, gateway, session)
     assert [reason.code for reason in reasons] == [Code.STORAGE_FULL] and not lost
-    assert "40000 message queues" in reasons[0].message
+    assert "10000 message queues" in reasons[0].message
     await left(world, gateway, session)
     [found] = await world.store.key_values.get([SESSION_PREFIX + "c"])
     assert found is not None and decode_session(found.value).owner == ""
@@ -192,7 +198,7 @@ async def test_a_limit_is_told_by_its_own_name(world: SessionWorld, monkeypatch:
 
 
 def test_the_limit_is_far_away() -> None:
-    """Ten times 10,000 topics at 3 brokers, with 4 queues each: places that nothing can shorten."""
+    """10,000 topics at 3 brokers, with 4 queues each, take a tenth of it: places that nothing can shorten."""
     record = SessionRecord("c", 1, "g", 5, "", 600, 1)
     record.cursors = {
         f"factory-{topic * 7919 % 100_003:06d}": {
@@ -200,12 +206,12 @@ def test_the_limit_is_far_away() -> None:
             for broker in range(3)
             for queue in range(4)
         }
-        for topic in range(100_000)
+        for topic in range(10_000)
     }
     record.made = {topic: {0: 1 << 30, 1: 1 << 31, 2: 1 << 32} for topic in record.cursors}
     stored, parts = split(record)
-    assert stored.cursors == {} and stored.parts == len(parts) == 128
-    assert sum(map(len, parts)) < MAX_PARTS_BYTES < MAX_WRITE_BYTES
+    assert stored.cursors == {} and stored.parts == len(parts) == 32
+    assert 10 * sum(map(len, parts)) < MAX_PARTS_BYTES < MAX_WRITE_BYTES
 
 
 @given(
