@@ -10,22 +10,15 @@ Invariant: the bytes of a held call are counted once, and given back when it goe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import structlog
 
 from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import Message
+from entrepot.gateway.messaging.send_call import Call, Source
 from entrepot.gateway.messaging.topology import Topology
-
-Refusals = Sequence[EntrepotError | None] | None
-OnSent = Callable[[EntrepotError | None, Refusals], None]
-"""Called once per `send`: (failure of all, None) or (None, refusals per message, None = all confirmed)."""
-Source: TypeAlias = object
-"""The sender of calls that are to stay in order; None for a call of its own."""
 
 MAX_SOURCE_MESSAGES: Final = 10_000
 MAX_SOURCE_BYTES: Final = 1 << 20
@@ -36,26 +29,6 @@ MAX_BYTES: Final = 16 << 20
 
 
 log = structlog.get_logger(__name__)
-
-
-def tell(on_sent: OnSent, failure: EntrepotError | None, refusals: Refusals) -> None:
-    """Tell one call its outcome. A fault there is that call's: the others are told theirs."""
-    try:
-        on_sent(failure, refusals)
-    except Exception:
-        log.exception("a callback of a publish failed")
-
-
-@dataclass(slots=True)
-class Call:
-    """One call of `Sender.send`."""
-
-    messages: Sequence[Message]
-    on_sent: OnSent
-    source: Source
-    needed: set[str] = field(default_factory=set)
-    """Names that are being made."""
-    size: int = 0
 
 
 class NewTopics:
@@ -92,7 +65,9 @@ class NewTopics:
         ready = []
         for call in calls:
             names = {message.topic for message in call.messages}
-            call.needed = {name for name in names if name in self._making or (name in missing and self._want(name))}
+            call.needed = frozenset(
+                name for name in names if name in self._making or (name in missing and self._want(name))
+            )
             if not call.needed and (call.source is None or call.source not in self._sources):
                 ready.append(call)
             else:
@@ -114,7 +89,7 @@ class NewTopics:
         call.size = sum(len(message.body) for message in call.messages)
         if self.messages + len(call.messages) > MAX_MESSAGES or self.bytes + call.size > MAX_BYTES:
             text = "too many messages wait for new topics: send later"
-            tell(call.on_sent, EntrepotError(Code.TOO_MANY_REQUESTS, text), None)
+            call.tell(EntrepotError(Code.TOO_MANY_REQUESTS, text))
             return
         self._held.append(call)
         self._count(call, 1)

@@ -26,13 +26,14 @@ from entrepot.domain.routing.queue_selector import RoundRobin, priority_queues, 
 from entrepot.domain.topic import Topic, TopicType
 from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.messaging.incidents import Incidents
-from entrepot.gateway.messaging.new_topics import Call, NewTopics, Source, tell
-from entrepot.gateway.messaging.new_topics import OnSent as OnSent
-from entrepot.gateway.messaging.new_topics import Refusals as Refusals
+from entrepot.gateway.messaging.new_topics import NewTopics
 from entrepot.gateway.messaging.provenance import Provenance
+from entrepot.gateway.messaging.send_call import Call, Source, joined, without_withdrawn
+from entrepot.gateway.messaging.send_call import OnSent as OnSent
+from entrepot.gateway.messaging.send_call import Refusals as Refusals
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.messaging.traffic import Traffic
-from entrepot.gateway.messaging.withdrawn import WithdrawnPlaces, is_told, is_withdrawn, without_withdrawn
+from entrepot.gateway.messaging.withdrawn import WithdrawnPlaces
 
 log = structlog.get_logger(__name__)
 
@@ -71,10 +72,10 @@ class Sender:
         self._topology = topology
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._messages: list[Message] = []
-        self._calls: list[tuple[int, OnSent]] = []
-        self._sources: list[Source] = []
-        """The source of each call."""
+        self._calls: list[Call] = []
+        """What came during this tick."""
+        self._waiting = 0
+        """Its messages."""
         self._new_topics = NewTopics(topology, self._go_on)
         self._is_scheduled = False
         self._relieved: list[tuple[Callable[[], None], Source]] = []
@@ -94,14 +95,13 @@ class Sender:
         self.refused = 0
 
     def send(self, messages: Sequence[Message], on_sent: OnSent, source: Source = None) -> None:
-        """Take messages; `on_sent` is called when they are durable, refused, or the store failed.  Messages of one
-        `source` are stored in the order of its calls, also where one waits for a new topic; without one the call has
-        no order with others."""
+        """Take messages; `on_sent` is called when they are durable, refused, or the store failed.  Until then the
+        sequence stays as it is.  Messages of one `source` are stored in the order of its calls, also where one waits
+        for a new topic; without one the call has no order with others."""
         if self.admission is not None:
             messages, on_sent = self.admission.examine(messages, on_sent)
-        self._messages += messages
-        self._calls.append((len(messages), on_sent))
-        self._sources.append(source)
+        self._calls.append(Call(messages, on_sent, source))
+        self._waiting += len(messages)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -144,7 +144,7 @@ class Sender:
     @property
     def backlogged(self) -> bool:
         """True if producers should pause."""
-        return len(self._messages) > MAX_WAITING_MESSAGES or self._store.messages.backlogged
+        return self._waiting > MAX_WAITING_MESSAGES or self._store.messages.backlogged
 
     def is_full(self, source: Source) -> bool:
         """True if this source should pause: all should, or much of its own waits for new topics."""
@@ -159,20 +159,18 @@ class Sender:
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        if not self._calls:
-            return
-        messages, calls, sources = self._messages, self._calls, self._sources
-        self._messages, self._calls, self._sources = [], [], []
-        messages, calls, sources = without_withdrawn(messages, calls, sources)
+        calls, self._calls, self._waiting = without_withdrawn(self._calls), [], 0
+        messages = joined(calls)
         try:
             self._bind(messages)
         except Exception:  # noqa: BLE001 - a fault of our own: each call by itself, it costs the one that has it
-            messages, calls, sources = self._bound_one_by_one(messages, calls, sources)
+            calls = [call for call in calls if self._is_bound(call)]
+            messages = joined(calls)
         topic = self._store.topology.topic
         missing = {name for name in {message.topic for message in messages} if topic(name) is None}
         if missing or not self._new_topics.is_idle:
-            self._admit(messages, calls, sources, missing)
-        else:
+            self._admit(calls, missing)
+        elif calls:
             self._append(messages, calls)
         self._relieve()
 
@@ -180,50 +178,31 @@ class Sender:
         if self.bindings is not None and self.bindings.is_needed:
             self.bindings.add_queues(messages, self._clock.now_ms())
 
-    def _bound_one_by_one(
-        self, messages: list[Message], calls: list[tuple[int, OnSent]], sources: list[Source]
-    ) -> tuple[list[Message], list[tuple[int, OnSent]], list[Source]]:
-        """Return the calls whose messages can be bound; the others are told."""
-        bound: list[Message] = []
-        kept: list[tuple[tuple[int, OnSent], Source]] = []
-        at = 0
-        for call, source in zip(calls, sources, strict=True):
-            part = messages[at : at + call[0]]
-            at += call[0]
-            try:
-                self._bind(part)
-            except Exception:
-                log.exception("messages could not be bound to queues")
-                tell(call[1], EntrepotError(Code.INTERNAL_ERROR, "the messages could not be bound to queues"), None)
-                continue
-            bound += part
-            kept.append((call, source))
-        return bound, [call for call, _ in kept], [source for _, source in kept]
+    def _is_bound(self, call: Call) -> bool:
+        """Bind the messages of one call; False if they cannot be, which it is told."""
+        try:
+            self._bind(call.messages)
+        except Exception:
+            log.exception("messages could not be bound to queues")
+            call.tell(EntrepotError(Code.INTERNAL_ERROR, "the messages could not be bound to queues"))
+            return False
+        return True
 
-    def _admit(
-        self, messages: list[Message], calls: list[tuple[int, OnSent]], sources: list[Source], missing: set[str]
-    ) -> None:
+    def _admit(self, calls: list[Call], missing: set[str]) -> None:
         """Append what need not wait for a new topic."""
-        at, given = 0, []
-        for (size, on_sent), source in zip(calls, sources, strict=True):
-            call = Call(messages[at : at + size], on_sent, source)
-            at += size
-            given.append(call)
         held_before = self._new_topics.calls
-        ready = self._new_topics.admit(given, missing)
+        ready = self._new_topics.admit(calls, missing)
         self.note_under_way(self._new_topics.calls - held_before)
-        self._append_calls(ready)
+        if ready:
+            self._append(joined(ready), ready)
 
-    def _go_on(self, ready: list[Call]) -> None:
+    def _go_on(self, released: list[Call]) -> None:
         """Append what waited for a new topic."""
-        self._append_calls([call for call in ready if not is_told(call.on_sent)])
-        self.note_under_way(-len(ready))
+        ready = without_withdrawn(released)
+        if ready:
+            self._append(joined(ready), ready)
+        self.note_under_way(-len(released))
         self._relieve()
-
-    def _append_calls(self, calls: list[Call]) -> None:
-        if calls:
-            messages = [message for call in calls for message in call.messages]
-            self._append(messages, [(len(call.messages), call.on_sent) for call in calls])
 
     def _relieve(self) -> None:
         if not self._relieved:
@@ -237,24 +216,18 @@ class Sender:
         for fault in call_each(relieved):
             log.error("a callback of relief failed", exc_info=fault)
 
-    def _append(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
+    def _append(self, messages: list[Message], calls: list[Call]) -> None:
         try:
             self._append_now(messages, calls)
+        except EntrepotError as failure:
+            _tell_all(calls, failure)
         except Exception:  # a fault of our own: every caller must get an answer
             log.exception("an append failed")
-            failure = EntrepotError(Code.INTERNAL_ERROR, "the messages could not be stored")
-            for _, on_sent in calls:
-                tell(on_sent, failure, None)
+            _tell_all(calls, EntrepotError(Code.INTERNAL_ERROR, "the messages could not be stored"))
 
-    def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
+    def _append_now(self, messages: list[Message], calls: list[Call]) -> None:
         self._stamp(messages)
-        try:
-            confirmation = self._store.messages.append(messages)
-        except EntrepotError as failure:
-            for _, on_sent in calls:
-                tell(on_sent, failure, None)
-            return
-        _Sending(self, messages, calls, confirmation).await_settled()
+        _Sending(self, messages, calls, self._store.messages.append(messages)).await_settled()
 
     def _stamp(self, messages: Sequence[Message]) -> None:
         """Give each an id, a time, a queue and a hash, where it has none."""
@@ -306,6 +279,11 @@ class Sender:
         return queue_for_key(key, queues.writable) if key else self._round_robin.queue(queues.preferred)
 
 
+def _tell_all(calls: Sequence[Call], failure: EntrepotError) -> None:
+    for call in calls:
+        call.tell(failure)
+
+
 class _Sending:
     """One batch on its way, which tells each call its part as soon as that is known. Messages that no broker took,
     because theirs has just gone, are sent once more to another, if they are free to go."""
@@ -313,11 +291,7 @@ class _Sending:
     __slots__ = ("_calls", "_confirmation", "_messages", "_sender")
 
     def __init__(
-        self,
-        sender: Sender,
-        messages: Sequence[Message],
-        calls: list[tuple[int, OnSent]],
-        confirmation: Confirmation,
+        self, sender: Sender, messages: Sequence[Message], calls: list[Call], confirmation: Confirmation
     ) -> None:
         self._sender, self._messages = sender, messages
         self._calls, self._confirmation = calls, confirmation
@@ -329,60 +303,55 @@ class _Sending:
         at = 0
         self._confirmation.is_withdrawn = WithdrawnPlaces(self._calls)
         self._sender.note_under_way(len(self._calls))
-        for size, on_sent in self._calls:
-            settled = partial(self._part_settled, at, size, on_sent)
-            self._confirmation.when_settled(settled, at, at + size)
+        for call in self._calls:
+            size = len(call.messages)
+            self._confirmation.when_settled(partial(self._part_settled, at, call), at, at + size)
             at += size
 
     def _settled(self, failure: EntrepotError | None) -> None:
         refusals = self._confirmation.refusals
         if failure is None:
             self._sender.count(self._messages, refusals)
-        at = 0
-        for size, on_sent in self._calls:
-            mine = None
-            if refusals is not None and any(refusals[at : at + size]):
-                mine = refusals[at : at + size]
-            at += size
-            tell(on_sent, failure, mine)
-
-    def _part_settled(self, at: int, size: int, on_sent: OnSent, failure: EntrepotError | None) -> None:
-        refusals = self._confirmation.refusals
-        mine = None if refusals is None else list(refusals[at : at + size])
-        messages = self._messages[at : at + size]
-        if failure is None and mine and not is_withdrawn(on_sent) and self._send_again(messages, mine, on_sent):
+        if refusals is None:
+            for call in self._calls:
+                call.tell(failure)
             return
-        self._done(messages, mine, on_sent, failure)
+        at = 0
+        for call in self._calls:
+            mine = refusals[at : at + len(call.messages)]
+            at += len(call.messages)
+            call.tell(failure, mine if any(mine) else None)
 
-    def _done(
-        self,
-        messages: Sequence[Message],
-        refusals: list[EntrepotError | None] | None,
-        on_sent: OnSent,
-        failure: EntrepotError | None,
-    ) -> None:
+    def _part_settled(self, at: int, call: Call, failure: EntrepotError | None) -> None:
+        refusals = self._confirmation.refusals
+        mine = None if refusals is None else list(refusals[at : at + len(call.messages)])
+        if failure is None and mine and not call.is_withdrawn and self._send_again(call, mine):
+            return
+        self._done(call, mine, failure)
+
+    def _done(self, call: Call, refusals: list[EntrepotError | None] | None, failure: EntrepotError | None) -> None:
         if refusals is not None and not any(refusals):
             refusals = None
         if failure is None:
-            self._sender.count(messages, refusals)
+            self._sender.count(call.messages, refusals)
         self._sender.note_under_way(-1)
-        on_sent(failure, refusals)
+        call.tell(failure, refusals)
 
-    def _send_again(self, messages: Sequence[Message], refusals: list[EntrepotError | None], on_sent: OnSent) -> bool:
+    def _send_again(self, call: Call, refusals: list[EntrepotError | None]) -> bool:
         """Send once more the messages that no broker took; True if there are some."""
         places = [
             place
             for place, refusal in enumerate(refusals)
-            if refusal is not None and refusal.code == Code.UNAVAILABLE and self._sender.move(messages[place])
+            if refusal is not None and refusal.code == Code.UNAVAILABLE and self._sender.move(call.messages[place])
         ]
         if not places:
             return False
-        again = self._sender.append_again([messages[place] for place in places])
+        again = self._sender.append_again([call.messages[place] for place in places])
 
         def settled(failure: EntrepotError | None) -> None:
             for number, place in enumerate(places):
                 refusals[place] = None if again.refusals is None else again.refusals[number]
-            self._done(messages, refusals, on_sent, failure)
+            self._done(call, refusals, failure)
 
         again.when_settled(settled)
         return True

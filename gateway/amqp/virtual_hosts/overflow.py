@@ -18,8 +18,8 @@ from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.routing import places
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from entrepot.gateway.messaging.new_topics import Source
 from entrepot.gateway.messaging.send import OnSent, Refusals, Sender
+from entrepot.gateway.messaging.send_call import Source
 from entrepot.protocols.amqp.deaths import DeathReason
 
 DROP_LEASE_MS: Final = 10_000
