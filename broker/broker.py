@@ -32,6 +32,7 @@ from entrepot.broker.replication.replica_files import FILE as REPLICA_FILE
 from entrepot.broker.retention.cleaner import Cleaner
 from entrepot.broker.retention.watermarks import DiskState, tell
 from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.sliced_round import SlicedRound
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.store_files import DirectoryLock
 from entrepot.broker.tiered.tier import Tier
@@ -108,8 +109,9 @@ class Broker:
         self._last_checkpoint = self.core.loop.time()
         self._checkpoint_target: int | None = None
         self._saved = asyncio.Event()
+        self._burying = SlicedRound("dead letters", core.loop, self._bury_exhausted)
         self._steps: tuple[tuple[str, Callable[[], object]], ...] = (
-            ("dead letters", self._bury_exhausted),
+            ("dead letters", self._burying.step),
             ("transactions", self.transactions.expire_transactions),
             ("traces", self._write_traces),
             ("durability", self._make_durable),
@@ -156,6 +158,7 @@ class Broker:
             await self.tier.close()
         self.core.polling.release()
         self._background.cancel()
+        self._burying.stop()
         self._timer_tick.cancel()
         self._write_last_traces()
         self.core.commit.close()
@@ -200,12 +203,17 @@ class Broker:
                     log.exception("a background step failed", step=name)
         self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
 
-    def _bury_exhausted(self) -> None:
-        """Bury exhausted messages; cold ones that it needs are fetched for the next step."""
+    def _bury_exhausted(self) -> Iterator[None]:
+        """Bury exhausted messages, one topic of a group at a time; cold ones that it needs are fetched for the next
+        round."""
         consumption = self.core.consumption
-        consumption.thawed.take_missed()
-        consumption.bury_exhausted(self.core.now_ms())
-        self.core.thawing.fetch_soon(consumption.thawed.take_missed())
+        for group, topic in consumption.consumed():
+            if self.engine.failure is not None:
+                return
+            consumption.thawed.take_missed()
+            consumption.bury_exhausted_of(group, topic, self.core.now_ms())
+            self.core.thawing.fetch_soon(consumption.thawed.take_missed())
+            yield
 
     def _run_timers(self) -> None:
         has_more = False

@@ -108,5 +108,5 @@ def refusals_ahead(
             try:
                 is_for_later(message, now_ms)
             except EntrepotError as refusal:
-                refusals[place] = refusal
+                refusals[place] = refusal.with_traceback(None)
     return refusals

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from entrepot.domain.callbacks import call_each
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import EntrepotError, raise_if
 from entrepot.domain.message import Message
 
 M = TypeVar("M", bound=Message)
@@ -48,13 +48,12 @@ class Confirmation:
 
     async def wait(self, first: int = 0, last: int | None = None) -> Sequence[EntrepotError | None] | None:
         """Return the refusals when the batch, or that part of it, is confirmed.  Raises its failure."""
-        failure = self.failure
-        if not self.settled:
+        if self.settled:
+            raise_if(self.failure)
+        else:
             settled: asyncio.Future[EntrepotError | None] = asyncio.get_running_loop().create_future()
             self.when_settled(lambda failure: None if settled.done() else settled.set_result(failure), first, last)
-            failure = await settled
-        if failure is not None:
-            raise failure
+            raise_if(await settled)
         return self.refusals
 
     def settle(self, failure: EntrepotError | None = None) -> None:

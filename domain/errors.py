@@ -1,6 +1,10 @@
 """The refusals of all listeners in one vocabulary.  A refusal is a value: inside a batch it stands in the result at its
 message's place, so that acknowledgements stay in order.  Only a refusal of a whole call is raised.  Each protocol has
-one complete table from `Code` to its own codes (`protocols/*/errors.py`)."""
+one complete table from `Code` to its own codes (`protocols/*/errors.py`).
+
+A raised refusal refers to the frames that it passed, and they may hold it: a circle that only the garbage collector
+ends, while everybody waits.  So who keeps or answers a refusal that was raised drops its traceback
+(`with_traceback(None)`), and one that has a name is raised by `raise_if`."""
 
 from __future__ import annotations
 
@@ -55,6 +59,15 @@ class EntrepotError(Exception):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code.name}, {self.message!r})"
+
+
+def raise_if(error: BaseException | None) -> None:
+    """Raise an error that was returned, if there is one, and leave no name that refers to it."""
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error
 
 
 class FieldError(EntrepotError):

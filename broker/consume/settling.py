@@ -163,20 +163,28 @@ class Settling(GroupWindows):
 
     # -- dead letters --------------------------------------------------------------------------------------------
 
+    def consumed(self) -> list[tuple[str, str]]:
+        """Return each group with each topic that it has consumed."""
+        return list(self.progress.windows)
+
     def bury_exhausted(self, now_ms: int) -> None:
-        """Move messages whose last attempt ended unsettled to the dead letters, polled for or not (background step)."""
-        for (group_name, topic), windows in list(self.progress.windows.items()):
-            group = self.registry.groups.get(group_name)
-            if group is None:
-                continue
-            for queue_id, window in windows.items():
-                spent = window.exhausted(now_ms, group.max_attempts) if window.unsettled else []
-                if spent:
-                    queue = self.engine.dispatcher.queue(topic, queue_id)
-                    if window.base < (least := self.thawed.least(queue)):  # earlier messages cannot be read any more
-                        self._append(ConsumptionOp.TRIM, group_name, queue, [least], 0, now_ms)
-                        spent = [offset for offset in spent if offset >= least]
-                    self._bury(queue, window, group, spent, "max attempts reached", now_ms)
+        """Move messages whose last attempt ended unsettled to the dead letters, polled for or not."""
+        for group_name, topic in self.consumed():
+            self.bury_exhausted_of(group_name, topic, now_ms)
+
+    def bury_exhausted_of(self, group_name: str, topic: str, now_ms: int) -> None:
+        """As `bury_exhausted`, for one topic of a group."""
+        group = self.registry.groups.get(group_name)
+        if group is None:
+            return
+        for queue_id, window in self.progress.windows.get((group_name, topic), {}).items():
+            spent = window.exhausted(now_ms, group.max_attempts) if window.unsettled else []
+            if spent:
+                queue = self.engine.dispatcher.queue(topic, queue_id)
+                if window.base < (least := self.thawed.least(queue)):  # earlier messages cannot be read any more
+                    self._append(ConsumptionOp.TRIM, group_name, queue, [least], 0, now_ms)
+                    spent = [offset for offset in spent if offset >= least]
+                self._bury(queue, window, group, spent, "max attempts reached", now_ms)
 
     def _bury(
         self,

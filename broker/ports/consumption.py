@@ -136,7 +136,7 @@ class Consumption:
                 self._core.consumption.moves.resend(letter, definition, self._core.now_ms())
                 outcomes.append(None)
             except EntrepotError as refusal:
-                outcomes.append(refusal)
+                outcomes.append(refusal.with_traceback(None))
         await self._core.commit.wait()
         return outcomes
 

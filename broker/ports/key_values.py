@@ -8,7 +8,7 @@ from entrepot.broker.metadata.key_values import encode_write
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.store.record import RecordKind
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import EntrepotError, raise_if
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents, check_changes
 
 
@@ -35,9 +35,7 @@ class KeyValues:
 
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         check_changes(changes)
-        refusal = self._core.key_values.find_conflict(changes)
-        if refusal is not None:
-            raise refusal
+        raise_if(self._core.key_values.find_conflict(changes))
         version = self._engine.append_record(RecordKind.KEY_VALUES, encode_write(changes), self._core.now_ms()) + 1
         confirmation = Confirmation()
 

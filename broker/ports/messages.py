@@ -11,7 +11,7 @@ from entrepot.broker.retention.watermarks import DiskState
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.domain.acceptance import lacks_key, too_large
 from entrepot.domain.confirmation import Confirmation, append_at
-from entrepot.domain.errors import Code, EntrepotError, StorageFullError
+from entrepot.domain.errors import Code, EntrepotError, StorageFullError, raise_if
 from entrepot.domain.message import Message, compaction_key
 from entrepot.domain.topic import Topic
 
@@ -87,9 +87,7 @@ class Messages(Reading):
         if body_bytes > self._max_message_bytes:
             raise too_large(body_bytes, self._max_message_bytes)
         constrained = self._constrained.get(topic)
-        refusal = None if constrained is None else self._refusal_of(constrained, queue_id, body_bytes)
-        if refusal is not None:
-            raise refusal
+        raise_if(None if constrained is None else self._refusal_of(constrained, queue_id, body_bytes))
         return queue
 
     def _refusal_of(self, topic: Topic, queue_id: int, body_bytes: int) -> EntrepotError | None:

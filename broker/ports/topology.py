@@ -10,7 +10,7 @@ from entrepot.broker.ports.consumption import Consumption
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.store.record import RecordKind
 from entrepot.domain.consumer_group import ConsumerGroup
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
     check_group_name,
@@ -50,9 +50,7 @@ class Topology:
         return 0 if found is None else found.made_at
 
     async def put_topic(self, topic: Topic) -> Topic:
-        [refusal] = await self.put_topics([topic])
-        if refusal is not None:
-            raise refusal
+        raise_if((await self.put_topics([topic]))[0])
         return topic
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
@@ -68,7 +66,7 @@ class Topology:
                     wanted[topic.name] = kept
                 outcomes.append(None)
             except EntrepotError as refusal:
-                outcomes.append(refusal)
+                outcomes.append(refusal.with_traceback(None))
         self._put_topics(wanted)
         await self._core.commit.wait()
         return outcomes

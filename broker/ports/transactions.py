@@ -49,7 +49,7 @@ class Transactions:
             else:
                 self._timers.deliver(message, origin, now_ms)
         except EntrepotError as refusal:
-            return refusal
+            return refusal.with_traceback(None)
         return None
 
     def _roll_back(self, commit_log_offset: int, now_ms: int) -> None:

@@ -13,9 +13,10 @@ from typing import Final, Protocol
 
 from entrepot.broker.store.state_file import Change
 
-MAX_SLICE_ROWS: Final = 2000
-MAX_SLICE_BYTES: Final = 8 << 20
-"""Limit of one checkpoint, in bytes: the event loop stands still while it is encoded."""
+MAX_SLICE_ROWS: Final = 250
+MAX_SLICE_BYTES: Final = 512 << 10
+"""Limits of one slice, in rows and bytes: the event loop stands still while it is taken, encoded and handed over, for
+some two milliseconds."""
 
 
 class Saved(Protocol):

@@ -123,7 +123,7 @@ class StorageEngine(ConfirmedLog):
                             self.lookup.see(queue, hashed, message.sub_topic, offset)
                 except (EntrepotError, *_UNFIT) as error:
                     refusals = refusals if refusals is not None else [None] * len(messages)
-                    refusals[index] = error if isinstance(error, EntrepotError) else unfit(message)
+                    refusals[index] = error.with_traceback(None) if isinstance(error, EntrepotError) else unfit(message)
                     continue
                 except OSError as error:
                     raise self.fail(error) from error
@@ -150,7 +150,7 @@ class StorageEngine(ConfirmedLog):
                 self._check_transaction(message)
                 self._keep(RecordKind.HALF, message, queue_for, now_ms)
             except EntrepotError as refusal:
-                refusals[index] = refusal
+                refusals[index] = refusal.with_traceback(None)
             except _UNFIT:
                 refusals[index] = unfit(message)
             except OSError as error:

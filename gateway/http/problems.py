@@ -197,6 +197,7 @@ async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None
         await send_problem(send, problem)
     elif not isinstance(error, ClientGoneError):
         await send_problem(send, log_fault(scope["method"], scope["path"], error))
+    error.with_traceback(None)  # its frames may hold it
 
 
 def bad_request(message: str) -> EntrepotError:
@@ -216,6 +217,7 @@ def install(app: FastAPI, methods_at: Callable[[str], Sequence[str]]) -> None:
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, EntrepotError | CloudEventError)
+        error.with_traceback(None)  # its frames may hold it
         return _told(request, fit_for(request.scope, answer_of(error)), error.message)
 
     async def invalid(request: Request, error: Exception) -> Response:

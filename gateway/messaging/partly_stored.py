@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from entrepot.domain.errors import raise_if
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.ports import Store
 from entrepot.domain.shard import broker_of_queue
@@ -23,9 +24,7 @@ async def store_the_rest(store: Store, sender: Sender, message: Message, found: 
     rest = _without(message, {broker_of_queue(each.queue_id) for each in found if each.topic in topics})
     if rest is None:
         return
-    [refusal] = await append_and_wait(store.messages, [rest])
-    if refusal is not None:
-        raise refusal
+    raise_if((await append_and_wait(store.messages, [rest]))[0])
 
 
 def _without(message: Message, brokers: set[int]) -> Message | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import (
     CATCH_ALL_TOPIC,
     check_topic_name,
@@ -56,8 +56,7 @@ class Topology:
         topic = self._store.topology.topic(name)
         if topic is not None:
             return topic
-        if (refusal := self.refusal(name)) is not None:
-            raise refusal
+        raise_if(self.refusal(name))
         return await self._store.topology.put_topic(self._by_use(name))
 
     async def ensure_all(self, names: Sequence[str]) -> None:
@@ -71,7 +70,7 @@ class Topology:
         try:
             check_topic_name(split_name(name)[1])
         except EntrepotError as error:
-            return error
+            return error.with_traceback(None)
         if not self._settings.auto_create:
             return EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}, and topics are not created on use")
         if self._count.get() + more >= self._settings.max_auto_created and name != CATCH_ALL_TOPIC:

@@ -12,7 +12,7 @@ from typing import Final
 
 from entrepot.domain.consumer_group import MAX_INVISIBLE_SECONDS
 from entrepot.domain.delivery import Delivery
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import check_same_namespace
 from entrepot.domain.ports import PopRequest
 from entrepot.gateway.messaging.provenance import consumer_at
@@ -166,7 +166,7 @@ class Receiving:
             except EntrepotError as refusal:
                 if len(by_group) == 1:
                     raise
-                found = [refusal] * len(places)
+                found = [refusal.with_traceback(None)] * len(places)
             for place, outcome in zip(places, found, strict=True):
                 outcomes[place] = outcome
         settled = [
@@ -221,9 +221,7 @@ class Receiving:
         """Move a message to its group's dead letters."""
         topic, group = self._names(question.topic, question.group, caller)
         group = self._lite.group_of(group, topic, question.lite_topic) if question.lite_topic else group
-        [refusal] = await self._frontend.store.consumption.reject(topic, group, [question.receipt_handle])
-        if refusal is not None:
-            raise refusal
+        raise_if((await self._frontend.store.consumption.reject(topic, group, [question.receipt_handle]))[0])
         self._holding.forget(caller.identity, [question.receipt_handle])
         return v2.ForwardMessageToDeadLetterQueueResponse(status=OK_STATUS)
 

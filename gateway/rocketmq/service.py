@@ -137,7 +137,7 @@ class RocketMqService:
                 return await work(question, await access.caller(context))
             except EntrepotError as error:
                 counters.refused += 1
-                return answer(status=status_of(error))
+                return answer(status=status_of(error.with_traceback(None)))
             except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
                 return answer(status=status_of(_fault(name, error)))
 
@@ -155,7 +155,7 @@ class RocketMqService:
                 await work(question, await access.caller(context), context.write)
             except EntrepotError as error:
                 counters.refused += 1
-                await context.write(answer(status=status_of(error)))
+                await context.write(answer(status=status_of(error.with_traceback(None))))
             except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
                 await context.write(answer(status=status_of(_fault(name, error))))
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import EntrepotError, raise_if
 from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.gateway.rocketmq.caller import Caller
@@ -55,9 +55,7 @@ class Transactions:
             # the producer does not know yet: it is asked again later
             return v2.EndTransactionResponse(status=OK_STATUS)
         end = TransactionEnd(topic, question.transaction_id, question.resolution == v2.COMMIT)
-        [refusal] = await self._frontend.store.transactions.end_transactions([end])
-        if refusal is not None:
-            raise refusal
+        raise_if((await self._frontend.store.transactions.end_transactions([end]))[0])
         return v2.EndTransactionResponse(status=OK_STATUS)
 
     async def _check(self) -> None:

@@ -34,7 +34,7 @@ class Timers:
         try:
             is_for_later(message, self._state.clock.now_ms())
         except EntrepotError as refusal:
-            return refusal
+            return refusal.with_traceback(None)
         return None
 
     def accept(self, message: Message) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from entrepot.domain.consumer_group import LATEST, ConsumerGroup, GroupStatus, QueueProgress
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
     NAMESPACE_SEPARATOR,
@@ -43,9 +43,7 @@ class Topology:
         return sorted(self._state.topics.values(), key=lambda topic: topic.name)
 
     async def put_topic(self, topic: Topic) -> Topic:
-        [refusal] = await self.put_topics([topic])
-        if refusal is not None:
-            raise refusal
+        raise_if((await self.put_topics([topic]))[0])
         return topic
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
@@ -56,7 +54,7 @@ class Topology:
                 self._put_topic(topic)
                 outcomes.append(None)
             except EntrepotError as refusal:
-                outcomes.append(refusal)
+                outcomes.append(refusal.with_traceback(None))
         return outcomes
 
     def queues(self, topic: Topic) -> TopicQueues:

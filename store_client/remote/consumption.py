@@ -84,7 +84,7 @@ class RemoteConsumption:
                 client = self._broker_named(receipt) if isinstance(receipt, str) else self._broker_of(receipt, known)
                 by_broker.setdefault(client, []).append(at)
             except EntrepotError as refusal:
-                outcomes[at] = refusal
+                outcomes[at] = refusal.with_traceback(None)
         answers = await ask_all(
             list(by_broker),
             lambda c: c.ask(operation, topic, group, places_of([receipts[at] for at in by_broker[c]]), *others),

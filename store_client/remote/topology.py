@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
-from entrepot.domain.errors import AWAY, NOT_THERE, Code, EntrepotError
+from entrepot.domain.errors import AWAY, NOT_THERE, Code, EntrepotError, raise_if
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
 from entrepot.domain.revision import BY_USE
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
@@ -44,9 +44,7 @@ class RemoteTopology:
         return sorted(self._cluster.topics.values(), key=lambda topic: topic.name)
 
     async def put_topic(self, topic: Topic) -> Topic:
-        [refusal] = await self.put_topics([topic])
-        if refusal is not None:
-            raise refusal
+        raise_if((await self.put_topics([topic]))[0])
         return topic
 
     @rides

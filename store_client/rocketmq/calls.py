@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 import grpc
 import grpc.aio
 
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import refusal_of
 from entrepot.protocols.rocketmq.names import Address
@@ -109,9 +109,7 @@ class Connection:
             answer: A = await method(question, timeout=seconds, metadata=metadata)
         except grpc.RpcError as error:
             raise _transport_refusal(error, call.name, self.target, seconds) from error
-        refusal = refusal_of(answer.status)
-        if refusal is not None:
-            raise refusal
+        raise_if(refusal_of(answer.status))
         return answer
 
     async def stream(self, call: Call[Q, A], question: Q, seconds: float, metadata: Metadata) -> AsyncIterator[A]:

@@ -123,7 +123,7 @@ class Pending:
         except EntrepotError as refusal:
             if refusal.code != Code.INVALID_TRANSACTION_ID:
                 self._halves.setdefault(key, half)  # it may be tried again
-            return refusal
+            return refusal.with_traceback(None)
         self._checks.pop(key, None)
         return None
 

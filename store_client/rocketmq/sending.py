@@ -113,7 +113,7 @@ class Sending:
                     # a wish, as published clients send it: most clusters choose for themselves
                     wire.system_properties.queue_id = route.queues[message.queue_id].broker_queue_id
             except EntrepotError as refusal:
-                refusals[index] = refusal
+                refusals[index] = refusal.with_traceback(None)
                 continue
             if kind not in BATCHED:
                 group = wire.system_properties.message_group

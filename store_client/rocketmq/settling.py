@@ -41,7 +41,7 @@ class Settling:
             try:
                 handle = self._read(topic, group, text)
             except EntrepotError as refusal:
-                outcomes[index] = refusal
+                outcomes[index] = refusal.with_traceback(None)
             else:
                 by_broker.setdefault(handle.broker, []).append((index, handle))
 
@@ -49,7 +49,7 @@ class Settling:
             try:
                 found = await self._acknowledge(topic, group, broker, [handle for _, handle in listed])
             except EntrepotError as refusal:
-                found = [refusal] * len(listed)
+                found = [refusal.with_traceback(None)] * len(listed)
             for (index, _), refusal_or_none in zip(listed, found, strict=True):
                 outcomes[index] = refusal_or_none
 
@@ -138,7 +138,7 @@ class Settling:
             try:
                 await settle(text, self._read(topic, group, text))
             except EntrepotError as refusal:
-                return refusal
+                return refusal.with_traceback(None)
             return None
 
         receipt_handles = [handle_of(receipt) for receipt in receipts]

@@ -51,7 +51,7 @@ class RocketMqTopology:
                 await self.put_topic(topic)
                 outcomes.append(None)
             except EntrepotError as refusal:
-                outcomes.append(refusal)
+                outcomes.append(refusal.with_traceback(None))
         return outcomes
 
     async def delete_topic(self, name: str) -> None:

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from pydantic import Field, RootModel
 
 from entrepot.domain.access.model import Action, Principal, ResourceType, access_name
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_topic_name, qualified, split_name
 from entrepot.domain.routing.topic_filter import is_valid_name
@@ -184,9 +184,7 @@ async def _by_mqtt(context: HttpContext, principal: Principal, trial: MqttTrial)
         raise EntrepotError(code, refusal[1])
     message = message_of(services, packet, services.clock.now_ms())
     if SystemProperty.RETAIN in message.system:
-        over = services.retained.refusal(message)
-        if over is not None:
-            raise over
+        raise_if(services.retained.refusal(message))
     refusals = await services.retained.publish([message], context.sender)
     if refusals is not None and refusals[0] is not None:
         raise refusals[0]

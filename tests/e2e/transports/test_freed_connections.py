@@ -17,6 +17,7 @@ import pika  # type: ignore[import-untyped]
 import pytest
 import uvloop
 
+from entrepot.domain.topic import Topic
 from entrepot.gateway.app import Gateway
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.listener import bind
@@ -36,13 +37,14 @@ OF_CONNECTIONS = (
     "entrepot.gateway.mqtt.connections.",
     "entrepot.gateway.mqtt.sessions.session", "entrepot.gateway.rocketmq.", "entrepot.gateway.http.connection",
     "entrepot.gateway.http.streaming.event_socket", "entrepot.protocols.", "wsproto.", "h11.", "httptools.",
-    "asyncio.streams",
+    "asyncio.streams", "entrepot.domain.errors.",
 )  # fmt: skip
 """Beginnings of names of classes.  What Starlette's task of a stream leaves to the collector has no bytes."""
 KEPT = frozenset({"entrepot.gateway.mqtt.connections.history.ClientEvent"})
 """Kept on purpose, for operators, within limits of their own (`test_client_history.py`)."""
 HALF_CONNECT = b"\x10\xe0\xd4\x03\x00\x04MQTT\x05" + b"x" * 40_000
 AMQP_HEADER = b"AMQP\x00\x00\x09\x01"
+MOST_TOPICS = 3
 Ports = dict[str, int]
 
 
@@ -146,6 +148,35 @@ def http_garbage(ports: Ports) -> None:
         assert client.recv(1000)
 
 
+def http_refused(ports: Ports) -> None:
+    """Refusals on the hot way, of a batch and of other routes."""
+    event = "ce-specversion: 1.0\r\nce-id: 1\r\nce-type: t\r\nce-source: /s\r\n"
+    for line, headers in (
+        ("POST /topics/beyond:publish", event),
+        ("POST /topics/x:publish", ""),
+        ("POST /topics/beyond/eventsubscriptions/g:receive", ""),
+        ("GET /api/v1/topics/beyond", ""),
+    ):
+        with socket.create_connection(("127.0.0.1", ports["http"])) as client:
+            client.sendall(f"{line} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: 0\r\n\r\n".encode())
+            assert client.recv(1000).split()[1] in (b"400", b"404", b"429")
+
+
+def mqtt_publish_refused(ports: Ports) -> None:
+    with RawClient(ports["mqtt"]) as client:
+        client.connect("refused")
+        assert client.publish("$SYS/a").reason >= ReasonCode.UNSPECIFIED_ERROR
+        client.say(Disconnect(ReasonCode.SUCCESS))
+        client.read_to_end()
+
+
+def amqp_refused(ports: Ports) -> None:
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", ports["amqp"]))
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+        connection.channel().queue_declare("beyond", passive=True)
+    connection.close()
+
+
 def event_socket(ports: Ports) -> None:
     path = "/topics/x/eventsubscriptions/g:stream"
     with WebSocketClient(ports["http"], path, protocols="cloudevents.json") as client:
@@ -200,7 +231,8 @@ def grpc_relay(ports: Ports) -> None:
 WAYS = (
     mqtt_silent, mqtt_half_connect, mqtt_refused, mqtt_broken, mqtt_goodbye, mqtt_reset_with_half_publish, mqtt_session,
     mqtt_taken_over, ws_half_handshake, ws_half_connect, ws_on_http, http_half_head, http_half_body, http_answered,
-    http_garbage, event_socket, server_sent_events, amqp_silent, amqp_half_frame, amqp_busy, amqp_lost, grpc_relay,
+    http_garbage, http_refused, mqtt_publish_refused, amqp_refused, event_socket, server_sent_events,
+    amqp_silent, amqp_half_frame, amqp_busy, amqp_lost, grpc_relay,
 )  # fmt: skip
 
 
@@ -233,7 +265,9 @@ async def what_stays(way: Callable[[Ports], None], ports: Ports) -> dict[str, in
 
 
 async def check_all() -> dict[str, dict[str, int]]:
-    settings = Settings.model_validate({"store": {"kind": "memory"}, "grpc": {"enabled": False}})
+    settings = Settings.model_validate(
+        {"store": {"kind": "memory"}, "grpc": {"enabled": False}, "topics": {"max_auto_created": MOST_TOPICS}}
+    )
     clock = SystemClock()
     sockets = {door: bind("127.0.0.1", 0) for door in ("mqtt", "ws", "amqp", "http")}
     ports = {door: listener.getsockname()[1] for door, listener in sockets.items()}
@@ -244,6 +278,8 @@ async def check_all() -> dict[str, dict[str, int]]:
     ports["relay"] = reserved.getsockname()[1]
     relay = GrpcRelay(reserved, ports["mqtt"], ports["mqtt"], lambda name, source: None)
     await relay.start()
+    for name in ("a", "x", "third")[:MOST_TOPICS]:
+        await store.topology.put_topic(Topic(name))
     try:
         with without_collector():
             return {way.__name__: stays for way in WAYS if (stays := await what_stays(way, ports))}
