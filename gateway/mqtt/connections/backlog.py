@@ -43,7 +43,7 @@ class Backlog:
 
     def has_room(self, messages: int, size_bytes: int, more: int) -> bool:
         """True if one of `more` bytes keeps to both limits; a first one of any size does to that of bytes."""
-        count = len(self)
+        count = len(self._ready) if self._behind is None else len(self)
         return count < messages and (not count or self.size_bytes + more <= size_bytes)
 
     @property
@@ -64,14 +64,12 @@ class Backlog:
 
     def add(self, waiting: Waiting) -> None:
         """Append a live message."""
-        self._append(self._ready if self._behind is None else self._behind, waiting)
+        (self._ready if self._behind is None else self._behind).append(waiting)
+        self.size_bytes += waiting.template.size
 
     def add_retained(self, waiting: Waiting) -> None:
         """Append a retained message, before the live ones that wait for it."""
-        self._append(self._ready, waiting)
-
-    def _append(self, queue: deque[Waiting], waiting: Waiting) -> None:
-        queue.append(waiting)
+        self._ready.append(waiting)
         self.size_bytes += waiting.template.size
 
     def hold_back(self) -> None:
