@@ -34,9 +34,9 @@ from entrepot.gateway.settings import LoadedSettings, port_key
 GC_THRESHOLDS = (5000, 0, 600)
 """Thresholds of the garbage collector, a generation each.
 
-Messages die by their reference count, the rest lives long: what the collector looks at is nearly all alive.  So it takes
-small steps, of a millisecond: with 50,000 young objects one took 7 ms, of which all clients hear.  Still smaller ones
-would look at messages under way, and cost 5 % of the throughput.
+Messages die by their reference count, the rest lives long: what the collector looks at is nearly all alive.  So it
+takes small steps, of a millisecond: with 50,000 young objects one took 7 ms, of which all clients hear.  Still smaller
+ones would look at messages under way, and cost 5 % of the throughput.
 """
 
 LISTENS_ITSELF = frozenset({"grpc"})

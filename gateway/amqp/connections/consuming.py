@@ -195,7 +195,7 @@ class ChannelConsuming:
             return
         out, services, queue = self._out, self.services, consumer.queue
         first = self._next_tag
-        again = [ticket.is_again for ticket, _ in encoded]
+        again = [ticket.is_late or ticket.attempt > 1 for ticket, _ in encoded]  # as `is_again`, without a call each
         run = [(first + place, again[place], template) for place, (_, template) in enumerate(encoded)]
         out.machine.deliver_run(out.number, consumer.tag, run)
         self._next_tag = first + len(encoded)
@@ -211,9 +211,10 @@ class ChannelConsuming:
     def _encoded(self, queue: Queue, tickets: Sequence[Held]) -> list[tuple[Held, ContentTemplate]]:
         """Encode messages; odd ones are set aside."""
         encoded: list[tuple[Held, ContentTemplate]] = []
+        queue_type, unsaid = queue.declaration.arguments.queue_type, self.services.incidents.unsaid
 
         def encode(some: list[Held]) -> None:
-            encoded.extend([(ticket, self._template(queue, ticket)) for ticket in some])
+            encoded.extend([(ticket, template_for(ticket, queue_type, unsaid)) for ticket in some])
 
         for ticket, fault in hand_over(list(tickets), encode):
             self._set_aside(ticket, fault)

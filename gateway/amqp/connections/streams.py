@@ -23,7 +23,7 @@ class StreamTicket:
     __slots__ = ("attempt", "is_open", "member", "message")
 
     member: Any
-    is_again = False
+    is_again = is_late = False
 
     def __init__(self, message: StoredMessage) -> None:
         self.message = message

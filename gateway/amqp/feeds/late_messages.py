@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from operator import attrgetter
 
 from entrepot.gateway.messaging.ticket import Ticket
+
+_run_of = attrgetter("run")
 
 
 class LateMessages:
@@ -21,14 +24,14 @@ class LateMessages:
 
     def mark(self, tickets: Iterable[Ticket]) -> None:
         """Mark those that are late; the others are the newest ones from here on."""
-        for _, run in groupby(tickets, key=lambda ticket: id(ticket.run)):
+        for _, run in groupby(tickets, key=_run_of):
             self._mark_run(list(run))
 
     def _mark_run(self, tickets: list[Ticket]) -> None:
         queue_id, first = _place_of(tickets[0])
         end = self._next.get(queue_id, 0)
         base = first - tickets[0].index
-        last = base + max(ticket.index for ticket in tickets)
+        last = base + max([ticket.index for ticket in tickets])
         if first < end:
             for ticket in tickets:
                 ticket.is_late = base + ticket.index < end
