@@ -250,3 +250,15 @@ def as_first_stored(message: StoredMessage) -> StoredMessage:
         queue_offset=int(system[SystemProperty.RETRY_QUEUE_OFFSET]),
         system={name: value for name, value in system.items() if name not in _RETRY_PROPERTIES},
     )
+
+
+def place_of(topic: str, queue_id: int, offset: int) -> str:
+    """Return the place of a stored message, as operators write it: `topic/queue@offset`."""
+    return f"{topic}/{queue_id}@{offset}"
+
+
+def place_of_message(message: Message) -> str:
+    """Return the place of a message; its topic alone before it is stored."""
+    if isinstance(message, StoredMessage):
+        return place_of(message.topic, message.queue_id, message.queue_offset)
+    return message.topic

@@ -141,7 +141,7 @@ class GroupWindows:
 
     def windows_of(self, group: str) -> dict[str, dict[int, ConsumeWindow]]:
         """Return the group's windows by topic."""
-        return {topic: windows for (owner, topic), windows in self.progress.windows.items() if owner == group}
+        return self.progress.windows.of_group(group)
 
     def next_due(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> int | None:
         """Return the time when a message of the topic may come back to the group (0: now), or None."""
@@ -170,15 +170,14 @@ class GroupWindows:
     def backlog(self, topic: Topic) -> int:
         """Return how many of the topic's remaining messages its slowest group has not settled."""
         slowest = 0
-        for (_, name), windows in self.progress.windows.items():
-            if name == topic.name:
-                behind = 0
-                for queue_id, window in windows.items():
-                    if queue_id < topic.queues:
-                        queue = self.engine.dispatcher.queue(topic.name, queue_id)
-                        least = self.thawed.least(queue)
-                        behind += queue.max_offset - max(window.frontier, least) + window.unsettled_from(least)
-                slowest = max(slowest, behind)
+        for windows in self.progress.windows.of_topic(topic.name).values():
+            behind = 0
+            for queue_id, window in windows.items():
+                if queue_id < topic.queues:
+                    queue = self.engine.dispatcher.queue(topic.name, queue_id)
+                    least = self.thawed.least(queue)
+                    behind += queue.max_offset - max(window.frontier, least) + window.unsettled_from(least)
+            slowest = max(slowest, behind)
         return slowest
 
     def is_drained(self, topic: Topic, queue_id: int) -> bool:
@@ -186,7 +185,7 @@ class GroupWindows:
         queue = self.engine.dispatcher.queue(topic.name, queue_id)
         if queue.min_offset == queue.max_offset:
             return True
-        found = [windows for (_, name), windows in self.progress.windows.items() if name == topic.name]
+        found = self.progress.windows.of_topic(topic.name).values()
         return bool(found) and all(
             queue_id in windows and windows[queue_id].base >= queue.max_offset for windows in found
         )

@@ -17,6 +17,7 @@ from entrepot.broker.consume.consumption_op import ALONE_OPS, ConsumptionOp
 from entrepot.broker.consume.tick_record import TickOp, read_tick
 from entrepot.broker.consume.window import ConsumeWindow
 from entrepot.broker.consume.window_state import MAX_GENERATION
+from entrepot.broker.consume.window_table import WindowTable
 from entrepot.broker.store.changed_rows import ChangedRows
 from entrepot.broker.store.record_trailer import Move
 from entrepot.domain.names import is_retry_topic
@@ -89,7 +90,7 @@ class Progress:
     """The windows by (group, topic), then queue id."""
 
     def __init__(self, rows: ChangedRows) -> None:
-        self.windows: dict[tuple[str, str], dict[int, ConsumeWindow]] = {}
+        self.windows = WindowTable()
         self._rows = rows
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -143,7 +144,7 @@ class Progress:
     def _start(
         self, group: str, topic: str, queue_id: int, first: int, commit_log_offset: int, *, is_reset: bool
     ) -> None:
-        windows = self.windows.setdefault((group, topic), {})
+        windows = self.windows.made(group, topic)
         existing = windows.get(queue_id)
         if existing is not None and commit_log_offset < existing.as_of:
             return
@@ -162,7 +163,7 @@ class Progress:
             self._admit(move, topic, queue_offset, commit_log_offset)
 
     def _admit(self, move: Move, topic: str, queue_offset: int, commit_log_offset: int) -> None:
-        windows = self.windows.setdefault((move.group, topic), {})
+        windows = self.windows.made(move.group, topic)
         window = windows.get(MOVED_QUEUE)
         if window is None:
             window = windows[MOVED_QUEUE] = ConsumeWindow(queue_offset, since=commit_log_offset)
@@ -172,16 +173,16 @@ class Progress:
 
     def drop_group(self, group: str, commit_log_offset: int) -> None:
         """Drop the group's windows made before the record at an offset."""
-        self._drop([key for key in self.windows if key[0] == group], commit_log_offset)
+        self._drop([(group, topic) for topic in self.windows.of_group(group)], commit_log_offset)
 
     def drop_topic(self, topic: str, commit_log_offset: int) -> None:
         """Drop all windows on the topic made before the record at an offset."""
-        self._drop([key for key in self.windows if key[1] == topic], commit_log_offset)
+        self._drop([(group, topic) for group in self.windows.of_topic(topic)], commit_log_offset)
 
     def drop_queues(self, topic: str, first_id: int, commit_log_offset: int) -> None:
         """Drop all windows on queues that a topic no longer has."""
-        for key in [key for key in self.windows if key[1] == topic]:
-            self._drop_windows(key, [i for i in self.windows[key] if i >= first_id], commit_log_offset)
+        for group, windows in self.windows.of_topic(topic).items():
+            self._drop_windows((group, topic), [i for i in windows if i >= first_id], commit_log_offset)
 
     def _drop(self, keys: list[tuple[str, str]], commit_log_offset: int) -> None:
         for key in keys:
@@ -218,7 +219,7 @@ class Progress:
     def restore_window(self, key: bytes, row: bytes) -> None:
         """Restore a window from its row."""
         group, topic, queue_id = read_window_key(key)
-        self.windows.setdefault((group, topic), {})[queue_id] = ConsumeWindow.restore(row)
+        self.windows.made(group, topic)[queue_id] = ConsumeWindow.restore(row)
 
 
 def window_key(group: str, topic: str, queue_id: int) -> bytes:

@@ -12,7 +12,7 @@ from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.domain.callbacks import hand_over
 from entrepot.domain.errors import CorruptedError
-from entrepot.domain.message import StoredMessage
+from entrepot.domain.message import StoredMessage, place_of_message
 
 TAIL_BATCH: Final = 1024
 """Messages handed over in one go, before others get their turn."""
@@ -79,7 +79,7 @@ class QueueTail:
             messages = [item for item in items if not isinstance(item, CorruptedError)]
         self._next += len(items)
         for message, fault in hand_over(messages, self._on_messages) if messages else ():
-            place = f"{message.topic}/{message.queue_id}@{message.queue_offset}"
+            place = place_of_message(message)
             log.error("a message could not be handed on, the others are", place=place, exc_info=fault)
         if self._next < self._queue.visible_offset and not self._is_closed and not self._is_scheduled:
             self._schedule()

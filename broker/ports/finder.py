@@ -174,8 +174,8 @@ class Finder(Search):
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         message = _as_asked(message, self._message_at(message.commit_log_offset))
-        windows = self._core.consumption.progress.windows
-        groups = sorted(group for group, topic in windows if topic == message.topic and group in self._registry.groups)
+        readers = self._core.consumption.progress.windows.of_topic(message.topic)
+        groups = sorted(group for group in readers if group in self._registry.groups)
         copies = await self.messages_by_id(message.message_id) if message.message_id and groups else []
         return [self._consumer(self._registry.groups[name], message, copies) for name in groups]
 

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import structlog
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.message import Message, StoredMessage, place_of_message
 from entrepot.domain.value_space import Rule, Unsaid
 
 T = TypeVar("T")
@@ -139,15 +139,3 @@ class Incidents:
         """Note a message whose handling failed, while the others go on."""
         reason = f"{type(fault).__name__}: {fault}"
         self.note(part, Outcome.SET_ASIDE, reason, place=place_of_message(message), fault=fault)
-
-
-def place_of_message(message: Message) -> str:
-    """The place of a message, for incidents; its topic alone before it is stored."""
-    if isinstance(message, StoredMessage):
-        return place_of(message.topic, message.queue_id, message.queue_offset)
-    return message.topic
-
-
-def place_of(topic: str, queue_id: int, offset: int) -> str:
-    """The place of a stored message, as operators write it: `topic/queue@offset`."""
-    return f"{topic}/{queue_id}@{offset}"

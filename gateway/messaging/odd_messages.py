@@ -6,7 +6,7 @@ the incidents, and can be looked at and sent again.
 
 from __future__ import annotations
 
-from entrepot.gateway.messaging.incidents import Incidents, Outcome, place_of
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.ticket import Ticket
 
 
@@ -16,13 +16,7 @@ def set_aside(incidents: Incidents, part: str, ticket: Ticket, fault: Exception)
         message = ticket.message
     except Exception:  # noqa: BLE001 - that it cannot be read may be the fault itself
         reason = f"{type(fault).__name__}: {fault}"
-        incidents.note(part, Outcome.SET_ASIDE, reason, place=_place_of(ticket), fault=fault)
+        incidents.note(part, Outcome.SET_ASIDE, reason, place=ticket.place, fault=fault)
     else:
         incidents.set_aside(part, message, fault)
     ticket.consumer.reject((ticket,), f"a fault of the server: {type(fault).__name__}")
-
-
-def _place_of(ticket: Ticket) -> str:
-    """The place of a message that cannot be read, as far as the store tells it."""
-    topic, places = ticket.consumer.topic, ticket.run.places((ticket.index,))
-    return topic if places is None else place_of(topic, places.queue_id, places.offsets[0])

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS
-from entrepot.gateway.messaging.incidents import Incidents, Outcome, place_of
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.ticket import Ticket, by_consumer
 
 AGAIN_MS: Final = 200
@@ -71,7 +71,7 @@ class PassedOver:
         for each in untaken:
             kinds.setdefault((each.reason, each.client), []).append(each)
         for (reason, client), same in kinds.items():
-            place, fault = _place(same[0].ticket), same[0].fault
+            place, fault = same[0].ticket.place, same[0].fault
             is_fault = fault is not None and outcome is Outcome.PASSED_OVER
             became = Outcome.SET_ASIDE if is_fault else outcome
             self._incidents.note(self._part, became, reason, place=place, client=client, count=len(same), fault=fault)
@@ -113,12 +113,3 @@ class PassedOver:
 def _most_attempts(ticket: Ticket) -> int:
     most = ticket.consumer.definition.max_attempts
     return min(most, MAX_ATTEMPTS_IN_ORDER) if ticket.message_group else most
-
-
-def _place(ticket: Ticket) -> str:
-    """The place of its message, or the topic alone of a message that cannot be read."""
-    try:
-        message = ticket.message
-    except Exception:  # noqa: BLE001 - the fault that is told of may be this one
-        return ticket.consumer.topic
-    return place_of(message.topic, message.queue_id, message.queue_offset)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery, DeliveryRun
-from entrepot.domain.message import StoredMessage
+from entrepot.domain.message import StoredMessage, place_of, place_of_message
 
 
 class Holder(Protocol):
@@ -68,6 +68,17 @@ class Ticket(Delivery):
     def is_again(self) -> bool:
         """True if it may have been delivered before: it is a later attempt, or late."""
         return self.is_late or self.attempt > 1
+
+    @property
+    def place(self) -> str:
+        """The place of its message, as operators write it; as much as can be told of one that cannot be read."""
+        places = self.run.places((self.index,))
+        if places is not None:
+            return place_of(self.consumer.topic, places.queue_id, places.offsets[0])
+        try:
+            return place_of_message(self.message)
+        except Exception:  # noqa: BLE001 - the fault that is told of may be this one
+            return self.consumer.topic
 
     def acknowledge(self) -> None:
         """End it: its message was consumed."""

@@ -11,7 +11,7 @@ from entrepot.broker.remoting.link import ClientStream, ConnectionLostError
 from entrepot.domain.callbacks import call_each, hand_over
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import StoredMessage
+from entrepot.domain.message import StoredMessage, place_of_message
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.shard import local_queue
 from entrepot.protocols.remoting import operations as wire
@@ -138,7 +138,7 @@ class RemoteTail:
             self.begun()
         messages = self._source.decode(batch)
         for message, fault in hand_over(messages, self._on_messages) if messages and not self._is_closed else ():
-            place = f"{message.topic}/{message.queue_id}@{message.queue_offset}"
+            place = place_of_message(message)
             log.error("a message could not be handed on, the others are", place=place, exc_info=fault)
 
     def _ended(self, error: EntrepotError) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from entrepot.domain.callbacks import hand_over
-from entrepot.domain.message import StoredMessage
+from entrepot.domain.message import StoredMessage, place_of_message
 from entrepot.domain.position import Position
 from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
 from entrepot.gateway.amqp.connections.client import ClientInfo
@@ -21,7 +21,7 @@ from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
 from entrepot.gateway.amqp.connections.templates import Held, template_for
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from entrepot.gateway.messaging.incidents import Outcome, place_of_message
+from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all

@@ -12,10 +12,11 @@ import structlog
 
 from entrepot.domain.consumer_group import QueueProgress
 from entrepot.domain.errors import NOT_THERE, EntrepotError
+from entrepot.domain.message import place_of_message
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.gateway.events.subscriptions.record import Subscription
 from entrepot.gateway.events.webhooks.delivery_context import PART, DeliveryContext
-from entrepot.gateway.messaging.incidents import Outcome, place_of_message
+from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 

@@ -20,14 +20,14 @@ from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.cesql.value import Value
-from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.message import Message, StoredMessage, SystemProperty, place_of_message
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.domain.routing.queue_selector import RoundRobin, queue_for_key
 from entrepot.gateway.events.subscriptions.record import Subscription
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.messaging.appending import append_and_wait
-from entrepot.gateway.messaging.incidents import Incidents, Outcome, place_of_message
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.ticket import Ticket

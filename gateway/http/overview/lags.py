@@ -14,11 +14,14 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import Store
 from entrepot.gateway.http.admin.paging import group_statuses
+from entrepot.gateway.messaging.yielding import with_pauses
 
 MAX_GROUPS: Final = 20
 """Groups whose lag is told, those with most messages."""
 MAX_QUEUES: Final = 8
 """Queues of a group that are read for its lag in time."""
+PAGE: Final = 200
+"""Groups between two turns of others."""
 READ_SECONDS: Final = 1.5
 """Longest wait for all reads of one group."""
 
@@ -55,7 +58,11 @@ class Lag:
 async def furthest_lags(store: Store, now_ms: int) -> list[Lag]:
     """The groups that are furthest behind, by topic, with most messages first."""
     answers = await group_statuses(store, [group.name for group in store.topology.groups()])
-    behind = heapq.nlargest(MAX_GROUPS, _behind(answers.statuses.values()), key=lambda each: each[2])
+    found: list[tuple[str, str, int, list[QueueProgress]]] = []
+    statuses = list(answers.statuses.values())
+    async for page in with_pauses(statuses[at : at + PAGE] for at in range(0, len(statuses), PAGE)):
+        found += _behind(page)
+    behind = heapq.nlargest(MAX_GROUPS, found, key=lambda each: each[2])
     ages = await asyncio.gather(*(_age_seconds(store, queues, now_ms) for *_, queues in behind))
     return [
         Lag(topic, group, lag, age, not (answers.missing or group in answers.partial))

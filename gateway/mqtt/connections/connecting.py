@@ -14,8 +14,8 @@ import structlog
 
 from entrepot.domain.access.model import Principal
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import StoredMessage
-from entrepot.gateway.messaging.incidents import Outcome, place_of_message
+from entrepot.domain.message import StoredMessage, place_of_message
+from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.mqtt.connections.accepted_publish import refusal_of
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.counters import PART as COUNTED_AS

@@ -16,11 +16,11 @@ from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, sub_topic_filters
-from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.message import StoredMessage, SystemProperty, place_of
 from entrepot.domain.ports import Pulled, Store
 from entrepot.domain.position import EARLIEST_POSITION, Position, PositionKind
 from entrepot.domain.routing.topic_filter import may_match_topic
-from entrepot.gateway.messaging.incidents import Incidents, Outcome, place_of
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.mqtt.fan_out.audience import FAN_OUT, Audiences, Grant, Match, QueueKey, Subscriber, make_run
 from entrepot.protocols.mqtt.mapping import is_expired
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import io
 
-from entrepot.domain.message import StoredMessage
+from entrepot.domain.message import StoredMessage, place_of, place_of_message
 from entrepot.domain.value_space import Rule, Unsaid
 from entrepot.gateway.log import configure_logging
 from entrepot.gateway.log_floods import BURST
-from entrepot.gateway.messaging.incidents import (
-    MAX_KEPT,
-    MAX_TEXT,
-    UNSAID_EVERY_MS,
-    Incidents,
-    Outcome,
-    place_of,
-    place_of_message,
-)
+from entrepot.gateway.messaging.incidents import MAX_KEPT, MAX_TEXT, UNSAID_EVERY_MS, Incidents, Outcome
 from tests.support.clock import ManualClock
 
 

@@ -11,13 +11,14 @@ import pytest
 
 from entrepot.domain.delivery import Deliveries
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import place_of
 from entrepot.domain.ports import PopRequest
 from entrepot.gateway.events.subscriptions.record import Subscription
 from entrepot.gateway.events.webhooks import deliverer as module
 from entrepot.gateway.events.webhooks.deliverer import Deliverer
 from entrepot.gateway.events.webhooks.delivery_request import DeliveryRequest, request_of
 from entrepot.gateway.events.webhooks.sink_client import Answer
-from entrepot.gateway.messaging.incidents import Outcome, place_of
+from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.settings import WebhookSettings
 from tests.support.cases import cases
