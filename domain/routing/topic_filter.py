@@ -17,9 +17,14 @@ Subscriber = TypeVar("Subscriber")
 Option = TypeVar("Option")
 
 
+def is_name(name: str) -> bool:
+    """True for a topic name of the specification: non-empty, no wildcard, no NUL (4.7.1, 4.7.3)."""
+    return bool(name) and not any(c in name for c in "+#\0")
+
+
 def is_valid_name(name: str) -> bool:
-    """True if a message may be published under the name: non-empty, no wildcard, no NUL (4.7.1, 4.7.3)."""
-    return bool(name) and not any(c in name for c in "+#\0") and name.count("/") < MAX_LEVELS
+    """True if a message may be published under the name: one of the specification, of at most MAX_LEVELS levels."""
+    return is_name(name) and name.count("/") < MAX_LEVELS
 
 
 def is_valid_filter(topic_filter: str) -> bool:

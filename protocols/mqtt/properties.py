@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from entrepot.domain.routing.topic_filter import is_valid_name
+from entrepot.domain.routing.topic_filter import is_name
 from entrepot.protocols.mqtt.errors import MqttError, malformed, protocol_error
 from entrepot.protocols.mqtt.packet_types import PacketType
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
@@ -178,7 +178,7 @@ def _check_of(spec: PropertySpec) -> Callable[[Any], None] | None:
 
 
 def _check_response_topic(value: str) -> None:
-    if not is_valid_name(value):  # MQTT-3.3.2-14
+    if not is_name(value):  # MQTT-3.3.2-14
         raise protocol_error("response topic is not a topic name")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from entrepot.domain.routing.topic_filter import MAX_LEVELS, is_valid_name
+from entrepot.domain.routing.topic_filter import is_name
 from entrepot.domain.value_space import Number, Octets, Rule, Space, Text
 from entrepot.protocols.mqtt.wire import MAX_FIELD_BYTES
 
@@ -18,8 +18,8 @@ RESPONSE_TOPIC: Final = Text(
     MAX_FIELD_BYTES,
     Rule.LEFT_OUT,
     _NUL,
-    is_valid=is_valid_name,
-    also=f"a topic name: no `+` and `#`, at most {MAX_LEVELS} levels",
+    is_valid=is_name,
+    also="a topic name: not empty, no `+` and `#`",
 )
 CORRELATION_DATA: Final = Octets(_MQTT, "correlation data", MAX_FIELD_BYTES)
 MESSAGE_EXPIRY: Final = Number(_MQTT, "message expiry interval", 1, 0xFFFF_FFFF)
