@@ -1,7 +1,7 @@
 """NewTopics: publishes to names whose topic is being made.
 
 Who waits, waits alone: only calls with such a name are held, and later calls of the same source, so that its order
-holds.  All names that came meanwhile are made in one write.  A call goes on when each of its names was made or refused;
+holds.  Names that came meanwhile are made in few writes.  A call goes on when each of its names was made or refused;
 the append then refuses those that are not there.
 
 Invariant: the bytes of a held call are counted once, and given back when it goes on, whatever became of its names.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -26,6 +27,8 @@ MAX_SOURCE_BYTES: Final = 1 << 20
 MAX_MESSAGES: Final = 100_000
 MAX_BYTES: Final = 16 << 20
 """Messages, and bytes of their bodies, that may wait here; further ones that would wait are refused."""
+MAX_AT_ONCE: Final = 20
+"""Topics of one write: a store in this process makes them in a millisecond, and others have a turn between two."""
 
 
 log = structlog.get_logger(__name__)
@@ -110,7 +113,9 @@ class NewTopics:
         """Make the wanted topics, and those that are wanted meanwhile."""
         try:
             while self._wanted:
-                self._making, self._wanted = frozenset(self._wanted), {}
+                self._making = frozenset(islice(self._wanted, MAX_AT_ONCE))
+                for name in self._making:
+                    del self._wanted[name]
                 try:
                     await self._topology.ensure_all(sorted(self._making))
                 except EntrepotError as error:  # the append refuses the messages with the reason of each

@@ -22,7 +22,7 @@ from entrepot.protocols.cloudevents.http import to_binary
 from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event
 from entrepot.protocols.mqtt.decoder import Decoder
-from entrepot.protocols.mqtt.encoder import publish_template
+from entrepot.protocols.mqtt.encoder import encode, publish_template
 from entrepot.protocols.mqtt.mapping import to_properties
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.properties import PropertyId
@@ -208,6 +208,17 @@ def test_what_mqtt_cannot_say_is_left_out_alone(text: str, where: Callable[[str]
     found = to_properties(where(text), NOW_MS, told)
     assert found == {PropertyId.USER_PROPERTY: [("m", "ok")]}
     assert [(each.kind, each.rule) for each in told.unsaid] == [(kind, Rule.LEFT_OUT)]
+
+
+def test_a_response_topic_has_as_many_levels_as_it_likes() -> None:
+    """It is said to others, and nobody routes it here."""
+    deep = "x/" * 30_000 + "y"
+    told = Told()
+    found = to_properties(plain(system={"reply_to": deep}), NOW_MS, told)
+    assert found == {PropertyId.RESPONSE_TOPIC: deep} and not told.unsaid
+    decoder = Decoder(1 << 20, 5)
+    [publish] = decoder.feed(encode(Publish("t", b"", 1, 1, properties=found), 5))
+    assert isinstance(publish, Publish) and publish.properties == found
 
 
 @pytest.mark.parametrize(("priority", "said"), [("0", 0), ("255", 255), ("256", 255), ("-1", 0), ("x", None)])
