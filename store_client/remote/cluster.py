@@ -376,7 +376,7 @@ class Cluster:
         return deletion(what, [client.view for client in self.clients.values()])
 
     def next_revision(self, what: str, current: int = 0) -> int:
-        """Return a revision above all known ones of a definition; two gateways never make the same."""
+        """Return a revision above all known ones of a definition; two gateways seldom make the same."""
         known = max(current, self.deletion(what), self._last_revision)
         now = self._clock.now_ms() << REVISION_BITS
         self._last_revision = max(now, known + 1) + random.randrange(1 << REVISION_BITS)

@@ -62,7 +62,10 @@ class BrokerView:
         return list(dict.fromkeys(touched_topics)), list(dict.fromkeys(touched_groups))
 
     def took_topic(self, topic: Topic) -> None:
-        """Note that it took a definition, unless it has told of a later one, or of its deletion, since."""
+        """Note that it took a definition, unless it has told of another one that is not older, or of its deletion.
+
+        It answers as well where it kept what it had: of one revision, what came first.
+        """
         _take(self.topics, topic, self.deleted.get(f"topic/{topic.name}", 0))
 
     def took_group(self, group: ConsumerGroup) -> None:
@@ -88,7 +91,7 @@ def _take(known: dict[str, _D], definition: _D, deleted: int) -> None:
     held = known.get(definition.name)
     if isinstance(definition, Topic):  # the broker gives this number, and tells it
         definition = replace(definition, made_at=held.made_at if isinstance(held, Topic) else 0)
-    if (held is None or held.revision <= definition.revision) and not 0 < definition.revision <= deleted:
+    if (held is None or held.revision < definition.revision) and not 0 < definition.revision <= deleted:
         known[definition.name] = definition
 
 

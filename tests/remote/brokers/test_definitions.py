@@ -11,6 +11,7 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.topic import Cleanup, Permission, Topic
 from entrepot.store_client.remote import RemoteStore
+from entrepot.store_client.remote import cluster as cluster_module
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, codes, handles, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -128,6 +129,23 @@ async def test_what_was_deleted_does_not_come_back(world: BrokerWorld, store: Re
 async def test_changes_through_two_stores_at_once_come_to_one(
     world: BrokerWorld, store: RemoteStore, other: RemoteStore, broker_count: int
 ):
+    await world.topic()
+    for turn in range(15):
+        first, second = Permission.READ if turn % 2 else Permission.WRITE, Permission.READ_WRITE
+        await asyncio.gather(
+            store.topology.put_topic(Topic("t", queues=2, permission=first)),
+            other.topology.put_topic(Topic("t", queues=2, permission=second)),
+            store.topology.put_group(ConsumerGroup("g", max_attempts=turn + 1)),
+            other.topology.put_group(ConsumerGroup("g", max_attempts=turn + 20)),
+        )
+        await world.agree()
+
+
+async def test_changes_of_one_revision_come_to_one(
+    world: BrokerWorld, store: RemoteStore, other: RemoteStore, monkeypatch: pytest.MonkeyPatch
+):
+    """Two gateways draw the same number: a broker keeps what came first, and answers the other one as well."""
+    monkeypatch.setattr(cluster_module.random, "randrange", lambda *_: 7)
     await world.topic()
     for turn in range(15):
         first, second = Permission.READ if turn % 2 else Permission.WRITE, Permission.READ_WRITE

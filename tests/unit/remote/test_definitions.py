@@ -207,3 +207,11 @@ def test_a_namespace_holds_by_its_revision():
     assert prevailing_namespaces(views) == {"n": 3}
     assert plan_repairs(views[1], views).namespaces == [("n", 3)]
     assert plan_repairs(views[0], views).gone_namespaces == [("m", 2)]
+
+
+def test_of_one_revision_a_broker_has_what_it_told():
+    view = BrokerView("b", groups={"g": ConsumerGroup("g", max_attempts=14, revision=5)})
+    view.took_group(ConsumerGroup("g", max_attempts=33, revision=5))
+    assert view.groups["g"].max_attempts == 14
+    view.took_group(ConsumerGroup("g", max_attempts=34, revision=6))
+    assert view.groups["g"].max_attempts == 34
