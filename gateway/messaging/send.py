@@ -159,7 +159,8 @@ class Sender:
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        calls, self._calls, self._waiting = without_withdrawn(self._calls), [], 0
+        calls, self._calls, self._waiting = self._calls, [], 0
+        calls = without_withdrawn(calls)
         messages = joined(calls)
         try:
             self._bind(messages)
