@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,6 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.topic import Cleanup, Permission, Topic
 from entrepot.store_client.remote import RemoteStore
-from entrepot.store_client.remote import cluster as cluster_module
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, codes, handles, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -145,7 +145,7 @@ async def test_changes_of_one_revision_come_to_one(
     world: BrokerWorld, store: RemoteStore, other: RemoteStore, monkeypatch: pytest.MonkeyPatch
 ):
     """Two gateways draw the same number: a broker keeps what came first, and answers the other one as well."""
-    monkeypatch.setattr(cluster_module.random, "randrange", lambda *_: 7)
+    monkeypatch.setattr(random, "randrange", lambda *_: 7)
     await world.topic()
     for turn in range(15):
         first, second = Permission.READ if turn % 2 else Permission.WRITE, Permission.READ_WRITE
