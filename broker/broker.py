@@ -211,7 +211,7 @@ class Broker:
             if self.engine.failure is not None:
                 return
             consumption.thawed.take_missed()
-            consumption.bury_exhausted_of(group, topic, self.core.now_ms())
+            consumption.bury_exhausted(group, topic, self.core.now_ms())
             self.core.thawing.fetch_soon(consumption.thawed.take_missed())
             yield
 

@@ -167,13 +167,8 @@ class Settling(GroupWindows):
         """Return each group with each topic that it has consumed."""
         return list(self.progress.windows)
 
-    def bury_exhausted(self, now_ms: int) -> None:
+    def bury_exhausted(self, group_name: str, topic: str, now_ms: int) -> None:
         """Move messages whose last attempt ended unsettled to the dead letters, polled for or not."""
-        for group_name, topic in self.consumed():
-            self.bury_exhausted_of(group_name, topic, now_ms)
-
-    def bury_exhausted_of(self, group_name: str, topic: str, now_ms: int) -> None:
-        """As `bury_exhausted`, for one topic of a group."""
         group = self.registry.groups.get(group_name)
         if group is None:
             return

@@ -20,6 +20,7 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from entrepot.store_client.memory import MemoryStore
+from tests.support.burying import bury_exhausted
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.store_steps import codes
@@ -150,7 +151,7 @@ class PopMachine(RuleBasedStateMachine):
     @rule(group=GROUP)
     def background(self, group: str) -> None:
         """Burying what is spent does not wait for a pop in the real store."""
-        self.store.consumption.bury_exhausted(self.clock.now_ms())
+        bury_exhausted(self.store.consumption, self.clock.now_ms())
         self.store.answer()
         for topic in TOPICS:
             for name in GROUPS:

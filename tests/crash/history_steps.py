@@ -14,6 +14,7 @@ from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.topic import Topic
+from tests.support.burying import bury_exhausted
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
@@ -139,7 +140,7 @@ def _resend(store: SimulatedStore, x: int, y: int) -> None:
 
 
 def _bury(store: SimulatedStore, x: int, y: int) -> None:
-    store.consumption.bury_exhausted(store.now_ms)
+    bury_exhausted(store.consumption, store.now_ms)
 
 
 def _write(store: SimulatedStore, x: int, y: int) -> None:

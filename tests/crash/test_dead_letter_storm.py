@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.burying import bury_exhausted
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
 
@@ -27,7 +28,7 @@ def storm(store: SimulatedStore, rounds: int) -> None:
             store.reject([one for one in held if number[one.message_id] % 3 == 1][:1])
         store.change([one for one in held if number[one.message_id] % 3 == 2], 100, release=True)
         store.world.clock.advance(INVISIBLE_MS)
-        store.consumption.bury_exhausted(store.now_ms)
+        bury_exhausted(store.consumption, store.now_ms)
         store.begin_sync()
         if turn % 3 == 1:
             store.begin_checkpoint()

@@ -18,6 +18,7 @@ from entrepot.domain.errors import StorageFullError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.topic import Cleanup, Topic
+from tests.support.burying import bury_exhausted
 from tests.support.cases import cases
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
@@ -424,7 +425,7 @@ def test_what_retention_took_away_is_not_buried():
     store.answer()
     store.world.clock.advance(3 * HOUR_MS)
     store.queue("t").drop_before(1)
-    store.consumption.bury_exhausted(store.now_ms)
+    bury_exhausted(store.consumption, store.now_ms)
     store.answer()
     assert store.opened.progress.windows["g", "t"][0].base == 2
     assert store.queue("%DLQ%g").max_offset == 1

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from entrepot.domain.message import SystemProperty
+from tests.support.burying import bury_exhausted
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
@@ -67,7 +68,7 @@ class Storm:
                 self.store.change([held], rng.choice([0, 1, 500]), release=True)
         self.world.clock.advance(rng.choice([1, 600, INVISIBLE_MS]))
         if rng.random() < 0.3:
-            self.store.consumption.bury_exhausted(self.store.now_ms)
+            bury_exhausted(self.store.consumption, self.store.now_ms)
         what = rng.random()
         if what < 0.3:
             self.store.begin_sync()
@@ -178,7 +179,7 @@ def test_a_crash_at_each_step_of_moving(max_attempts: int):
             storm.store.pop("t", count=MESSAGES)
             storm.world.clock.advance(INVISIBLE_MS)
             storm.store.checkpoint_slice()
-        storm.store.consumption.bury_exhausted(storm.store.now_ms)
+        bury_exhausted(storm.store.consumption, storm.store.now_ms)
         storm.store.answer()
 
     whole = begun()

@@ -24,6 +24,7 @@ from entrepot.domain.ports import PopRequest
 from entrepot.domain.replication.epochs import EpochStart
 from entrepot.domain.topic import Topic, TopicType
 from entrepot.domain.transaction import TransactionEnd
+from tests.support.burying import bury_exhausted
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all, handles, pop, settled
 
@@ -88,7 +89,7 @@ async def consume(store: Broker, clock: ManualClock) -> None:
     await store.consumption.acknowledge("orders", "ordered", handles(found[:3]))
     await pop(store, "copies", "fragile", 5, invisible_ms=1)
     clock.advance(1000)
-    store.core.consumption.bury_exhausted(clock.now_ms())
+    bury_exhausted(store.core.consumption, clock.now_ms())
     await store.core.commit.wait()
     assert await store.consumption.resend_dead_letters("fragile", [0, 1]) == [None, None]
     await pop(store, "gone", "workers")
