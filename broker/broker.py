@@ -109,7 +109,7 @@ class Broker:
         self._last_checkpoint = self.core.loop.time()
         self._checkpoint_target: int | None = None
         self._saved = asyncio.Event()
-        self._burying = SlicedRound("dead letters", core.loop, self._bury_exhausted)
+        self._burying = SlicedRound(core.loop, self._bury_exhausted)
         self._steps: tuple[tuple[str, Callable[[], object]], ...] = (
             ("dead letters", self._burying.step),
             ("transactions", self.transactions.expire_transactions),

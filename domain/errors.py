@@ -3,8 +3,8 @@ message's place, so that acknowledgements stay in order.  Only a refusal of a wh
 one complete table from `Code` to its own codes (`protocols/*/errors.py`).
 
 A raised refusal refers to the frames that it passed, and they may hold it: a circle that only the garbage collector
-ends, while everybody waits.  So who keeps or answers a refusal that was raised drops its traceback
-(`with_traceback(None)`), and one that has a name is raised by `raise_if`."""
+ends, while everybody waits.  So a raised refusal that is kept or answered loses its traceback
+(`with_traceback(None)`), and a returned one goes into `raise_if` without getting a name."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Sender:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._calls: list[Call] = []
-        """What came during this tick."""
+        """Calls of this tick."""
         self._waiting = 0
         """Its messages."""
         self._new_topics = NewTopics(topology, self._go_on)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import structlog
 
@@ -16,7 +16,6 @@ OnSent = Callable[[EntrepotError | None, Refusals], None]
 """Called once per `send`: (failure of all, None) or (None, refusals per message, None = all confirmed)."""
 Source: TypeAlias = object
 """The sender of calls that are to stay in order; None for a call of its own."""
-NO_NAMES: Final[frozenset[str]] = frozenset()
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +27,7 @@ class Call:
     messages: Sequence[Message]
     on_sent: OnSent
     source: Source = None
-    needed: frozenset[str] = NO_NAMES
+    needed: frozenset[str] = frozenset()
     """Names whose topics are being made for it."""
     size: int = 0
     """Bytes of the bodies, where it waits for new topics."""

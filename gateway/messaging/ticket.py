@@ -72,13 +72,11 @@ class Ticket(Delivery):
     @property
     def place(self) -> str:
         """The place of its message, as operators write it; as much as can be told of one that cannot be read."""
-        places = self.run.places((self.index,))
-        if places is not None:
-            return place_of(self.consumer.topic, places.queue_id, places.offsets[0])
         try:
             return place_of_message(self.message)
         except Exception:  # noqa: BLE001 - the fault that is told of may be this one
-            return self.consumer.topic
+            topic, places = self.consumer.topic, self.run.places((self.index,))
+            return topic if places is None else place_of(topic, places.queue_id, places.offsets[0])
 
     def acknowledge(self) -> None:
         """End it: its message was consumed."""

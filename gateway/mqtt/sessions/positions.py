@@ -66,10 +66,6 @@ class Positions:
 
     def move(self, replay: str, topic: str, queue_id: int, next_offset: int) -> bool:
         """Note the next offset of a queue; True if the session's record is to be written with all of them."""
-        moved = self.moved if not replay else self.moved_replays.setdefault(replay, {})
-        queues = moved.get(topic)
-        if queues is None:
-            queues = moved[topic] = {}
         made_at = self._made_at(topic, queue_id)
         if made_at:
             broker, numbers = broker_of_queue(queue_id), self.made.get(topic)
@@ -77,6 +73,10 @@ class Positions:
                 if self._number(topic, broker) not in (0, made_at):  # the records are of an earlier topic of that name
                     return True
                 self.made.setdefault(topic, {})[broker] = made_at
+        moved = self.moved if not replay else self.moved_replays.setdefault(replay, {})
+        queues = moved.get(topic)
+        if queues is None:
+            queues = moved[topic] = {}
         is_full = False
         if queue_id not in queues:
             self._moved_count += 1

@@ -129,6 +129,11 @@ async def test_what_was_deleted_does_not_come_back(world: BrokerWorld, store: Re
 async def test_changes_through_two_stores_at_once_come_to_one(
     world: BrokerWorld, store: RemoteStore, other: RemoteStore, broker_count: int
 ):
+    await change_at_once(world, store, other)
+
+
+async def change_at_once(world: BrokerWorld, store: RemoteStore, other: RemoteStore) -> None:
+    """Change a topic and a group through both stores again and again; each time all come to agree."""
     await world.topic()
     for turn in range(15):
         first, second = Permission.READ if turn % 2 else Permission.WRITE, Permission.READ_WRITE
@@ -146,16 +151,7 @@ async def test_changes_of_one_revision_come_to_one(
 ):
     """Two gateways draw the same number: a broker keeps what came first, and answers the other one as well."""
     monkeypatch.setattr(random, "randrange", lambda *_: 7)
-    await world.topic()
-    for turn in range(15):
-        first, second = Permission.READ if turn % 2 else Permission.WRITE, Permission.READ_WRITE
-        await asyncio.gather(
-            store.topology.put_topic(Topic("t", queues=2, permission=first)),
-            other.topology.put_topic(Topic("t", queues=2, permission=second)),
-            store.topology.put_group(ConsumerGroup("g", max_attempts=turn + 1)),
-            other.topology.put_group(ConsumerGroup("g", max_attempts=turn + 20)),
-        )
-        await world.agree()
+    await change_at_once(world, store, other)
 
 
 async def test_deleting_and_making_at_once_comes_to_one(world: BrokerWorld, store: RemoteStore, other: RemoteStore):

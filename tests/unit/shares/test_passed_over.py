@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.delivery import DeliveryPlaces, MessageRun
+from entrepot.domain.message import place_of_message
 from entrepot.domain.retry_policy import RetryKind, RetryPolicy
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.passed_over import (
@@ -145,6 +147,21 @@ def test_a_message_that_cannot_be_read_is_told_by_its_topic():
     ticket._item = b"no record"
     passed.note([Untaken(ticket, REASON)])
     assert [each.place for each in incidents.last] == ["t"]
+
+
+class PlacedRun(MessageRun):
+    """A run of a store that knows places, and marks those of queues of retries."""
+
+    def places(self, indexes: Sequence[int]) -> DeliveryPlaces:
+        return DeliveryPlaces(1 << 31, b"", 0, 0, [9])
+
+
+def test_the_place_is_that_of_the_message_as_long_as_it_can_be_read():
+    ticket = NotingHolder().ticket("m")
+    ticket.run = PlacedRun(("handle",), 1)
+    assert ticket.place == place_of_message(ticket.message)
+    ticket._item = b"no record"
+    assert ticket.place == f"t/{1 << 31}@9"
 
 
 # -- tickets ---------------------------------------------------------------------------------------------------------
