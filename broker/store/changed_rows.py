@@ -13,10 +13,10 @@ from typing import Final, Protocol
 
 from entrepot.broker.store.state_file import Change
 
-MAX_SLICE_ROWS: Final = 250
-MAX_SLICE_BYTES: Final = 512 << 10
+MAX_SLICE_ROWS: Final = 1000
+MAX_SLICE_BYTES: Final = 1 << 20
 """Limits of one slice, in rows and bytes: the event loop stands still while it is taken, encoded and handed over, for
-some two milliseconds."""
+some milliseconds.  A quarter of it costs an append to 2,000 topics a tenth of its throughput."""
 
 
 class Saved(Protocol):
