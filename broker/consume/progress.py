@@ -199,11 +199,12 @@ class Progress:
 
     # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
-    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
+    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes] | None]:
         for (group, topic), windows in list(self.windows.items()):
             for queue_id, window in list(windows.items()):
-                if window.stated < before and self.windows.get((group, topic), {}).get(queue_id) is window:
-                    yield window_key(group, topic, queue_id), window.row(as_of)
+                is_there = self.windows.get((group, topic), {}).get(queue_id) is window
+                is_stale = window.stated < before and is_there
+                yield (window_key(group, topic, queue_id), window.row(as_of)) if is_stale else None
 
     def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
         group, topic, queue_id = read_window_key(key)

@@ -6,20 +6,21 @@ that wrote it, plus 1. It grows with every write and is the same on every replic
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Final
 
 import msgspec
 import structlog
+from sortedcontainers import SortedList
 
 from entrepot.broker.store.changed_rows import ChangedRows
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent, conflict
 
-FEW_ADDED: Final = 64
-"""New keys that are inserted in order one by one; more are sorted together with all."""
+PIECE: Final = 1000
+"""Keys that are looked at in one piece while rows are restated."""
 Watcher = Callable[[list[KeyValueEvent]], None]
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
@@ -44,8 +45,8 @@ class KeyValueTable:
     def __init__(self, rows: ChangedRows) -> None:
         self._rows = rows
         self._entries: dict[str, _Entry] = {}
-        self._order: list[str] = []  # sorted; removed keys are skipped
-        self._added: list[str] = []
+        self._order: SortedList[str] | None = None
+        """The keys in order, from the first scan on: a replica that is not asked needs none."""
         self._watchers: list[tuple[str, Watcher]] = []
         self.version = ABSENT
         """Version of the last write, which may not be durable yet."""
@@ -61,27 +62,18 @@ class KeyValueTable:
 
     def scan(self, prefix: str, after: str, limit: int) -> list[KeyValue]:
         """Return the keys with a prefix after `after`, in order."""
-        self._put_in_order()
-        order, entries = self._order, self._entries
-        at = bisect_right(order, after) if after >= prefix else bisect_left(order, prefix)
-        found: list[KeyValue] = []
-        while at < len(order) and len(found) < limit and order[at].startswith(prefix):
-            entry = entries.get(order[at])
-            if entry is not None:
-                found.append(KeyValue(order[at], entry.value, entry.version))
-            at += 1
-        return found
+        entries = self._entries
+        return [
+            KeyValue(key, entries[key].value, entries[key].version)
+            for key in islice(self._keys(prefix, after), max(limit, 0))
+        ]
 
-    def _put_in_order(self) -> None:
-        order, added = self._order, self._added
-        if len(added) > FEW_ADDED or len(order) > 2 * len(self._entries) + FEW_ADDED:
-            self._order = sorted({*order, *added} & self._entries.keys())
-        else:
-            for key in added:
-                at = bisect_left(order, key)
-                if at == len(order) or order[at] != key:
-                    order.insert(at, key)
-        added.clear()
+    def _keys(self, prefix: str, after: str) -> Iterator[str]:
+        """The keys with a prefix after `after`, in order, at a cost that does not grow with the others."""
+        if self._order is None:
+            self._order = SortedList(self._entries)
+        keys = self._order.irange(max(after, prefix), inclusive=(after < prefix, True))
+        return takewhile(lambda key: key.startswith(prefix), keys)
 
     def find_conflict(self, changes: Sequence[KeyValueChange]) -> EntrepotError | None:
         """Return the refusal of a write whose expectations do not hold."""
@@ -104,24 +96,33 @@ class KeyValueTable:
             if value is None:
                 if entry is not None:
                     del self._entries[key]
+                    if self._order is not None:
+                        self._order.remove(key)
                 self._rows.drop(_row_key(key), commit_log_offset)
                 continue
             if entry is None:
-                entry = self._entries[key] = _Entry(value, version)
-                self._added.append(key)
+                entry = self._add(key, _Entry(value, version))
             entry.value, entry.version = value, version
             self._rows.mark(_row_key(key), entry, commit_log_offset)
 
     def restore(self, key: bytes, row: bytes) -> None:
         """Restore a key-value from its row."""
-        name = key[1:].decode()
-        self._entries[name] = _Entry(row[8:], int.from_bytes(row[:8], "big"))
-        self._added.append(name)
+        self._add(key[1:].decode(), _Entry(row[8:], int.from_bytes(row[:8], "big")))
 
-    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
-        for key, entry in list(self._entries.items()):
-            if max(entry.version - 1, entry.restated) < before and self._entries.get(key) is entry:
-                yield _row_key(key), entry.row(as_of)
+    def _add(self, key: str, entry: _Entry) -> _Entry:
+        if self._order is not None and key not in self._entries:
+            self._order.add(key)
+        self._entries[key] = entry
+        return entry
+
+    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes] | None]:
+        after = ""
+        while piece := list(islice(self._keys("", after), PIECE)):  # keys may come and go between two steps
+            for key in piece:
+                entry = self._entries.get(key)
+                is_stale = entry is not None and max(entry.version - 1, entry.restated) < before
+                yield (_row_key(key), entry.row(as_of)) if entry is not None and is_stale else None
+            after = piece[-1]
 
     def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
         name = key[1:].decode()

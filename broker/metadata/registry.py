@@ -252,10 +252,10 @@ class Registry:
 
     # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
-    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
+    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes] | None]:
         for key, entry in list(self._entries.items()):
-            if entry.stated < before and self._entries.get(key) is entry:
-                yield key, entry.row(as_of)
+            is_stale = entry.stated < before and self._entries.get(key) is entry
+            yield (key, entry.row(as_of)) if is_stale else None
 
     def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
         entry = self._entries.get(key)

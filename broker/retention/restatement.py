@@ -15,6 +15,8 @@ import msgspec
 Row = tuple[bytes, bytes]
 RECORD_BYTES: Final = 256 << 10
 """Most bytes of rows in one record: the event loop stands still while it is made."""
+STEP_ROWS: Final = 1000
+"""Most rows that one step looks at."""
 encode_rows: Final = msgspec.msgpack.Encoder().encode
 """Encoder of the payload of a record of rows."""
 decode_rows: Final = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
@@ -24,8 +26,9 @@ decode_rows: Final = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
 class Restated(Protocol):
     """An owner of rows that can be stated again."""
 
-    def stale_rows(self, before: int, as_of: int) -> Iterator[Row]:
-        """Yield rows last stated completely in a record before an offset. Must allow changes between two steps."""
+    def stale_rows(self, before: int, as_of: int) -> Iterator[Row | None]:
+        """Yield, for each of its rows, the row if the last complete record of it is before an offset, else None. Must
+        allow changes between two steps."""
 
     def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
         """Note that the record at an offset states the row, and take the row if nothing is known of it."""
@@ -44,16 +47,20 @@ class Restatements:
                 owner.restate(key, row, commit_log_offset)
 
     def say_again(self, before: int, end: Callable[[], int], append: Callable[[bytes], None]) -> Iterator[None]:
-        """Append records of all stale rows, one record a step. `end`: the end of the log."""
+        """Append records of all stale rows; a step looks at some rows, and appends one record at most. `end`: the end
+        of the log."""
         rows: list[Row] = []
-        size = 0
+        size = looked_at = 0
         for owner in dict.fromkeys(self._owners.values()):
             for row in owner.stale_rows(before, end()):
-                rows.append(row)
-                size += len(row[0]) + len(row[1])
-                if size >= RECORD_BYTES or len(rows) >= 1000:
-                    append(encode_rows(rows))
-                    rows, size = [], 0
+                looked_at += 1
+                if row is not None:
+                    rows.append(row)
+                    size += len(row[0]) + len(row[1])
+                if size >= RECORD_BYTES or looked_at >= STEP_ROWS:
+                    if rows:
+                        append(encode_rows(rows))
+                    rows, size, looked_at = [], 0, 0
                     yield
         if rows:
             append(encode_rows(rows))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice, takewhile
+
+from sortedcontainers import SortedDict
 
 from entrepot.domain.key_value import (
     ABSENT,
@@ -20,7 +23,7 @@ class KeyValues:
     """Implements `domain.ports.KeyValues`."""
 
     def __init__(self) -> None:
-        self._facts: dict[str, KeyValue] = {}
+        self._facts: SortedDict[str, KeyValue] = SortedDict()
         self._version = ABSENT
         self._watchers: list[tuple[str, OnEvents]] = []
 
@@ -28,8 +31,9 @@ class KeyValues:
         return [self._facts.get(key) for key in keys]
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
-        found = sorted(key for key in self._facts if key.startswith(prefix) and key > after)
-        return [self._facts[key] for key in found[: max(min(limit, MAX_SCAN), 0)]]
+        keys = self._facts.irange(max(after, prefix), inclusive=(after < prefix, True))
+        found = takewhile(lambda key: key.startswith(prefix), keys)
+        return [self._facts[key] for key in islice(found, max(min(limit, MAX_SCAN), 0))]
 
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         check_changes(changes)
