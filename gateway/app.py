@@ -276,6 +276,7 @@ class Gateway:
             bridges=list if self._bridges is None else self._bridges.status,
             background=(
                 self.retained.sweeping,
+                self.mqtt.sweeper.life.work,
                 self.mqtt.sweeper.rounds,
                 self.mqtt.census.counting,
                 self.mqtt.unused_groups.sweeping,

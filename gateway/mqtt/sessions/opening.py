@@ -32,6 +32,7 @@ from entrepot.gateway.mqtt.sessions.record import (
     decode_window,
     due_key,
     encode_record,
+    held_key,
 )
 from entrepot.gateway.mqtt.sessions.session import Session
 from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
@@ -189,7 +190,10 @@ class Sessions:
         persists: bool,
     ) -> list[KeyValueChange]:
         versions = [ABSENT if each is None else each.version for each in found]
-        changes = [KeyValueChange(SESSION_PREFIX + name, encode_record(record), versions[0])]
+        changes = [
+            KeyValueChange(SESSION_PREFIX + name, encode_record(record), versions[0]),
+            KeyValueChange(held_key(record.owner, name), b""),
+        ]
         if persists:
             changes.append(KeyValueChange(WINDOW_PREFIX + name, encode_record(window), versions[1]))
         elif found[1] is not None:
@@ -198,8 +202,9 @@ class Sessions:
             changes += deletions(name, old.parts, record.parts)
         if old is not None and old.due_at_ms:
             changes.append(KeyValueChange(due_key(old.due_at_ms, name), None))
-        if old is not None and old.owner and old.owner != self.gateway:
+        if old is not None and old.owner and old.owner != record.owner:
             changes.append(KeyValueChange(f"{TAKEN_PREFIX}{old.owner}/{name}", str(record.epoch).encode()))
+            changes.append(KeyValueChange(held_key(old.owner, name), None))
         return changes
 
 

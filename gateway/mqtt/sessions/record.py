@@ -7,6 +7,8 @@
 | `session-window/<client>`             | `WindowRecord`: messages in flight, and cursors moved since      |
 | `session-due/<time>/<client>`         | empty: time for the sweeper to look at a disconnected session    |
 | `session-will/<time>/<client>`        | a will that is being published; after that time it is overdue    |
+| `session-held/<gateway>/<client>`     | empty: that gateway has the session's connection; with an empty  |
+|                                       | `<client>`: it keeps these keys                                  |
 | `session-taken/<gateway>/<client>`    | empty: told to the gateway that had the client before            |
 | `session-kick/<gateway>/<client>`     | told to that gateway: `kick` the client, or `end` its session too |
 
@@ -30,6 +32,7 @@ CURSORS_PREFIX: Final = "session-cursors/"
 WINDOW_PREFIX: Final = "session-window/"
 DUE_PREFIX: Final = "session-due/"
 WILL_PREFIX: Final = "session-will/"
+HELD_PREFIX: Final = "session-held/"
 TAKEN_PREFIX: Final = "session-taken/"
 KICK_PREFIX: Final = "session-kick/"
 
@@ -167,6 +170,11 @@ def client_name(client_id: str) -> str:
 def due_key(at_ms: int, name: str) -> str:
     """The key of a session's next look; keys are in order of time."""
     return f"{DUE_PREFIX}{at_ms:015d}/{name}"
+
+
+def held_key(gateway: str, name: str) -> str:
+    """The key of a session whose connection a gateway has."""
+    return f"{HELD_PREFIX}{gateway}/{name}"
 
 
 def time_in(key: str, prefix: str) -> int:

@@ -27,6 +27,7 @@ from entrepot.gateway.mqtt.sessions.record import (
     decode_window,
     due_key,
     encode_record,
+    held_key,
 )
 from entrepot.protocols.mqtt.delivery_window import DeliveryWindow
 
@@ -67,6 +68,7 @@ class Session:
         """Called with the reason why the session cannot be written as it is: its connection has to end."""
         self._journal = journal
         self._record_version, self._window_version = versions
+        self._held_key = held_key(record.owner, name)
         self._positions = Positions(record, window, made_at)
         self.number_of = self._positions.number_of
         self.forget_replay = self._positions.forget_replay
@@ -155,6 +157,8 @@ class Session:
                 changes.append(KeyValueChange(window_key, encode_record(self._window_record()), self._window_version))
         if self._moved_out is not None:
             changes.append(self._moved_out)
+        if changes and not self.record.owner:
+            changes.append(KeyValueChange(self._held_key, None))
         self._is_record_dirty = self._is_window_dirty = False
         self._taken = changes
         if not changes:

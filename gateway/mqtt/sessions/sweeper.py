@@ -1,21 +1,21 @@
 """Sweeper: the timed work on disconnected sessions: delayed wills, session expiry, and the sessions of dead gateways.
 
-Every gateway renews a key to show that it is alive. The holder of the sweeper's lease does the rest. All of it is
-compare-and-set on the records, so that a client that comes back at the same moment wins.
+One gateway does it for all (`liveness.py`). All of it is compare-and-set on the records, so that a client that comes
+back at the same moment wins. Sessions are found by their time, and by the gateway that had them: a round costs
+what it does, however many sessions there are.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
-import msgspec
 import structlog
 
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
@@ -25,6 +25,7 @@ from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.mqtt.sessions.ending import MAX_TOGETHER, Ending, Endings
 from entrepot.gateway.mqtt.sessions.journal import PART
 from entrepot.gateway.mqtt.sessions.lifecycle import depart, is_over
+from entrepot.gateway.mqtt.sessions.liveness import Liveness
 from entrepot.gateway.mqtt.sessions.opening import readable
 from entrepot.gateway.mqtt.sessions.record import (
     DUE_PREFIX,
@@ -32,21 +33,21 @@ from entrepot.gateway.mqtt.sessions.record import (
     SESSION_PREFIX,
     TAKEN_PREFIX,
     due_key,
+    held_key,
     time_in,
 )
 from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
 from entrepot.gateway.periodic_work import PeriodicWork
 
 SWEEP_SECONDS: Final = 0.5
-ALIVE_SECONDS: Final = 8.0
-"""Age of a gateway's key, in seconds, at which it is dead: its connections are gone with it."""
-RENEW_SECONDS: Final = 2.0
-GRACE_SECONDS: Final = 2 * RENEW_SECONDS
-"""Time for others to renew their keys after an outage of the key-values: until then no gateway is taken for dead."""
 PAGE: Final = 500
+MAX_PAGES: Final = 20
+"""Pages of due sessions in one round, behind which gateways' deaths are looked at again."""
 LOOKED_AT: Final = 100
 """Records of one read."""
-SWEEPER_KEY: Final = "gateway-sweeper"
+
+Found = tuple[str, KeyValue | None]
+"""A session's name, and its record."""
 
 log = structlog.get_logger(__name__)
 
@@ -72,16 +73,11 @@ class Sweeper:
         *,
         is_alone: bool,
     ) -> None:
-        self._store, self._clock, self._gateway = store, clock, gateway
-        self._incidents = incidents
+        self._store, self._clock, self._incidents = store, clock, incidents
+        self.life = Liveness(store, clock, gateway, self._declared_dead, is_alone=is_alone)
         self.endings = Endings(store, clock, Wills(store, clock, publish_will, incidents), incidents)
         self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
         self._is_alone = is_alone
-        self._alive_version: int | None = None
-        self._renew_at_ms = 0
-        self._round_ms = clock.now_ms()
-        """Time of the last round that the store answered."""
-        self._grace_ends_ms = 0
         self.rounds = PeriodicWork("sessions that are away", SWEEP_SECONDS, self.round)
         self._tasks: list[asyncio.Task[None]] = []
         self._watched: list[WatchedKeys] = []
@@ -95,21 +91,18 @@ class Sweeper:
 
     async def start(self) -> None:
         """Be alive and sweep from here on. Waits while the key-values are away; raises other errors of the store."""
-        while True:
-            try:
-                await self._renew()
-                break
-            except EntrepotError as error:
-                if error.code != Code.UNAVAILABLE or self._store.condition.failure is not None:
-                    raise
-                log.warning("this gateway cannot be made known yet", problem=error.message)
-                await asyncio.sleep(SWEEP_SECONDS)
+        await self.life.start()
         self._watch()
         self.rounds.start()
 
-    def _watch(self) -> None:
+    def _declared_dead(self) -> str:
         self._stop_watching()
-        prefixes = [f"{each}{self._gateway}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
+        name = self._on_declared_dead()
+        self._watch(name)
+        return name
+
+    def _watch(self, gateway: str = "") -> None:
+        prefixes = [f"{each}{gateway or self.life.gateway}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
         self._watched = [WatchedKeys(self._store.key_values, prefix, self._told, lambda: ()) for prefix in prefixes]
         for keys in self._watched:
             keys.go_on()
@@ -125,11 +118,7 @@ class Sweeper:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._store.condition.failure is None:
-            try:
-                await self._store.key_values.write([KeyValueChange(GATEWAY_PREFIX + self._gateway, DECLARED_DEAD)])
-            except EntrepotError as error:
-                log.warning("the end of this gateway was not noted", problem=error.message)
+        await self.life.close()
 
     def _told(self, events: Sequence[KeyValueEvent]) -> None:
         done: set[tuple[str, int]] = set()
@@ -172,59 +161,9 @@ class Sweeper:
         self._under_way -= done
 
     async def round(self) -> None:
-        """Renew this gateway's key, and sweep if it has the lease."""
-        await self._renew()
-        now_ms = self._clock.now_ms()
-        if now_ms - self._round_ms > RENEW_SECONDS * 1000:
-            self._grace_ends_ms = now_ms + int(GRACE_SECONDS * 1000)
-        self._round_ms = now_ms
-        if await self._has_lease():
+        """Sweep, if this gateway is the one that does."""
+        if self.life.sweeps:
             await self.sweep()
-            self._round_ms = self._clock.now_ms()
-
-    # -- who is alive, and who sweeps ----------------------------------------------------------------------------
-
-    async def _renew(self) -> None:
-        now_ms = self._clock.now_ms()
-        if now_ms < self._renew_at_ms:
-            return
-        key = GATEWAY_PREFIX + self._gateway
-        until = str(now_ms + int(ALIVE_SECONDS * 1000)).encode()
-        change = KeyValueChange(key, until, self._alive_version)
-        version = await if_unchanged(self._store.key_values.write([change]))
-        if version is None:
-            await self._renewal_refused(key)
-            return
-        self._alive_version = version
-        self._renew_at_ms = now_ms + int(RENEW_SECONDS * 1000)
-
-    async def _renewal_refused(self, key: str) -> None:
-        """Handle a changed key: our own write of unknown outcome, or this gateway was declared dead."""
-        [found] = await self._store.key_values.get([key])
-        if found is None or found.value == DECLARED_DEAD:
-            log.error("this gateway was silent for too long, and its sessions were given up")
-            self._alive_version = None
-            self._gateway = self._on_declared_dead()
-            self._watch()
-            await self._store.key_values.write(
-                [KeyValueChange(key, DECLARED_DEAD)]
-            )  # sweep again: some sessions came meanwhile
-        else:
-            self._alive_version = found.version
-
-    async def _has_lease(self) -> bool:
-        if self._is_alone:
-            return True
-        now_ms = self._clock.now_ms()
-        [found] = await self._store.key_values.get([SWEEPER_KEY])
-        owner, until = _lease(found)
-        if owner != self._gateway and now_ms < until:
-            return False
-        if owner == self._gateway and now_ms < until - int(RENEW_SECONDS * 1000):
-            return True
-        value = msgspec.msgpack.encode((self._gateway, now_ms + int(ALIVE_SECONDS * 1000)))
-        change = KeyValueChange(SWEEPER_KEY, value, 0 if found is None else found.version)
-        return await if_unchanged(self._store.key_values.write([change])) is not None
 
     # -- sweeping ------------------------------------------------------------------------------------------------
 
@@ -236,14 +175,16 @@ class Sweeper:
 
     async def _sweep_due(self) -> None:
         """Look at disconnected sessions that are due, the longest due ones first."""
-        now_ms = self._clock.now_ms()
-        due: list[tuple[str, str]] = []
-        for each in await self._store.key_values.scan(DUE_PREFIX, limit=PAGE):
-            if time_in(each.key, DUE_PREFIX) > now_ms:
-                break
-            due.append((each.key.removeprefix(DUE_PREFIX).partition("/")[2], each.key))
-        for start in range(0, len(due), LOOKED_AT):
-            await self._look(due[start : start + LOOKED_AT], now_ms)
+        now_ms, after = self._clock.now_ms(), ""
+        for _ in range(MAX_PAGES):
+            page = await self._store.key_values.scan(DUE_PREFIX, after=after, limit=PAGE)
+            keys = [each.key for each in page if time_in(each.key, DUE_PREFIX) <= now_ms]
+            due = [(key.removeprefix(DUE_PREFIX).partition("/")[2], key) for key in keys]
+            for start in range(0, len(due), LOOKED_AT):
+                await self._look(due[start : start + LOOKED_AT], now_ms)
+            if len(keys) < PAGE:
+                return
+            after = keys[-1]
 
     async def _look(self, due: list[tuple[str, str]], now_ms: int) -> None:
         """Look at sessions that are due, each with the key that says so."""
@@ -266,21 +207,29 @@ class Sweeper:
     async def _sweep_dead(self) -> None:
         """Sweep the sessions of dead gateways; a gateway that is alone takes all earlier ones for dead."""
         now_ms = self._clock.now_ms()
-        if now_ms < self._grace_ends_ms:
+        if self.life.is_grace:
             return
         for each in await self._store.key_values.scan(GATEWAY_PREFIX):
             gateway = each.key.removeprefix(GATEWAY_PREFIX)
-            if gateway != self._gateway and (self._is_alone or self._is_dead(each, now_ms)):
+            if gateway != self.life.gateway and (self._is_alone or self._is_dead(each, now_ms)):
                 log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
                 dead = KeyValueChange(each.key, DECLARED_DEAD, each.version)
                 version = await if_unchanged(self._store.key_values.write([dead]))
-                if version is None:
-                    continue  # alive after all
-                await self._sweep_sessions_of(gateway)
-                for prefix in (TAKEN_PREFIX, KICK_PREFIX):
-                    told = await self._store.key_values.scan(f"{prefix}{gateway}/")
-                    await self._store.key_values.write([KeyValueChange(key.key, None) for key in told])
-                await if_unchanged(self._store.key_values.write([KeyValueChange(each.key, None, version)]))
+                if version is not None:  # else it is alive after all
+                    await self._sweep_gateway(gateway, version)
+
+    async def _sweep_gateway(self, gateway: str, version: int) -> None:
+        """End the sessions of a dead gateway, and then forget it."""
+        async for found in self._sessions_of(gateway):
+            await self._end_all(gateway, found)
+            await self._sweep_due()  # others' time has come meanwhile
+            if not self.life.sweeps:
+                return  # another gateway goes on
+        for prefix in (TAKEN_PREFIX, KICK_PREFIX):
+            told = await self._store.key_values.scan(f"{prefix}{gateway}/")
+            await self._store.key_values.write([KeyValueChange(key.key, None) for key in told])
+        last = [KeyValueChange(GATEWAY_PREFIX + gateway, None, version), KeyValueChange(held_key(gateway, ""), None)]
+        await if_unchanged(self._store.key_values.write(last))
 
     def _is_dead(self, lease: KeyValue, now_ms: int) -> bool:
         if lease.value.isdigit():
@@ -288,32 +237,40 @@ class Sweeper:
         self._incidents.note(PART, Outcome.SET_ASIDE, "a gateway's lease cannot be read", place=lease.key)
         return False
 
-    async def _sweep_sessions_of(self, gateway: str) -> None:
-        after = ""
-        while page := await self._store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
-            endings: list[Ending] = []
-            for found in page:
-                name = found.key.removeprefix(SESSION_PREFIX)
-                record = readable(name, found)
-                if record is not None and record.owner == gateway:
-                    record.epoch += 1
-                    now_ms = self._clock.now_ms()
-                    will = depart(record, now_ms, keeps_will=True)
-                    if not record.expiry_seconds:
-                        record.expires_at_ms = now_ms
-                    endings.append(Ending(name, found, record, will))
-            for start in range(0, len(endings), MAX_TOGETHER):
-                await self.endings.put(endings[start : start + MAX_TOGETHER])
-                await self._sweep_due()  # others' time has come meanwhile
-                await self._renew()
-                await self._has_lease()  # nor does another gateway begin the same
+    async def _sessions_of(self, gateway: str) -> AsyncIterator[list[Found]]:
+        """The sessions whose connections a gateway had, some at a time: by its keys of held sessions, or among all
+        sessions if it is of a version that had none."""
+        keys, prefix, after = self._store.key_values, held_key(gateway, ""), ""
+        [lists_them] = await keys.get([prefix])
+        if lists_them is None:
+            while page := await keys.scan(SESSION_PREFIX, after=after, limit=PAGE):
+                after = page[-1].key
+                for start in range(0, len(page), MAX_TOGETHER):
+                    some = page[start : start + MAX_TOGETHER]
+                    yield [(found.key.removeprefix(SESSION_PREFIX), found) for found in some]
+            return
+        while page := await keys.scan(prefix, after=after or prefix, limit=MAX_TOGETHER):
             after = page[-1].key
-            await self._renew()
+            names = [each.key.removeprefix(prefix) for each in page]
+            records = await keys.get([SESSION_PREFIX + name for name in names])
+            yield list(zip(names, records, strict=True))
 
-
-def _lease(found: KeyValue | None) -> tuple[str, int]:
-    """(owner, end) of the sweeper's lease."""
-    if found is None:
-        return "", 0
-    owner, until = msgspec.msgpack.decode(found.value, type=tuple[str, int])
-    return owner, until
+    async def _end_all(self, gateway: str, sessions: Sequence[Found]) -> None:
+        """End the connections of a dead gateway's sessions; those that it does not have any more are left alone."""
+        now_ms = self._clock.now_ms()
+        endings: list[Ending] = []
+        void: list[KeyValueChange] = []
+        for name, found in sessions:
+            record = None if found is None else readable(name, found)
+            held = KeyValueChange(held_key(gateway, name), None)
+            if found is None or record is None or record.owner != gateway:
+                void.append(held)
+                continue
+            record.epoch += 1
+            will = depart(record, now_ms, keeps_will=True)
+            if not record.expiry_seconds:
+                record.expires_at_ms = now_ms
+            endings.append(Ending(name, found, record, will, (held,)))
+        await self.endings.put(endings)
+        if void:
+            await self._store.key_values.write(void)

@@ -9,8 +9,9 @@ import pytest
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
-from entrepot.gateway.mqtt.sessions import sweeper
+from entrepot.gateway.mqtt.sessions import liveness
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
+from entrepot.gateway.mqtt.sessions.liveness import ALIVE_SECONDS
 from entrepot.gateway.mqtt.sessions.opening import Sessions
 from entrepot.gateway.mqtt.sessions.record import (
     DUE_PREFIX,
@@ -21,7 +22,7 @@ from entrepot.gateway.mqtt.sessions.record import (
     WillRecord,
     decode_session,
 )
-from entrepot.gateway.mqtt.sessions.sweeper import ALIVE_SECONDS, Sweeper
+from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
 from entrepot.gateway.mqtt.sessions.wills import OVERDUE_SECONDS, Wills
 from tests.support.store_steps import eventually
 from tests.support.waiting import PATIENCE_SECONDS
@@ -48,9 +49,15 @@ async def keys(world: SessionWorld, prefix: str) -> list[str]:
 
 async def look(sweeper: Sweeper) -> None:
     """A round as the loop makes it."""
-    await sweeper._renew()
-    if await sweeper._has_lease():
+    await sweeper.life.renew()
+    if sweeper.life.sweeps:
         await sweeper.sweep()
+
+
+async def whole_round(sweeper: Sweeper) -> None:
+    """A look at the leases, which notes outages, and a round."""
+    await sweeper.life.look()
+    await sweeper.round()
 
 
 async def test_a_will_and_then_the_end(world: SessionWorld) -> None:
@@ -84,17 +91,19 @@ async def test_a_due_key_without_its_session_goes(world: SessionWorld) -> None:
 async def test_one_of_two_sweeps(world: SessionWorld) -> None:
     """And the other once the first is silent."""
     one, other = world.sweeper("one"), world.sweeper("other")
-    await one._renew()
-    await other._renew()
-    assert sorted([await one._has_lease(), await other._has_lease()]) == [False, True]
+    await one.life.renew()
+    await other.life.renew()
+    assert [one.life.sweeps, other.life.sweeps] == [True, False]
     for _ in range(10):
         world.clock.advance(ALIVE_MS // 4)
-        await one._renew()
-        await other._renew()
-        assert [await one._has_lease(), await other._has_lease()] == [True, False]
+        await one.life.renew()
+        await other.life.renew()
+        assert [one.life.sweeps, other.life.sweeps] == [True, False]
     world.clock.advance(ALIVE_MS)
-    assert await other._has_lease()
-    assert not await one._has_lease()
+    assert [one.life.sweeps, other.life.sweeps] == [False, False]
+    await other.life.renew()
+    await one.life.renew()
+    assert [one.life.sweeps, other.life.sweeps] == [False, True]
 
 
 async def test_two_that_sweep_at_once_do_it_once(world: SessionWorld) -> None:
@@ -112,7 +121,7 @@ async def test_two_that_sweep_at_once_do_it_once(world: SessionWorld) -> None:
 
 async def test_the_sessions_of_a_dead_gateway(world: SessionWorld) -> None:
     dead, sweeper = world.gateway("dead"), world.sweeper("here")
-    await world.sweeper("dead")._renew()
+    await world.sweeper("dead").life.renew()
     await world.opened(dead, "lasting", 600, will=will(b"lasting"))
     await world.opened(dead, "delayed", 600, will=will(b"delayed", 30))
     await world.opened(dead, "fleeting", 0, will=will(b"fleeting"))
@@ -134,20 +143,20 @@ async def test_nobody_is_dead_who_could_not_say_otherwise(world: SessionWorld) -
     """The store was away for longer than a key lasts: whoever comes first waits for the others."""
     dead, alive, first = world.sweeper("dead"), world.sweeper("alive"), world.sweeper("first")
     for each in (dead, alive, first):
-        await each.round()
+        await whole_round(each)
     world.clock.advance(ALIVE_MS + 1)
-    await first.round()
+    await whole_round(first)
     assert await keys(world, GATEWAY_PREFIX) == ["alive", "dead", "first"]
-    await alive.round()
+    await whole_round(alive)
     for _ in range(5):
         world.clock.advance(1000)
-        await alive.round()
-        await first.round()
+        await whole_round(alive)
+        await whole_round(first)
     assert await keys(world, GATEWAY_PREFIX) == ["alive", "first"]
 
 
 async def test_who_is_alone_sweeps_at_once(world: SessionWorld) -> None:
-    await world.sweeper("before")._renew()
+    await world.sweeper("before").life.renew()
     await world.opened(world.gateway("before"), "c", 600, will=will())
     await look(world.sweeper("now", is_alone=True))
     assert world.wills == [b"w"]
@@ -156,14 +165,14 @@ async def test_who_is_alone_sweeps_at_once(world: SessionWorld) -> None:
 async def test_a_gateway_that_was_declared_dead_goes_on_under_another_name(world: SessionWorld) -> None:
     """What was opened there after it had been swept is swept too."""
     silent, sweeper = world.sweeper("silent"), world.sweeper("here")
-    await silent._renew()
+    await silent.life.renew()
     world.clock.advance(ALIVE_MS + 1)
     await look(sweeper)
     assert await keys(world, GATEWAY_PREFIX) == ["here"]
     await world.opened(world.gateway("silent"), "late", 600, will=will(b"late"))
-    await silent._renew()
+    await silent.life.renew()
     assert world.dead == ["silent"]
-    await silent._renew()
+    await silent.life.renew()
     assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent", "silent-again"]
     await look(sweeper)
     assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent-again"]
@@ -173,16 +182,16 @@ async def test_a_gateway_that_was_declared_dead_goes_on_under_another_name(world
 async def test_a_gateway_that_is_back_in_the_last_moment_is_not_swept(world: SessionWorld) -> None:
     """It renews its key between the look at it and the verdict."""
     silent, sweeper = world.sweeper("silent"), world.sweeper("here")
-    await silent._renew()
+    await silent.life.renew()
     await world.opened(world.gateway("silent"), "c", 600, will=will())
-    await sweeper._renew()
+    await sweeper.life.renew()
     world.clock.advance(ALIVE_MS + 1)
     scan = world.store.key_values.scan
 
     async def scan_late(prefix: str, **options):
         found = await scan(prefix, **options)
         if prefix == GATEWAY_PREFIX:
-            await silent._renew()
+            await silent.life.renew()
         return found
 
     world.store.key_values.scan = scan_late  # type: ignore[method-assign]
@@ -196,12 +205,12 @@ async def test_a_gateway_that_is_back_in_the_last_moment_is_not_swept(world: Ses
 async def test_a_renewal_whose_outcome_was_not_known(world: SessionWorld) -> None:
     """It was done: the next one takes note, and nobody is declared dead."""
     sweeper = world.sweeper("g")
-    await sweeper._renew()
+    await sweeper.life.renew()
     found = await world.store.key_values.scan(GATEWAY_PREFIX)
     await world.store.write([KeyValueChange(found[0].key, found[0].value)])
     for _ in range(2):
         world.clock.advance(ALIVE_MS // 2)
-        await sweeper._renew()
+        await sweeper.life.renew()
     world.clock.advance(ALIVE_MS // 2)
     await look(world.sweeper("other"))
     assert world.dead == []
@@ -236,7 +245,7 @@ async def test_who_leaves_is_swept_at_once(world: SessionWorld) -> None:
 async def test_a_record_that_cannot_be_read_holds_up_nobody(world: SessionWorld) -> None:
     """Neither in the round of what is due nor in that of the dead; a client that comes gets a new session."""
     await leave(world, world.gateway("g"), "b", expiry=10)
-    await world.sweeper("dead")._renew()
+    await world.sweeper("dead").life.renew()
     await world.opened(world.gateway("dead"), "c", 600, will=will())
     await world.store.write(
         [KeyValueChange(f"{SESSION_PREFIX}a", b"\xc1"), KeyValueChange(f"{DUE_PREFIX}{1:015d}/a", b"")]
@@ -265,7 +274,7 @@ async def test_two_that_sweep_at_once_publish_each_will_once(world: SessionWorld
 async def test_who_came_back_while_others_were_swept(world: SessionWorld, is_clean: bool) -> None:
     """Its record was read before it came: its will went out when it came, and not once more while it is here."""
     dead, here = world.gateway("dead"), world.gateway("here")
-    await world.sweeper("dead")._renew()
+    await world.sweeper("dead").life.renew()
     for client_id in ("a", "b"):
         await world.opened(dead, client_id, 600, will=will(client_id.encode()))
     world.clock.advance(ALIVE_MS + 1)
@@ -307,17 +316,18 @@ async def test_whoever_was_to_publish_a_will_died(world: SessionWorld, who: str)
 async def die_badly(world: SessionWorld, count: int, expiry: int = 600) -> None:
     """A gateway that dies with its clients, each with a will."""
     dead = world.gateway("dead")
-    await world.sweeper("dead")._renew()
+    await world.sweeper("dead").life.renew()
     for number in range(count):
         await world.opened(dead, f"c{number:04}", expiry, will=will(b"%d" % number))
     world.clock.advance(ALIVE_MS + 1)
 
 
 async def test_a_long_sweep_keeps_its_leases(world: SessionWorld) -> None:
-    """Another gateway neither takes it for dead nor sweeps meanwhile."""
+    """Work of their own renews them: another gateway neither takes it for dead nor sweeps meanwhile."""
     await die_badly(world, 600)
-    other = world.sweeper("other")
-    await other._renew()
+    here, other = world.sweeper("here"), world.sweeper("other")
+    await here.life.renew()
+    await other.life.renew()
     had: list[bool] = []
     alive: list[bool] = []
 
@@ -327,11 +337,12 @@ async def test_a_long_sweep_keeps_its_leases(world: SessionWorld) -> None:
             [lease] = await world.store.key_values.get([f"{GATEWAY_PREFIX}here"])
             alive.append(lease is not None and int(lease.value) >= world.clock.now_ms())
             world.clock.advance(3000)
-            await other._renew()
-            had.append(await other._has_lease())
+            await here.life.renew()
+            await other.life.renew()
+            had.append(other.life.sweeps)
 
-    world.publish_will = publish  # type: ignore[method-assign, assignment]
-    await look(world.sweeper("here"))
+    here.endings.wills = Wills(world.store, world.clock, publish, world.incidents)
+    await look(here)
     assert (len(world.wills), had, alive) == (600, [False] * 6, [True] * 6)
     assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "other"]
 
@@ -376,7 +387,7 @@ async def test_a_key_that_tells_no_time_goes(world: SessionWorld, prefix: str) -
 
 async def test_a_start_waits_for_the_key_values(world: SessionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no longer; another error is raised."""
-    monkeypatch.setattr(sweeper, "SWEEP_SECONDS", 0.001)
+    monkeypatch.setattr(liveness, "LOOK_SECONDS", 0.001)
     world.store.failures = [(Code.UNAVAILABLE, False)] * 3
     starting = world.sweeper("g")
     await starting.start()
