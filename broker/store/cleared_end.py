@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from entrepot.broker.store.damage import SCAN_CHUNK
-from entrepot.broker.store.disk import Disk, is_want_of_space
+from entrepot.broker.store.disk import Disk, is_want_of_room
 
 
 def used_end(disk: Disk, descriptor: int, position: int, length: int) -> int:
@@ -26,7 +26,7 @@ def is_cleared(disk: Disk, descriptor: int, position: int, used: int, length: in
         for at in range(position, used, SCAN_CHUNK):
             disk.write(descriptor, bytes(min(SCAN_CHUNK, used - at)), at)
     except OSError as error:
-        if is_want_of_space(error) or error.errno == errno.EROFS:
+        if is_want_of_room(error) or error.errno == errno.EROFS:
             return False
         raise
     return True

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from entrepot.broker.store import record
 from entrepot.broker.store.cleared_end import is_cleared, used_end
 from entrepot.broker.store.damage import SCAN_CHUNK, DamagedLogError, proof_of_damage
-from entrepot.broker.store.disk import Disk, is_want_of_space
+from entrepot.broker.store.disk import Disk, is_want_of_room, want_of
 from entrepot.broker.store.healer import NO_HEALER, Healer
 from entrepot.broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
 from entrepot.broker.store.record_placement import Placement, decode_placement
@@ -63,6 +63,7 @@ class CommitLog:
         self._pending: list[bytes] = []
         self._segments: dict[int, int] = {}
         self._allocated_end = 0
+        self._want = ""  # what the last reservation lacked
         self._room_end = 0  # end of the room for records that need neither space nor a new segment
         self._message_room_end = 0  # the same for new messages, which leave the reserve
         disk.make_directory(self.directory)
@@ -192,7 +193,7 @@ class CommitLog:
             small = max(min(LEAST_STEP, whole), least)
             steps = (whole, small, least) if to_the_last else (whole, small)
             if not any(self._allocate(step) for step in dict.fromkeys(min(step, rest) for step in steps)):
-                raise StorageFullError
+                raise StorageFullError(self._want)
 
     def _allocate(self, step: int) -> bool:
         """Reserve so many more bytes of one segment; True if there was room."""
@@ -203,7 +204,8 @@ class CommitLog:
                 descriptor = self._segments[start] = self._disk.open(self._path(start))
             self._disk.allocate(descriptor, self._allocated_end - start, step)
         except OSError as error:
-            if is_want_of_space(error):
+            if is_want_of_room(error):
+                self._want = want_of(error)
                 return False
             raise
         self._allocated_end += step

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from google_crc32c import extend as crc32c_extend
 
-from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.disk import is_want_of_room
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.watermark import NO_END, Watermark
 from entrepot.domain.errors import CorruptedError
@@ -168,7 +168,7 @@ class ConsumeQueue:
         try:
             self.flush()
         except OSError as error:
-            if not is_want_of_space(error):
+            if not is_want_of_room(error):
                 raise
 
     def flush(self) -> None:

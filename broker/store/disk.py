@@ -11,18 +11,27 @@ import os
 from typing import Protocol
 
 from entrepot.broker.store.private_files import make_directories, open_private
+from entrepot.broker.store.spare_descriptors import NO_DESCRIPTOR
 
 
-def is_want_of_space(error: OSError) -> bool:
-    """True if the disk is full, as opposed to broken."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+def is_want_of_room(error: OSError) -> bool:
+    """True if the disk is full, or no further file can be open now; as opposed to a broken disk."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTOR)
+
+
+def want_of(error: OSError) -> str:
+    """The words for a want of room."""
+    if error.errno in NO_DESCRIPTOR:
+        return "the store cannot open its next file: too many files and connections are open (ulimit -n)"
+    return "the store has no room for more messages"
 
 
 class Disk(Protocol):
     """File operations. All raise OSError; an error of `write` is final for the store."""
 
     def open(self, path: str) -> int:
-        """Open for reading and writing, for this user alone; create if missing. Returns a descriptor."""
+        """Open for reading and writing, for this user alone; create if missing. Returns a descriptor. EMFILE and ENFILE
+        come from here."""
 
     def close(self, descriptor: int) -> None: ...
 

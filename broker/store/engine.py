@@ -14,7 +14,7 @@ from entrepot.broker.store.commit_log import CommitLog, CommitLogLayout
 from entrepot.broker.store.confirmed_log import ConfirmedLog
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.damage import RecoveryReport
-from entrepot.broker.store.disk import Disk, is_want_of_space
+from entrepot.broker.store.disk import Disk, is_want_of_room
 from entrepot.broker.store.dispatcher import Dispatcher
 from entrepot.broker.store.epoch_table import EpochTable
 from entrepot.broker.store.index_file import IndexLayout
@@ -328,7 +328,7 @@ class StorageEngine(ConfirmedLog):
         except StoreFailedError as error:
             raise self.fail(error) from error
         except OSError as error:
-            if not is_want_of_space(error):
+            if not is_want_of_room(error):
                 raise self.fail(error) from error
             return False  # no room for it now: the log has everything, and the next try may succeed
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrepot.broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE, topic_directory
-from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.disk import is_want_of_room
 from entrepot.broker.store.hash_scan import HashSet, Positions, scan
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
@@ -79,7 +79,7 @@ class FilterIndex:
             self._files.remove(path)  # a corrupted one may be longer
             self._files.write(path, encode_postings(entries), 0)
         except OSError as error:
-            if not is_want_of_space(error):
+            if not is_want_of_room(error):
                 raise
             self._files.remove(path)
             return False

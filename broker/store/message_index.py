@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from google_crc32c import value as crc32c
 
-from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.disk import is_want_of_room
 from entrepot.broker.store.index_file import IndexFile, IndexLayout
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.domain.errors import CorruptedError
@@ -95,7 +95,7 @@ class MessageIndex:
             try:
                 self.flush(durable_offset)
             except OSError as error:
-                if not is_want_of_space(error):
+                if not is_want_of_room(error):
                     raise
                 # the log has it all: the entries stay in memory until there is room
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Final
 
 from entrepot.broker.store.disk import Disk
+from entrepot.broker.store.spare_descriptors import NO_DESCRIPTOR
 
 MAX_OPEN_FILES: Final = 512
 
@@ -52,5 +53,15 @@ class OpenFiles:
             self._directories.add(directory)
         if len(self._descriptors) >= MAX_OPEN_FILES:
             self.disk.close(self._descriptors.popitem(last=False)[1])
-        descriptor = self._descriptors[path] = self.disk.open(path)
+        descriptor = self._descriptors[path] = self._opened(path)
         return descriptor
+
+    def _opened(self, path: str) -> int:
+        """Open a file, with a descriptor of another one if the process has no more."""
+        while True:
+            try:
+                return self.disk.open(path)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self._descriptors:
+                    raise
+                self.disk.close(self._descriptors.popitem(last=False)[1])

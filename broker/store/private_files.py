@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from entrepot.broker.store.spare_descriptors import SPARE
+
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -20,8 +22,8 @@ MAX_TOLD: Final = 3
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file, private to this user if it is new. An `opener` for `open`."""
-    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+    """Open a file, private to this user if it is new, also where no descriptor is left. An `opener` for `open`."""
+    return SPARE.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 
 def make_directories(path: str, mode: int = DIRECTORY_MODE) -> list[str]:

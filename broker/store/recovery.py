@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from entrepot.broker.store.damage import DamagedLogError
-from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.disk import is_want_of_room
 from entrepot.broker.store.dispatcher import QueueKey
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.log_applier import LogApplier
@@ -127,7 +127,7 @@ def _mark_open(engine: StorageEngine, before: tuple[str, int] | None) -> None:
         engine.files.write_abort_draft(*mark)
     except OSError as error:
         engine.disk.remove(engine.files.abort_draft)
-        if engine.flush_async or not is_want_of_space(error):
+        if engine.flush_async or not is_want_of_room(error):
             raise
         return
     engine.log_channel.publish([], engine.files.abort_draft, engine.files.abort_path)

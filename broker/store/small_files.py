@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.disk import is_want_of_room
 from entrepot.broker.store.private_files import open_private
 
 
@@ -17,7 +17,7 @@ def put_durably(path: Path, data: bytes) -> None:
         _write(draft, data, os.O_CREAT | os.O_TRUNC)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        if not (is_want_of_space(error) and path.exists()):
+        if not (is_want_of_room(error) and path.exists()):
             raise
         _write(path, data)
     else:

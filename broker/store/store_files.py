@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 import orjson
 
-from entrepot.broker.store.disk import Disk, is_want_of_space
+from entrepot.broker.store.disk import Disk, is_want_of_room
 from entrepot.broker.store.private_files import make_directories, open_private
 from entrepot.broker.store.small_files import put_durably
 from entrepot.domain.errors import CorruptedError, StoreFailedError
@@ -179,7 +179,7 @@ class DirectoryLock:
             os.pwrite(self._descriptor, process_id, 0)  # in place: a full disk has no other room
             os.ftruncate(self._descriptor, len(process_id))
         except OSError as error:
-            if not is_want_of_space(error):
+            if not is_want_of_room(error):
                 raise
 
     @property

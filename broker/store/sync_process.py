@@ -24,10 +24,13 @@ import sqlite3
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 MAX_OPEN = 64
 MAX_LINKED = 100_000
+WAIT_SECONDS = 0.05
+"""Pause between tries to open a file while the system has no descriptor."""
 STATE_VERSION = 1
 """Version of the state file's tables and rows, as in `state_file.py`: nothing of the project is imported here."""
 CACHE_KIB = 65_536
@@ -46,7 +49,7 @@ class Files:
     def sync(self, path: str) -> None:
         descriptor = self._open.get(path)
         if descriptor is None:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = open_at_last(path)
             if len(self._open) >= MAX_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
             self._open[path] = descriptor
@@ -137,9 +140,20 @@ def read_changes(data: bytes) -> Iterator[tuple[bytes, int, bytes | None]]:
             at += length
 
 
+def open_at_last(path: str) -> int:
+    """Open for reading; wait while the system has no descriptor. Nothing is lost by waiting: nothing is confirmed."""
+    while True:
+        try:
+            return os.open(path, os.O_RDONLY)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            time.sleep(WAIT_SECONDS)
+
+
 def sync_file(path: str) -> None:
     """Make a file durable that is about to be renamed."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = open_at_last(path)
     try:
         os.fdatasync(descriptor)
     finally:
@@ -147,7 +161,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_directory(path: str) -> None:
-    descriptor = os.open(path or ".", os.O_RDONLY)
+    descriptor = open_at_last(path or ".")
     try:
         os.fsync(descriptor)
     finally:
