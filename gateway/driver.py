@@ -17,7 +17,7 @@ import structlog
 from entrepot.gateway.deadlines import DeadlineWheel
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, Place
-from entrepot.gateway.transport.source import Source, source_of
+from entrepot.gateway.transport.source import Source, descriptor_of, source_of
 from entrepot.protocols.proxy import ProxyHeader
 
 FINISH_SECONDS = 0.25
@@ -136,7 +136,7 @@ class Driver(asyncio.Protocol):
         stream = cast("asyncio.Transport", transport)  # uvloop's class does not inherit from it
         self.source = source_of(transport, terms.name, self._header)
         self._header = None
-        if self._place is None and not self._enter():
+        if self._place is None and not self._enter(descriptor_of(transport)):
             stream.abort()
             return
         self._transport = stream
@@ -144,9 +144,9 @@ class Driver(asyncio.Protocol):
         self._conversation.connected(self)
         terms.wheel.add(self._conversation)
 
-    def _enter(self) -> bool:
+    def _enter(self, descriptor: int) -> bool:
         now = self._terms.loop.time()
-        self._place = self._terms.intake.enter(now)
+        self._place = self._terms.intake.enter(now, descriptor)
         return self._place is not None and self._place.claim(self.source.host, now)
 
     def data_received(self, data: bytes) -> None:

@@ -16,6 +16,7 @@ import orjson
 import structlog
 import uvloop
 
+from entrepot.domain.descriptors import descriptors
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.gateway.children import ProofOfLife
@@ -71,6 +72,9 @@ def _raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    found = descriptors()
+    if found.limit is not None:
+        log.info("open files are limited", limit=found.limit, connections=found.limit - found.reserve)
 
 
 def settle_memory() -> None:

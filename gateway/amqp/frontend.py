@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from entrepot.domain.clock import Clock
+from entrepot.domain.descriptors import TOO_MANY, descriptors
 from entrepot.gateway.amqp.connections.access import AmqpAccess
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
@@ -95,7 +96,7 @@ class AmqpFrontend:
             return "the server is shutting down"
         if len(self.conversations) > self._settings.max_connections:
             return "too many connections"
-        return None
+        return TOO_MANY if descriptors().are_scarce else None
 
     def _look_for_late(self) -> None:
         """Close channels whose consumers hold a message for too long."""

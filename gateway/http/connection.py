@@ -15,6 +15,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from entrepot.domain.descriptors import TOO_MANY, descriptors
 from entrepot.gateway.http.asgi import declared_length
 from entrepot.gateway.http.at_once import PublishAtOnce
 from entrepot.gateway.http.encoded import Exchange, PublishResults, encoded_answer, last_answer
@@ -35,6 +36,7 @@ from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.http.tick_transport import TickTransport
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.http_requests import websocket_headers
+from entrepot.gateway.transport.source import descriptor_of
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 """Maximum size of a request's head in bytes: room for 128 event attributes, but not each at its largest size."""
@@ -47,6 +49,7 @@ MAX_PARTS: Final = 64
 """Maximum number of body fragments before they are joined."""
 _OF_THE_CONNECTION: Final = frozenset({b"expect", b"host", b"transfer-encoding"})
 """Headers that control how the request is read."""
+_NO_DESCRIPTOR: Final = answer_of_status(503, TOO_MANY)
 _OVERBURDENED: Final = answer_of_status(503, "too much has come in requests that are not whole")
 
 
@@ -86,12 +89,18 @@ class HttpConnection(HttpToolsProtocol):
     """True if the connection is handed over once earlier requests are answered."""
     _is_websocket = False
     """True if the last request with an Upgrade becomes a WebSocket."""
+    _is_unwanted = False
+    """True if the connection came while descriptors were scarce: its first request is refused."""
     _is_offer = False
     """True until a request whose Upgrade is ignored is read again without it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wrap the transport before anything is written."""
         self.waiting_since = self.loop.time()
+        number = descriptor_of(transport)
+        self._is_unwanted = descriptors().is_scarce(number)
+        if descriptors().is_spent(number):
+            transport.abort()
         self._ticking = TickTransport(transport, self.loop)
         super().connection_made(self._ticking)  # type: ignore[arg-type]
 
@@ -101,6 +110,9 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
             return
         if self._last_answer is not None:
+            return
+        if self._is_unwanted:
+            self._turn_away(_NO_DESCRIPTOR)
             return
         before, self.idle_since = self._messages, 0.0
         rest = self._read(data)
@@ -185,8 +197,12 @@ class HttpConnection(HttpToolsProtocol):
         if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(400, f"the head of the request has more than {MAX_HEAD_BYTES} bytes")
         self._early_bytes += count
-        if not self.early.take(count, self._early_bytes) and not self.transport.is_closing():
-            self.transport.write(last_answer(_OVERBURDENED, self.server_state.default_headers))
+        if not self.early.take(count, self._early_bytes):
+            self._turn_away(_OVERBURDENED)
+
+    def _turn_away(self, answer: ProblemAnswer) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(last_answer(answer, self.server_state.default_headers))
             self.transport.close()
 
     def _release_early(self) -> None:

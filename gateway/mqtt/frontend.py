@@ -10,6 +10,7 @@ from functools import partial
 import structlog
 
 from entrepot.domain.clock import Clock
+from entrepot.domain.descriptors import TOO_MANY, descriptors
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.gateway.background_tasks import BackgroundTasks
@@ -154,6 +155,8 @@ class MqttFrontend:
             return elsewhere or ReasonCode.SERVER_UNAVAILABLE, "the server is shutting down"
         if len(self.conversations) > settings.max_connections:
             return elsewhere or ReasonCode.QUOTA_EXCEEDED, "too many connections"
+        if descriptors().are_scarce:
+            return elsewhere or ReasonCode.SERVER_BUSY, TOO_MANY
         return services.admission.refusal_of(client.host, connect.client_id, services.loop.time())
 
     def _taken(self, name: str, epoch: int) -> Awaitable[None]:

@@ -11,12 +11,18 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
+from entrepot.domain.descriptors import TOO_MANY, descriptors
 from entrepot.gateway.listener import LISTEN_BACKLOG
+from entrepot.gateway.transport.source import descriptor_of
 
 TLS_HANDSHAKE: Final = 0x16
 """First byte of a TLS record with a ClientHello; HTTP/2 without TLS begins with a `P`."""
 FIRST_BYTES_SECONDS: Final = 10.0
 READ_BYTES: Final = 256 * 1024
+
+log = structlog.get_logger(__name__)
 
 
 class GrpcRelay:
@@ -46,6 +52,10 @@ class GrpcRelay:
             await asyncio.wait(tuple(self._relaying))
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if descriptors().is_scarce(descriptor_of(writer.transport)):
+            log.warning("a connection was refused", seldom=f"grpc: {TOO_MANY}", listener="grpc", reason=TOO_MANY)
+            writer.close()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._relaying.add(task)

@@ -79,7 +79,7 @@ class Acceptor:
                 self._loop.remove_reader(self._socket)
                 self._pause = self._loop.call_later(PAUSE_SECONDS, self._go_on)
                 return
-            place = self._intake.enter(self._loop.time())
+            place = self._intake.enter(self._loop.time(), connection.fileno())
             if place is None:
                 connection.close()
                 continue

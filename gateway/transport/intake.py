@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.descriptors import NO_NUMBER, TOO_MANY, descriptors
 from entrepot.gateway.limits import Recent, TokenBucket
 
 BURST_SECONDS: Final = 2.0
@@ -76,9 +77,12 @@ class Intake:
         self._buckets: Recent[str, TokenBucket] = Recent(MAX_ADDRESSES, lambda at: TokenBucket(rate, at, BURST_SECONDS))
         self._half_open: dict[str, int] = {}
 
-    def enter(self, now: float) -> Place | None:
-        """Take a new connection; None if the listener has too many, or they come too fast."""
+    def enter(self, now: float, descriptor: int = NO_NUMBER) -> Place | None:
+        """Take a new connection; None if the listener has too many, they come too fast, or descriptors run out."""
         limits = self.limits
+        if descriptors().is_spent(descriptor):
+            self.refuse(TOO_MANY, "")
+            return None
         if limits.connections and self.connections >= limits.connections:
             self.refuse("too many connections", "")
             return None

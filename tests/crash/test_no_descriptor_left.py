@@ -105,7 +105,7 @@ def test_the_log_s_next_file_is_room(number):
     while not store.refused:
         store.append("t", count=3, size=1000)
         store.answer()
-    with pytest.raises(StorageFullError, match="ulimit"):
+    with pytest.raises(StorageFullError, match="ulimit"):  # noqa: PT012
         for _ in range(1000):
             store.pop("t", count=1, invisible_ms=1)
             store.answer()

@@ -1,0 +1,94 @@
+"""Connections that say nothing take descriptors, up to those that are kept for the server itself."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+import amqp  # type: ignore[import-untyped]
+import httpx2
+import pytest
+from amqp.exceptions import AMQPError  # type: ignore[import-untyped]
+
+from entrepot.domain.descriptors import LEAST_RESERVE
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from tests.support.mqtt_client import RawClient
+from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+
+ROOM = 40
+"""Connections until new ones are refused."""
+SEGMENT = 1 << 20
+
+
+def opened(server: ServerProcess) -> int:
+    return len(os.listdir(f"/proc/{server.pid}/fd"))
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    settings = {"store.segment_size_bytes": str(SEGMENT), "store.preallocate_bytes": str(SEGMENT)}
+    with ServerProcess(tmp_path, settings) as running:
+        yield running
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def refused_by_amqp(port: int) -> str:
+    """What an AMQP client hears."""
+    with pytest.raises(AMQPError) as refusal:
+        amqp.Connection(f"127.0.0.1:{port}", connect_timeout=PATIENCE_SECONDS).connect()
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize("door", ["mqtt", "amqp", "http"])
+def test_silent_connections_leave_the_server_its_own(server: ServerProcess, door: str):
+    """Those that are there go on, over new segments of the log; new ones are refused in the words of their door."""
+    url, log = f"http://127.0.0.1:{server.port('http')}", server.data_dir / "commitlog"
+    with ExitStack() as stack:
+        early = stack.enter_context(RawClient(server.port("mqtt")))
+        early.connect("early")
+        http = stack.enter_context(httpx2.Client(base_url=url, timeout=PATIENCE_SECONDS))
+        assert http.get("/healthz").status_code == 200
+        before = opened(server)
+        limit = before + ROOM + LEAST_RESERVE
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (limit, limit))
+
+        def connect(count: int) -> list[socket.socket]:
+            address = ("127.0.0.1", server.port(door))
+            return [stack.enter_context(socket.create_connection(address)) for _ in range(count)]
+
+        silent = connect(ROOM + 4)
+        wait_until(lambda: opened(server) >= before + ROOM, lambda: f"{opened(server)} of {limit} are open")
+        with RawClient(server.port("mqtt")) as late:
+            assert late.connect("late").reason == ReasonCode.SERVER_BUSY
+        assert "too many files and connections are open" in refused_by_amqp(server.port("amqp"))
+        refusal = httpx2.get(f"{url}/healthz")
+        assert (refusal.status_code, refusal.json()["detail"]) == (503, "too many files and connections are open")
+
+        silent += connect(LEAST_RESERVE)
+        wait_until(lambda: sum(map(is_closed, silent)) >= LEAST_RESERVE // 4, "none is closed")
+        wait_until(lambda: opened(server) < limit - LEAST_RESERVE // 4, lambda: f"{opened(server)} of {limit} are open")
+        segments = len(os.listdir(log))
+        for number in range(5):
+            early.publish(f"t{number}/x", bytes(SEGMENT // 2))
+        assert len(os.listdir(log)) >= segments + 2
+        assert http.get("/healthz").status_code == 200
+        for connection in silent:
+            connection.close()
+        wait_until(lambda: httpx2.get(f"{url}/healthz").status_code == 200, "there is no room again")
+        with RawClient(server.port("mqtt")) as late:
+            assert late.connect("late").reason == ReasonCode.SUCCESS
+    assert "too many files and connections are open" in server.log_text()
+    assert server.stop() == 0
