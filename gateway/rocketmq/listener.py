@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 import structlog
 
+from entrepot.domain.descriptors import descriptors
 from entrepot.domain.written_text import without_mark
 from entrepot.gateway.rocketmq.relay import GrpcRelay
 from entrepot.gateway.settings.grpc import GrpcSettings
@@ -21,10 +22,18 @@ from entrepot.gateway.transport.certificates import CertificateFiles, ServerCert
 
 MAX_STREAMS: Final = 10_000
 """Calls of one connection at one time: every long poll is one."""
+MAX_CONNECTIONS: Final = 1_000_000
+"""Most connections where the process has no limit of descriptors, or a high one."""
 PING_MS: Final = 5_000
 """Least interval between a client's HTTP/2 pings, with or without calls."""
 
 log = structlog.get_logger(__name__)
+
+
+def most_connections() -> int:
+    """Most connections of the gRPC library, which accepts by itself: half of what the process's limit leaves to all."""
+    found = descriptors()
+    return MAX_CONNECTIONS if found.limit is None else min((found.limit - found.reserve) // 2, MAX_CONNECTIONS)
 
 
 class GrpcListener:
@@ -58,6 +67,7 @@ class GrpcListener:
             ("grpc.http2.min_ping_interval_without_data_ms", PING_MS),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MS),
             ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.max_allowed_incoming_connections", most_connections()),
         )
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((handler,))
