@@ -58,6 +58,8 @@ class Registrar:
         self._version = 0
         self._is_accepted = False
         self._told: Registration | None = None
+        self._topics: tuple[TopicRoute, ...] | None = None
+        """The topics as last read; None once some have changed: a heartbeat costs the same however many there are."""
         self._timer: asyncio.TimerHandle | None = None
         self._links = [Link(address, settings, on_up=self._register_all) for address in name_servers]
         self._tasks: list[asyncio.Task[None]] = []
@@ -78,20 +80,23 @@ class Registrar:
 
     def changed(self) -> None:
         """Report a change in the broker's data soon."""
+        self._topics = None
         if self._timer is None:
             self._timer = self._loop.call_later(GATHER_SECONDS, self._register_all)
 
     def _registration(self) -> Registration:
-        topics = tuple(
-            TopicRoute(topic.name, topic.queues, topic.writable_queues)
-            for topic in self._store.topology.topics()
-            if not is_system_topic(topic.name)
-        )
-        made = Registration(self._info(), self._version, topics)
-        if self._told is None or made != self._told:
+        info, told = self._info(), self._told
+        if self._topics is None:
+            read = tuple(
+                TopicRoute(topic.name, topic.queues, topic.writable_queues)
+                for topic in self._store.topology.topics()
+                if not is_system_topic(topic.name)
+            )
+            self._topics = told.topics if told is not None and told.topics == read else read
+        if told is None or told.topics is not self._topics or told.broker != info:
             self._version += 1
-            made = self._told = Registration(made.broker, self._version, topics)
-        return made
+            told = self._told = Registration(info, self._version, self._topics)
+        return told
 
     def _register_all(self) -> None:
         self._timer = None
@@ -124,6 +129,7 @@ class Registrar:
                 continue
             if self._loop.time() - registered >= self._register_seconds:
                 registered = self._loop.time()
+                self._topics = None  # whatever was not told as a change
                 self._register(link)
                 continue
             told = self._registration()
