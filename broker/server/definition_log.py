@@ -7,7 +7,7 @@ definition with a revision not above that of its deletion is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from entrepot.domain.consumer_group import ConsumerGroup
@@ -37,6 +37,12 @@ class DefinitionLog:
         self._key_values = key_values
         self.deleted: dict[str, int] = {}
         self.namespaces: dict[str, int] = {}
+        self._watchers: list[Callable[[str], None]] = []
+
+    def watch(self, on_deleted: Callable[[str], None]) -> Callable[[], None]:
+        """Tell the names of later deletions; return what stops that."""
+        self._watchers.append(on_deleted)
+        return lambda: self._watchers.remove(on_deleted)
 
     async def load(self) -> None:
         """Read the stored deletions."""
@@ -56,6 +62,8 @@ class DefinitionLog:
         what = f"{kind}/{name}"
         if revision > self.deleted.get(what, 0):
             self.deleted[what] = revision
+            for on_deleted in tuple(self._watchers):
+                on_deleted(what)
             await self._key_values.write([KeyValueChange(DELETED + what, str(revision).encode())])
 
     async def note_namespace(self, name: str, revision: int) -> None:

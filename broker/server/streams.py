@@ -178,14 +178,18 @@ class DefinitionStream:
         self._topics: dict[str, Topic] = {}
         self._groups: dict[str, ConsumerGroup] = {}
         self._namespaces: dict[str, int] = {}
-        self._deleted: dict[str, int] = {}
         # in the order of change, in which watchers are told
         self._dirty_topics: dict[str, None] = dict.fromkeys(topic.name for topic in store.topology.topics())
         self._dirty_groups: dict[str, None] = dict.fromkeys(group.name for group in store.topology.groups())
+        self._dirty_deletions: dict[str, None] = dict.fromkeys(deletions.deleted)
         self._sent_info: BrokerInfo | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._told_at = 0.0
-        self._stops = (store.topology.watch_topics(self._on_topic), store.topology.watch_groups(self._on_group))
+        self._stops = (
+            store.topology.watch_topics(self._on_topic),
+            store.topology.watch_groups(self._on_group),
+            deletions.watch(self._on_deleted),
+        )
         stream.on_close = self._close
         stream.on_credit = self.changed
         self._send()
@@ -204,6 +208,9 @@ class DefinitionStream:
         if name:
             self._dirty_groups[name] = None
         self.changed()
+
+    def _on_deleted(self, what: str) -> None:
+        self._dirty_deletions[what] = None
 
     def tell_now(self) -> None:
         """Send pending changes without waiting for more."""
@@ -228,14 +235,14 @@ class DefinitionStream:
         topics, gone_topics = _changes(self._dirty_topics, self._topics, self._store.topology.topic)
         groups, gone_groups = _changes(self._dirty_groups, self._groups, self._store.topology.group)
         namespaces = {name: self._deletions.namespaces.get(name, 0) for name in self._store.topology.namespaces()}
-        deleted = {k: v for k, v in self._deletions.deleted.items() if self._deleted.get(k) != v}
+        deleted = {what: self._deletions.deleted[what] for what in self._dirty_deletions}
         info = self._info()
         is_same = not (topics or gone_topics or groups or gone_groups or deleted)
         if is_same and namespaces == self._namespaces and info == self._sent_info:
             return
         told = None if namespaces == self._namespaces else namespaces
         self._namespaces, self._sent_info = namespaces, info
-        self._deleted.update(deleted)
+        self._dirty_deletions.clear()
         self._stream.send(encode(Definitions(info, topics, gone_topics, groups, gone_groups, told, deleted)))
 
 

@@ -1,0 +1,69 @@
+"""What a broker tells of deletions at a change are those since the last one, however many there were before."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from entrepot.broker.server.definition_log import DefinitionLog
+from entrepot.broker.server.streams import DefinitionStream
+from entrepot.domain.route import BrokerInfo
+from entrepot.protocols.remoting.operations import WATCH_DEFINITIONS, Definitions
+from entrepot.store_client.memory import MemoryStore
+from entrepot.store_client.memory.key_values import KeyValues
+from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
+
+INFO = BrokerInfo("b", 1, "127.0.0.1:1", "s", 1)
+
+
+class CountedDeletions(dict[str, int]):
+    """Deletions, and how many of them were read."""
+
+    read = 0
+
+    def __getitem__(self, what: str) -> int:
+        self.read += 1
+        return super().__getitem__(what)
+
+    def items(self) -> Any:
+        self.read += len(self)
+        return super().items()
+
+
+class Told:
+    """A stream's end: what it was sent."""
+
+    def __init__(self) -> None:
+        self.has_credit = True
+        self.items: list[Definitions] = []
+        self.on_credit = self.on_close = lambda: None
+
+    def send(self, payload: bytes) -> None:
+        assert WATCH_DEFINITIONS.result is not None
+        self.items.append(WATCH_DEFINITIONS.result.decode(payload))
+
+
+async def test_each_deletion_is_told_once():
+    log, told = DefinitionLog(KeyValues()), Told()
+    log.deleted = CountedDeletions()
+    for number in range(1000):
+        await log.note_deleted("topic", f"t{number}", number + 1)
+    watched = replaced(MemoryStore(ManualClock()).topology, watch_groups=lambda on_group: lambda: None)
+    store: Any = SimpleNamespace(topology=watched)
+    stream = DefinitionStream(store, log, lambda: INFO, told, lambda: True)  # type: ignore[arg-type]
+    assert told.items[0].deleted == {f"topic/t{number}": number + 1 for number in range(1000)}
+    log.deleted.read = 0
+    await log.note_deleted("topic", "t5", 6)
+    await log.note_deleted("topic", "t5", 2000)
+    await log.note_deleted("group", "g", 2001)
+    stream.changed()
+    stream.tell_now()
+    assert told.items[1].deleted == {"topic/t5": 2000, "group/g": 2001}
+    assert log.deleted.read == 2, "those of before cost nothing"
+    stream.changed()
+    stream.tell_now()
+    assert len(told.items) == 2, "there is nothing more to tell"
+    told.on_close()
+    await log.note_deleted("group", "g", 2002)
+    assert not stream._dirty_deletions
