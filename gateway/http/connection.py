@@ -50,6 +50,9 @@ MAX_PARTS: Final = 64
 _OF_THE_CONNECTION: Final = frozenset({b"expect", b"host", b"transfer-encoding"})
 """Headers that control how the request is read."""
 _NO_DESCRIPTOR: Final = answer_of_status(503, TOO_MANY)
+_ALWAYS_ANSWERED: Final = (b"GET /healthz ", b"GET /metrics ")
+"""Requests that are answered while descriptors are scarce: a server that lives is not to be started anew for it, and
+operators see why. `/readyz` is refused as others are, so that new clients go elsewhere."""
 _OVERBURDENED: Final = answer_of_status(503, "too much has come in requests that are not whole")
 
 
@@ -90,7 +93,7 @@ class HttpConnection(HttpToolsProtocol):
     _is_websocket = False
     """True if the last request with an Upgrade becomes a WebSocket."""
     _is_unwanted = False
-    """True if the connection came while descriptors were scarce: its first request is refused."""
+    """True until its first request, if the connection came while descriptors were scarce: it is refused."""
     _is_offer = False
     """True until a request whose Upgrade is ignored is read again without it."""
 
@@ -112,8 +115,10 @@ class HttpConnection(HttpToolsProtocol):
         if self._last_answer is not None:
             return
         if self._is_unwanted:
-            self._turn_away(_NO_DESCRIPTOR)
-            return
+            if not data.startswith(_ALWAYS_ANSWERED):
+                self._turn_away(_NO_DESCRIPTOR)
+                return
+            self._is_unwanted = False
         before, self.idle_since = self._messages, 0.0
         rest = self._read(data)
         if rest is not None:

@@ -74,7 +74,8 @@ def test_silent_connections_leave_the_server_its_own(server: ServerProcess, door
         with RawClient(server.port("mqtt")) as late:
             assert late.connect("late").reason == ReasonCode.SERVER_BUSY
         assert "too many files and connections are open" in refused_by_amqp(server.port("amqp"))
-        refusal = httpx2.get(f"{url}/healthz")
+        assert [httpx2.get(f"{url}/{path}").status_code for path in ("healthz", "metrics")] == [200, 200]
+        refusal = httpx2.get(f"{url}/readyz")
         assert (refusal.status_code, refusal.json()["detail"]) == (503, "too many files and connections are open")
 
         silent += connect(LEAST_RESERVE)
@@ -87,7 +88,7 @@ def test_silent_connections_leave_the_server_its_own(server: ServerProcess, door
         assert http.get("/healthz").status_code == 200
         for connection in silent:
             connection.close()
-        wait_until(lambda: httpx2.get(f"{url}/healthz").status_code == 200, "there is no room again")
+        wait_until(lambda: httpx2.get(f"{url}/readyz").status_code == 200, "there is no room again")
         with RawClient(server.port("mqtt")) as late:
             assert late.connect("late").reason == ReasonCode.SUCCESS
     assert "too many files and connections are open" in server.log_text()
