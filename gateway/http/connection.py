@@ -15,7 +15,6 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from entrepot.domain.descriptors import TOO_MANY, descriptors
 from entrepot.gateway.http.asgi import declared_length
 from entrepot.gateway.http.at_once import PublishAtOnce
 from entrepot.gateway.http.encoded import Exchange, PublishResults, encoded_answer, last_answer
@@ -34,9 +33,9 @@ from entrepot.gateway.http.problems import ProblemAnswer, answer_of_status, log_
 from entrepot.gateway.http.publish import PREFIX, SUFFIX
 from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.http.tick_transport import TickTransport
+from entrepot.gateway.http.turned_away import look_at_descriptor
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.http_requests import websocket_headers
-from entrepot.gateway.transport.source import descriptor_of
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 """Maximum size of a request's head in bytes: room for 128 event attributes, but not each at its largest size."""
@@ -49,10 +48,6 @@ MAX_PARTS: Final = 64
 """Maximum number of body fragments before they are joined."""
 _OF_THE_CONNECTION: Final = frozenset({b"expect", b"host", b"transfer-encoding"})
 """Headers that control how the request is read."""
-_NO_DESCRIPTOR: Final = answer_of_status(503, TOO_MANY)
-_ALWAYS_ANSWERED: Final = (b"GET /healthz ", b"GET /metrics ")
-"""Requests that are answered while descriptors are scarce: a server that lives is not to be started anew for it, and
-operators see why. `/readyz` is refused as others are, so that new clients go elsewhere."""
 _OVERBURDENED: Final = answer_of_status(503, "too much has come in requests that are not whole")
 
 
@@ -92,20 +87,15 @@ class HttpConnection(HttpToolsProtocol):
     """True if the connection is handed over once earlier requests are answered."""
     _is_websocket = False
     """True if the last request with an Upgrade becomes a WebSocket."""
-    _is_unwanted = False
-    """True until its first request, if the connection came while descriptors were scarce: it is refused."""
     _is_offer = False
     """True until a request whose Upgrade is ignored is read again without it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wrap the transport before anything is written."""
         self.waiting_since = self.loop.time()
-        number = descriptor_of(transport)
-        self._is_unwanted = descriptors().is_scarce(number)
-        if descriptors().is_spent(number):
-            transport.abort()
         self._ticking = TickTransport(transport, self.loop)
         super().connection_made(self._ticking)  # type: ignore[arg-type]
+        look_at_descriptor(self, transport, self.server_state.default_headers)
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, note an incomplete request, and end a connection whose head grows too large."""
@@ -114,11 +104,6 @@ class HttpConnection(HttpToolsProtocol):
             return
         if self._last_answer is not None:
             return
-        if self._is_unwanted:
-            if not data.startswith(_ALWAYS_ANSWERED):
-                self._turn_away(_NO_DESCRIPTOR)
-                return
-            self._is_unwanted = False
         before, self.idle_since = self._messages, 0.0
         rest = self._read(data)
         if rest is not None:
@@ -202,12 +187,8 @@ class HttpConnection(HttpToolsProtocol):
         if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(400, f"the head of the request has more than {MAX_HEAD_BYTES} bytes")
         self._early_bytes += count
-        if not self.early.take(count, self._early_bytes):
-            self._turn_away(_OVERBURDENED)
-
-    def _turn_away(self, answer: ProblemAnswer) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(last_answer(answer, self.server_state.default_headers))
+        if not self.early.take(count, self._early_bytes) and not self.transport.is_closing():
+            self.transport.write(last_answer(_OVERBURDENED, self.server_state.default_headers))
             self.transport.close()
 
     def _release_early(self) -> None:
