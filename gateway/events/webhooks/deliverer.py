@@ -124,6 +124,7 @@ class Deliverer:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _step(self) -> None:
+        self._news.clear()  # before the look: what changes while it waits for the store is news, too
         wait = await self._seconds_to_wait()
         if wait > 0:
             await self._rest(wait)
@@ -137,7 +138,6 @@ class Deliverer:
             self._begin(tickets[start : start + size])
 
     async def _rest(self, seconds: float) -> None:
-        self._news.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, LOOK_SECONDS)):
                 await self._news.wait()

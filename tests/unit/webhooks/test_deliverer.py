@@ -14,6 +14,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import place_of
 from entrepot.domain.ports import PopRequest
 from entrepot.gateway.events.subscriptions.record import Subscription
+from entrepot.gateway.events.webhooks import backlog
 from entrepot.gateway.events.webhooks import deliverer as module
 from entrepot.gateway.events.webhooks.deliverer import Deliverer
 from entrepot.gateway.events.webhooks.delivery_request import DeliveryRequest, request_of
@@ -298,6 +299,26 @@ async def test_a_pause_keeps_the_newest_events(
             await made.put_state(consent="granted")
             await made.left()
         assert sorted(body.decode() for body in made.sink.bodies) == names[250:]
+
+
+async def test_a_change_while_the_store_is_asked_is_no_lost_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a pause comes while the deliverer counts what waits: it does not rest for half a minute then."""
+    async with world(handshake="off") as made:
+        await made.put_state(suspended="HTTP 410")
+        await made.feed("a")
+        own, told = backlog.feed_progress, 0
+
+        async def resumed_meanwhile(store: Any, subscription: Subscription) -> Any:
+            nonlocal told
+            told += 1
+            await made.put_state()
+            running.change(made.subscription, made.circuit)
+            return await own(store, subscription)
+
+        monkeypatch.setattr(backlog, "feed_progress", resumed_meanwhile)
+        async with delivering(made) as running:
+            await until(lambda: made.sink.bodies, "it is sent")
+        assert (made.sink.bodies, told) == ([b"a"], 1)
 
 
 async def test_two_gateways_keep_to_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
