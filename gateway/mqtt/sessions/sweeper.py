@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -46,10 +46,16 @@ MAX_PAGES: Final = 20
 LOOKED_AT: Final = 100
 """Records of one read."""
 
-Found = tuple[str, KeyValue | None]
-"""A session's name, and its record."""
-
 log = structlog.get_logger(__name__)
+
+
+class Found(NamedTuple):
+    """A session: its name and record, and the key by which its gateway held it; None where all sessions are looked
+    at."""
+
+    name: str
+    record: KeyValue | None
+    held: KeyValue | None = None
 
 
 class Sweeper:
@@ -92,7 +98,7 @@ class Sweeper:
     async def start(self) -> None:
         """Be alive and sweep from here on. Waits while the key-values are away; raises other errors of the store."""
         await self.life.start()
-        self._watch()
+        self._watch(self.life.gateway)
         self.rounds.start()
 
     def _declared_dead(self) -> str:
@@ -101,8 +107,8 @@ class Sweeper:
         self._watch(name)
         return name
 
-    def _watch(self, gateway: str = "") -> None:
-        prefixes = [f"{each}{gateway or self.life.gateway}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
+    def _watch(self, gateway: str) -> None:
+        prefixes = [f"{each}{gateway}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
         self._watched = [WatchedKeys(self._store.key_values, prefix, self._told, lambda: ()) for prefix in prefixes]
         for keys in self._watched:
             keys.go_on()
@@ -247,30 +253,31 @@ class Sweeper:
                 after = page[-1].key
                 for start in range(0, len(page), MAX_TOGETHER):
                     some = page[start : start + MAX_TOGETHER]
-                    yield [(found.key.removeprefix(SESSION_PREFIX), found) for found in some]
+                    yield [Found(found.key.removeprefix(SESSION_PREFIX), found) for found in some]
             return
         while page := await keys.scan(prefix, after=after or prefix, limit=MAX_TOGETHER):
             after = page[-1].key
             names = [each.key.removeprefix(prefix) for each in page]
             records = await keys.get([SESSION_PREFIX + name for name in names])
-            yield list(zip(names, records, strict=True))
+            yield list(map(Found, names, records, page))
 
     async def _end_all(self, gateway: str, sessions: Sequence[Found]) -> None:
         """End the connections of a dead gateway's sessions; those that it does not have any more are left alone."""
         now_ms = self._clock.now_ms()
         endings: list[Ending] = []
         void: list[KeyValueChange] = []
-        for name, found in sessions:
+        for name, found, held in sessions:
             record = None if found is None else readable(name, found)
-            held = KeyValueChange(held_key(gateway, name), None)
             if found is None or record is None or record.owner != gateway:
-                void.append(held)
+                if held is not None:
+                    void.append(KeyValueChange(held.key, None, held.version))
                 continue
             record.epoch += 1
             will = depart(record, now_ms, keeps_will=True)
             if not record.expiry_seconds:
                 record.expires_at_ms = now_ms
-            endings.append(Ending(name, found, record, will, (held,)))
+            more = () if held is None else (KeyValueChange(held.key, None),)
+            endings.append(Ending(name, found, record, will, more))
         await self.endings.put(endings)
-        if void:
-            await self._store.key_values.write(void)
+        if void:  # if one is held anew, its gateway lives, and is swept under that name once more
+            await if_unchanged(self._store.key_values.write(void))

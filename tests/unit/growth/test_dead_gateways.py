@@ -109,11 +109,39 @@ async def test_a_gateway_of_an_earlier_version_is_swept_by_looking_at_all(world:
         await world.opened(world.gateway("dead"), f"c{number:03}", will=will(b"w"))
     held = await world.store.key_values.scan(held_key("dead", ""))
     await world.store.write([KeyValueChange(each.key, None) for each in held])
+    await world.opened(world.gateway("here"), "other", will=will(b"other"))
     world.clock.advance(int(ALIVE_SECONDS * 1000) + 1)
     sweeper = world.sweeper("here")
     await sweeper.life.renew()
+    world.store.writes.clear()
     await sweeper.sweep()
-    assert len(world.wills) == PAGE + 3
+    assert world.wills == [b"w"] * (PAGE + 3)
+    assert not any(key.startswith(HELD_PREFIX) and key != held_key("dead", "") for w in world.store.writes for key in w)
+
+
+async def test_a_session_that_comes_to_a_dead_gateway_meanwhile_is_found_by_the_next_sweep(world: SessionWorld):
+    """A gateway that does not know of its death takes a client whose key was about to go."""
+    silent, gateway = world.sweeper("dead"), world.gateway("dead")
+    await silent.life.renew()
+    await world.store.write([KeyValueChange(held_key("dead", "late"), b"")])
+    world.clock.advance(int(ALIVE_SECONDS * 1000) + 1)
+    get = world.store.key_values.get
+
+    async def get_early(keys):
+        found = await get(keys)
+        if keys == [f"{SESSION_PREFIX}late"]:
+            world.store.key_values.get = get
+            await world.opened(gateway, "late", will=will(b"late"))
+        return found
+
+    world.store.key_values.get = get_early  # type: ignore[method-assign]
+    sweeper = world.sweeper("here")
+    await sweeper.life.renew()
+    await sweeper.sweep()
+    assert await _held(world, "dead") == ["late"]
+    await silent.life.renew()
+    await sweeper.sweep()
+    assert (world.dead, world.wills) == (["dead"], [b"late"])
 
 
 async def test_all_that_is_due_is_one_round_s(world: SessionWorld):
