@@ -4,8 +4,9 @@ owners of a kind of fact share a prefix and watch it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
@@ -83,6 +84,13 @@ def is_news(version: int, known: int) -> bool:
     """True if a version is new to a view that knows the key at `known`.  A deletion found by a read has the version
     `ABSENT`, which is older than none."""
     return version != known and (version == ABSENT or not is_older(version, known))
+
+
+def keys_in_order(irange: Callable[..., Iterator[str]], prefix: str, after: str) -> Iterator[str]:
+    """The keys with a prefix after `after`, in order. `irange`: that of the sorted keys (sortedcontainers); the cost
+    does not grow with the others."""
+    keys = irange(max(after, prefix), inclusive=(after < prefix, True))
+    return takewhile(lambda key: key.startswith(prefix), keys)
 
 
 def conflict(key: str, expected: int, found: int) -> EntrepotError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from sortedcontainers import SortedList
 
 from entrepot.broker.store.changed_rows import ChangedRows
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent, conflict
+from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent, conflict, keys_in_order
 
 PIECE: Final = 1000
 """Keys that are looked at in one piece while rows are restated."""
@@ -72,8 +72,7 @@ class KeyValueTable:
         """The keys with a prefix after `after`, in order, at a cost that does not grow with the others."""
         if self._order is None:
             self._order = SortedList(self._entries)
-        keys = self._order.irange(max(after, prefix), inclusive=(after < prefix, True))
-        return takewhile(lambda key: key.startswith(prefix), keys)
+        return keys_in_order(self._order.irange, prefix, after)
 
     def find_conflict(self, changes: Sequence[KeyValueChange]) -> EntrepotError | None:
         """Return the refusal of a write whose expectations do not hold."""
@@ -120,8 +119,10 @@ class KeyValueTable:
         while piece := list(islice(self._keys("", after), PIECE)):  # keys may come and go between two steps
             for key in piece:
                 entry = self._entries.get(key)
-                is_stale = entry is not None and max(entry.version - 1, entry.restated) < before
-                yield (_row_key(key), entry.row(as_of)) if entry is not None and is_stale else None
+                if entry is None or max(entry.version - 1, entry.restated) >= before:
+                    yield None
+                else:
+                    yield _row_key(key), entry.row(as_of)
             after = piece[-1]
 
     def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from entrepot.broker.store import record
 from entrepot.broker.store.cleared_end import is_cleared, used_end
 from entrepot.broker.store.damage import SCAN_CHUNK, DamagedLogError, proof_of_damage
-from entrepot.broker.store.disk import Disk, is_want_of_room, want_of
+from entrepot.broker.store.disk import Disk, is_want_of_room, refusal_of
 from entrepot.broker.store.healer import NO_HEALER, Healer
 from entrepot.broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
 from entrepot.broker.store.record_placement import Placement, decode_placement
 from entrepot.broker.store.watermark import NO_END
-from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
 
@@ -63,7 +63,6 @@ class CommitLog:
         self._pending: list[bytes] = []
         self._segments: dict[int, int] = {}
         self._allocated_end = 0
-        self._want = ""  # what the last reservation lacked
         self._room_end = 0  # end of the room for records that need neither space nor a new segment
         self._message_room_end = 0  # the same for new messages, which leave the reserve
         disk.make_directory(self.directory)
@@ -192,11 +191,16 @@ class CommitLog:
             whole = max(self.layout.preallocate_bytes, least)
             small = max(min(LEAST_STEP, whole), least)
             steps = (whole, small, least) if to_the_last else (whole, small)
-            if not any(self._allocate(step) for step in dict.fromkeys(min(step, rest) for step in steps)):
-                raise StorageFullError(self._want)
+            want = 0
+            for step in dict.fromkeys(min(step, rest) for step in steps):
+                want = self._allocate(step)
+                if not want:
+                    break
+            if want:
+                raise refusal_of(want)
 
-    def _allocate(self, step: int) -> bool:
-        """Reserve so many more bytes of one segment; True if there was room."""
+    def _allocate(self, step: int) -> int:
+        """Reserve so many more bytes of one segment; return 0, or the errno of the want of room."""
         start = self._allocated_end // self.layout.segment_size_bytes * self.layout.segment_size_bytes
         try:
             descriptor = self._segments.get(start)
@@ -205,11 +209,10 @@ class CommitLog:
             self._disk.allocate(descriptor, self._allocated_end - start, step)
         except OSError as error:
             if is_want_of_room(error):
-                self._want = want_of(error)
-                return False
+                return error.errno or errno.ENOSPC
             raise
         self._allocated_end += step
-        return True
+        return 0
 
     # -- reading -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from entrepot.broker.store.private_files import make_directories, open_private
 from entrepot.broker.store.spare_descriptors import NO_DESCRIPTOR
+from entrepot.domain.errors import StorageFullError
 
 
 def is_want_of_room(error: OSError) -> bool:
@@ -19,11 +20,13 @@ def is_want_of_room(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTOR)
 
 
-def want_of(error: OSError) -> str:
-    """The words for a want of room."""
-    if error.errno in NO_DESCRIPTOR:
-        return "the store cannot open its next file: too many files and connections are open (ulimit -n)"
-    return "the store has no room for more messages"
+def refusal_of(want: int) -> StorageFullError:
+    """The refusal for a want of room, by its errno."""
+    if want in NO_DESCRIPTOR:
+        return StorageFullError(
+            "the store cannot open its next file: too many files and connections are open (ulimit -n)"
+        )
+    return StorageFullError()
 
 
 class Disk(Protocol):

@@ -1,4 +1,4 @@
-"""Spare descriptors: what the store opens when the process has no descriptor left, as others hold them all.
+"""Spare descriptors: the store opens files in place of them when others hold all descriptors of the process.
 
 Connections come from outside, the next segment of the log has to be there in time. So some descriptors of nothing are
 held from the first file on. One of them is given up for each file that cannot be opened otherwise, and taken again as
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from typing import Final
 
 SPARES: Final = 32
@@ -27,26 +26,17 @@ class SpareDescriptors:
 
     def open(self, path: str, flags: int, mode: int) -> int:
         """Open a file, in place of a spare descriptor if there is no other. Raises OSError."""
-        try:
-            descriptor = os.open(path, flags, mode)
-        except OSError as error:
-            if error.errno not in NO_DESCRIPTOR:
-                raise
-            return self._open_instead(lambda: os.open(path, flags, mode), error)
+        while True:
+            try:
+                descriptor = os.open(path, flags, mode)
+                break
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self._held:
+                    raise
+                os.close(self._held.pop())  # another thread may take it first
         if len(self._held) < self._count:
             self._fill()
         return descriptor
-
-    def _open_instead(self, open_file: Callable[[], int], error: OSError) -> int:
-        while self._held:  # another thread may take what is given up
-            os.close(self._held.pop())
-            try:
-                return open_file()
-            except OSError as again:
-                if again.errno not in NO_DESCRIPTOR:
-                    raise
-                error = again
-        raise error
 
     def _fill(self) -> None:
         try:

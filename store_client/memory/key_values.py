@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice, takewhile
+from itertools import islice
 
 from sortedcontainers import SortedDict
 
@@ -16,6 +16,7 @@ from entrepot.domain.key_value import (
     OnEvents,
     check_changes,
     conflict,
+    keys_in_order,
 )
 
 
@@ -31,8 +32,7 @@ class KeyValues:
         return [self._facts.get(key) for key in keys]
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
-        keys = self._facts.irange(max(after, prefix), inclusive=(after < prefix, True))
-        found = takewhile(lambda key: key.startswith(prefix), keys)
+        found = keys_in_order(self._facts.irange, prefix, after)
         return [self._facts[key] for key in islice(found, max(min(limit, MAX_SCAN), 0))]
 
     async def write(self, changes: Sequence[KeyValueChange]) -> int:

@@ -1,4 +1,4 @@
-"""What a broker tells of deletions at a change are those since the last one, however many there were before."""
+"""Deletions that a broker tells at a change: those since the last one, however many there were before."""
 
 from __future__ import annotations
 

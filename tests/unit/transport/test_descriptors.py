@@ -1,4 +1,4 @@
-"""What connections get of the process's descriptors."""
+"""The share of connections in the process's descriptors."""
 
 from __future__ import annotations
 
