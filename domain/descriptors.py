@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
-from typing import Final
+from typing import Any, Final, Protocol
 
 MAX_RESERVE: Final = 512
 LEAST_RESERVE: Final = 64
@@ -18,6 +18,18 @@ TOO_MANY: Final = "too many files and connections are open"
 """The reason of refusals, at every door."""
 NO_NUMBER: Final = -1
 """Number of a connection whose descriptor is not known."""
+
+
+class Transport(Protocol):
+    """A connection of the event loop."""
+
+    def get_extra_info(self, name: str) -> Any: ...
+
+
+def descriptor_of(transport: Transport) -> int:
+    """The number of a connection's descriptor; NO_NUMBER if the transport does not tell it."""
+    connection = transport.get_extra_info("socket")
+    return NO_NUMBER if connection is None else int(connection.fileno())
 
 
 class Descriptors:

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 import structlog
 
-from entrepot.domain.descriptors import TOO_MANY, descriptors
+from entrepot.domain.descriptors import TOO_MANY, descriptor_of, descriptors
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting.connection import Cancelled, Credited, Goodbye, Requested, ServerConnection
 from entrepot.protocols.remoting.frames import HEADER_SIZE, RemotingError
@@ -200,7 +200,7 @@ class ServerChannel(asyncio.Protocol):
         self._listener.channels.add(self)
         if len(self._listener.channels) > self._limits.connections:
             self.goodbye(f"more than {self._limits.connections} connections")
-        elif (connection := transport.get_extra_info("socket")) and descriptors().is_spent(connection.fileno()):
+        elif descriptors().is_spent(descriptor_of(transport)):
             self.goodbye(TOO_MANY)
 
     def data_received(self, data: bytes) -> None:

@@ -1,6 +1,6 @@
 """TurnedAway: an HTTP connection that came while descriptors were scarce, until its first bytes.
 
-What shows operators the server is answered; anything else is refused with 503, and the connection closed.
+A request for its health or metrics is answered. Any other is refused with 503, and the connection closed.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from entrepot.domain.descriptors import TOO_MANY, descriptors
+from entrepot.domain.descriptors import TOO_MANY, descriptor_of, descriptors
 from entrepot.gateway.http.encoded import last_answer
 from entrepot.gateway.http.problems import answer_of_status
-from entrepot.gateway.transport.source import descriptor_of
+from entrepot.gateway.transport.intake import tell_refusal
 
 ALWAYS_ANSWERED: Final = (b"GET /healthz ", b"GET /metrics ")
 """A server that lives is not to be started anew, and operators see why it refuses. `/readyz` is refused as others are,
@@ -32,6 +32,7 @@ class TurnedAway(asyncio.Protocol):
             self._transport.set_protocol(self._connection)
             self._connection.data_received(data)
         elif not self._transport.is_closing():
+            _tell(self._transport)
             self._transport.write(last_answer(_NO_DESCRIPTOR, self._headers))
             self._transport.close()
 
@@ -45,6 +46,11 @@ def look_at_descriptor(
     """Turn a new connection away whose descriptor is one of the last. `headers`: those of every answer."""
     number = descriptor_of(transport)
     if descriptors().is_spent(number):
+        _tell(transport)
         transport.abort()
     elif descriptors().is_scarce(number):
         transport.set_protocol(TurnedAway(connection, transport, headers))
+
+
+def _tell(transport: asyncio.Transport) -> None:
+    tell_refusal("http", TOO_MANY, (transport.get_extra_info("peername") or ("",))[0])

@@ -11,18 +11,14 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
-from entrepot.domain.descriptors import TOO_MANY, descriptors
+from entrepot.domain.descriptors import TOO_MANY, descriptor_of, descriptors
 from entrepot.gateway.listener import LISTEN_BACKLOG
-from entrepot.gateway.transport.source import descriptor_of
+from entrepot.gateway.transport.intake import tell_refusal
 
 TLS_HANDSHAKE: Final = 0x16
 """First byte of a TLS record with a ClientHello; HTTP/2 without TLS begins with a `P`."""
 FIRST_BYTES_SECONDS: Final = 10.0
 READ_BYTES: Final = 256 * 1024
-
-log = structlog.get_logger(__name__)
 
 
 class GrpcRelay:
@@ -53,7 +49,7 @@ class GrpcRelay:
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if descriptors().is_scarce(descriptor_of(writer.transport)):
-            log.warning("a connection was refused", seldom=f"grpc: {TOO_MANY}", listener="grpc", reason=TOO_MANY)
+            tell_refusal("grpc", TOO_MANY, writer.get_extra_info("peername")[0])
             writer.close()
             return
         task = asyncio.current_task()

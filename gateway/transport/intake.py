@@ -117,11 +117,14 @@ class Intake:
     def refuse(self, reason: str, host: str, detail: str = "") -> None:
         """Count and log a connection that is refused. `reason` is one of a few; variable text goes into `detail`."""
         self.refused += 1
-        more = {"detail": detail} if detail else {}
-        kind = f"{self.listener}: {reason}"
-        log.warning(
-            "a connection was refused", seldom=kind, listener=self.listener, reason=reason, address=host, **more
-        )
+        tell_refusal(self.listener, reason, host, detail)
+
+
+def tell_refusal(listener: str, reason: str, host: str, detail: str = "") -> None:
+    """Log a connection that is refused, at a bounded rate. `reason` is one of a few."""
+    more = {"detail": detail} if detail else {}
+    kind = f"{listener}: {reason}"
+    log.warning("a connection was refused", seldom=kind, listener=listener, reason=reason, address=host, **more)
 
 
 def _key_of(host: str) -> str:

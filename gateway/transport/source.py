@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from entrepot.domain.descriptors import NO_NUMBER
 from entrepot.protocols.proxy import ProxyHeader
 
 
@@ -47,12 +46,6 @@ def source_of(transport: asyncio.BaseTransport, listener: str, header: ProxyHead
             is_tls = True
             certificate = ClientCertificate(header.tls.common_name) if header.tls.common_name else None
     return Source(host, port, is_tls, certificate, listener)
-
-
-def descriptor_of(transport: asyncio.BaseTransport) -> int:
-    """The number of a connection's descriptor; NO_NUMBER if the transport does not tell it."""
-    connection = transport.get_extra_info("socket")
-    return NO_NUMBER if connection is None else connection.fileno()
 
 
 def certificate_of(peercert: dict[str, Any] | None) -> ClientCertificate | None:

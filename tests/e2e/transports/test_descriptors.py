@@ -46,7 +46,7 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def refused_by_amqp(port: int) -> str:
-    """What an AMQP client hears."""
+    """The words of a refused AMQP connection."""
     with pytest.raises(AMQPError) as refusal:
         amqp.Connection(f"127.0.0.1:{port}", connect_timeout=PATIENCE_SECONDS).connect()
     return str(refusal.value)
@@ -91,5 +91,7 @@ def test_silent_connections_leave_the_server_its_own(server: ServerProcess, door
         wait_until(lambda: httpx2.get(f"{url}/readyz").status_code == 200, "there is no room again")
         with RawClient(server.port("mqtt")) as late:
             assert late.connect("late").reason == ReasonCode.SUCCESS
-    assert "too many files and connections are open" in server.log_text()
+    told = [line for line in server.log_text().splitlines() if "too many files and connections are open" in line]
+    assert any("listener=http" in line for line in told), told
+    assert any(f"listener={door}" in line for line in told), told
     assert server.stop() == 0
