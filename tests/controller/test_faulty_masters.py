@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from pathlib import Path
 
@@ -224,8 +225,7 @@ async def test_all_start_again_at_once(tmp_path: Path, rule: Rule, with_controll
         await group.in_sync()
         if with_controllers:
             await group.controllers.stop_all()
-        for replica in sorted(group.replicas):
-            await getattr(group, end)(replica)
+        await asyncio.gather(*(getattr(group, end)(replica) for replica in sorted(group.replicas)))
         if with_controllers:
             await group.controllers.start_all()
         for replica in group.addresses:
