@@ -194,6 +194,10 @@ class ConsumeWindow(WindowState):
 
     def in_flight(self, now_ms: int) -> int:
         """Return how many messages are delivered, not settled, and not visible again yet."""
+        if not self.unsettled:
+            return 0
+        if not (self.is_unlisted or self.has_due(now_ms)):  # none of their deadlines is over
+            return self._status.count(PENDING, self._head)
         return sum(
             1
             for index in range(self._head, len(self._status))

@@ -154,8 +154,14 @@ class Consumption:
         return found[0]
 
     async def group_status(self, name: str) -> GroupStatus:
-        group, now_ms = self._core.existing_group(name), self._core.now_ms()
-        progress = []
+        return self._status(self._core.existing_group(name), self._core.now_ms())
+
+    async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
+        found, now_ms = (self._registry.groups.get(name) for name in names), self._core.now_ms()
+        return [self._status(group, now_ms) for group in found if group is not None]
+
+    def _status(self, group: ConsumerGroup, now_ms: int) -> GroupStatus:
+        progress, name = [], group.name
         for topic, windows in sorted(self._core.consumption.windows_of(name).items()):
             for queue_id, window in sorted(windows.items()):
                 queue = self._engine.dispatcher.queue(topic, queue_id)

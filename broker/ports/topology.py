@@ -31,7 +31,7 @@ class Topology:
     def __init__(self, core: BrokerCore, consumption: Consumption) -> None:
         self._core = core
         self._engine, self._registry = core.engine, core.registry
-        self.group_status = consumption.group_status
+        self.group_status, self.group_statuses = consumption.group_status, consumption.group_statuses
 
     def topic(self, name: str) -> Topic | None:
         return self._registry.topics.get(name)
@@ -110,6 +110,10 @@ class Topology:
     async def topic_status(self, name: str) -> TopicStatus:
         topic = self._core.existing_topic(name)
         return TopicStatus(topic, self._core.bounds_of(topic))
+
+    async def topic_statuses(self, names: Sequence[str]) -> list[TopicStatus]:
+        found = (self._registry.topics.get(name) for name in names)
+        return [TopicStatus(topic, self._core.bounds_of(topic)) for topic in found if topic is not None]
 
     def namespaces(self) -> list[str]:
         return [DEFAULT_NAMESPACE, *sorted(self._registry.namespaces)]

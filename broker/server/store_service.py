@@ -200,11 +200,13 @@ class StoreService:
             wire.PUT_TOPICS: self._put_topics,
             wire.DELETE_TOPIC: self._delete_topic,
             wire.TOPIC_STATUS: store.topology.topic_status,
+            wire.TOPIC_STATUSES: store.topology.topic_statuses,
             wire.PUT_NAMESPACE: self._put_namespace,
             wire.DELETE_NAMESPACE: self._delete_namespace,
             wire.PUT_GROUP: self._put_group,
             wire.DELETE_GROUP: self._delete_group,
             wire.GROUP_STATUS: store.topology.group_status,
+            wire.GROUP_STATUSES: store.topology.group_statuses,
         }
 
     async def _put_topics(self, topics: list[Topic]) -> wire.Outcomes:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.topic import Topic, TopicQueues, TopicStatus
+
+STATUSES_AT_ONCE: Final = 100
+"""Statuses that one call should ask for: a store in this process answers in one piece."""
 
 
 class Topology(Protocol):
@@ -46,6 +49,10 @@ class Topology(Protocol):
 
     async def topic_status(self, name: str) -> TopicStatus: ...
 
+    async def topic_statuses(self, names: Sequence[str]) -> list[TopicStatus]:
+        """Return the statuses of many topics in that order, without those that are missing or that nobody tells now.
+        Raises a refusal if nobody tells any of them."""
+
     def namespaces(self) -> list[str]:
         """Return every namespace, `default` first."""
 
@@ -68,6 +75,9 @@ class Topology(Protocol):
     def groups(self) -> list[ConsumerGroup]: ...
 
     async def group_status(self, name: str) -> GroupStatus: ...
+
+    async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
+        """Return the statuses of many groups, likewise."""
 
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call back with a topic's name after it or its queues were created, changed or deleted; returns a function to

@@ -19,6 +19,7 @@ from entrepot.gateway.cli.pages import (
     PrefixOption,
     SortOption,
     figure,
+    listing,
     print_page,
 )
 from entrepot.gateway.cli.values import (
@@ -81,7 +82,7 @@ def list_groups(
 ) -> None:
     """List every group with its lag; with an option, a page of groups."""
     query = given(contains=contains, prefix=prefix, kind=kind, sort=sort, limit=limit, after=after)
-    answer = Client(server).request("GET", api_path(namespace, "groups"), query=query or None)
+    answer = listing(Client(server), api_path(namespace, "groups"), query)
     columns = ("group", "max attempts", "invisible s", "start", "topics", "in flight", "lag")
     shown = (
         (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
+from entrepot.gateway.cli.client import Client
 from entrepot.gateway.cli.output import print_line, print_listing
 
+DEFAULT_LIMIT: Final = 100
 ContainsOption = Annotated[str | None, typer.Option("--contains", help="Text in the names, in any case.")]
 PrefixOption = Annotated[str | None, typer.Option("--prefix", help="Beginning of the names.")]
 KindOption = Annotated[str | None, typer.Option("--kind", metavar="KIND,...", help="Kinds, such as normal or queue.")]
@@ -19,15 +21,31 @@ LimitOption = Annotated[int | None, typer.Option("--limit", help="Maximum number
 AfterOption = Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Cursor of the page before.")]
 
 
+def listing(client: Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
+    """Get the page that a query asks for, or the whole list, piece by piece."""
+    if query:
+        wanted = {"limit": DEFAULT_LIMIT, **query}
+        page: dict[str, Any] = client.request("GET", path, query=wanted)
+        return page
+    rows: list[dict[str, Any]] = []
+    piece: dict[str, Any] = client.get(path)
+    rows += piece["value"]
+    while piece.get("next") is not None:
+        piece = client.request("GET", path, query={"after": piece["next"]})
+        rows += piece["value"]
+    return {"value": rows, "missing": piece.get("answered", {}).get("missing", [])}
+
+
 def print_page(
     answer: dict[str, Any], columns: Iterable[str], rows: Iterable[Iterable[object]], *, as_json: bool
 ) -> None:
     """Print a page with its cursor, or a whole list, and name the brokers that did not answer."""
-    if "answered" not in answer:
+    if "answered" in answer:
+        print_listing(answer, columns, rows, as_json=as_json, continued_by="--after")
+    else:
         print_listing(answer["value"], columns, rows, as_json=as_json)
-        return
-    print_listing(answer, columns, rows, as_json=as_json, continued_by="--after")
-    for missing in answer["answered"]["missing"]:
+    missed = answer["answered"]["missing"] if "answered" in answer else answer.get("missing", ())
+    for missing in missed:
         print_line(f"{missing['name']} gave no answer: {missing['reason']}", err=True)
 
 

@@ -19,6 +19,7 @@ from entrepot.gateway.cli.pages import (
     PrefixOption,
     SortOption,
     figure,
+    listing,
     print_page,
 )
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, with_limits
@@ -106,7 +107,7 @@ def list_topics(
 ) -> None:
     """List every topic with its number of messages; with an option, a page of topics."""
     query = given(contains=contains, prefix=prefix, kind=kind, type=type_, sort=sort, limit=limit, after=after)
-    answer = Client(server).request("GET", api_path(namespace, "topics"), query=query or None)
+    answer = listing(Client(server), api_path(namespace, "topics"), query)
     shown = (
         (t["name"], t["queues"], t["type"], t["permission"], figure(t, "messages") if query else _held(t))
         for t in answer["value"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Final
 
 from fastapi import Response
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi.responses import StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from entrepot.domain.access.model import Action
 from entrepot.domain.background import background
@@ -13,7 +15,7 @@ from entrepot.domain.cluster import Clustered
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.bodies import json_answer, json_response
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.metrics import install_collectors
+from entrepot.gateway.http.metrics import Scrapes
 from entrepot.gateway.http.rights import Open, cluster
 from entrepot.gateway.http.routes import Router
 
@@ -26,7 +28,7 @@ def health_routes(context: HttpContext) -> Router:
     """The routes of health and metrics."""
     router = Router(["health"])
     store = context.store
-    gateway = install_collectors(context)
+    scrapes = Scrapes(context)
 
     @router.get("/healthz", _HEALTH, summary="Check that the process lives and its store works")
     async def healthz() -> Response:
@@ -52,7 +54,15 @@ def health_routes(context: HttpContext) -> Router:
 
     @router.get("/metrics", _METRICS, summary="Get metrics in Prometheus' text format")
     async def metrics() -> Response:
-        await gateway.look()
-        return Response(generate_latest(context.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+        text = await scrapes.text()
+        length = str(sum(map(len, text)))
+        return StreamingResponse(_turns(text), headers={"content-type": CONTENT_TYPE_LATEST, "content-length": length})
 
     return router
+
+
+async def _turns(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    """The pieces of an answer, each sent once the one before has left the buffer."""
+    for piece in pieces:
+        if piece:
+            yield piece

@@ -1,33 +1,39 @@
-"""Metrics, read from the gateway's parts for each scrape: nothing is counted twice, nothing locks."""
+"""Metrics, read from the gateway's parts for each scrape: nothing is counted twice, nothing locks.
+
+What is few is told by the library's families.  What grows with topics, groups and connections is read a page at a time
+(`status_lines`, `mqtt_metrics`), with turns for others, and the text is shared by scrapers that come together.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import platform
-from collections import defaultdict
 from collections.abc import Iterator
 from math import inf
 from typing import Final
 
-from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from entrepot.domain.background import background
 from entrepot.domain.cluster import BrokerStatus, Clustered, ControllerStatus
-from entrepot.domain.consumer_group import GroupStatus
 from entrepot.domain.measurement import Histogram
-from entrepot.domain.names import dead_letter_group
-from entrepot.domain.topic import TopicStatus
 from entrepot.gateway.bridge.status import BridgeState
-from entrepot.gateway.http.admin.common import statuses_of
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.controller_metrics import controller_metrics
+from entrepot.gateway.http.fresh import Fresh
 from entrepot.gateway.http.metric_families import counters, gauges
-from entrepot.gateway.http.mqtt_metrics import mqtt_metrics
+from entrepot.gateway.http.mqtt_metrics import MqttFigures, mqtt_figures, mqtt_metrics
 from entrepot.gateway.http.replica_metrics import replica_metrics
+from entrepot.gateway.http.status_lines import StatusLines
 from entrepot.gateway.version import own_version
 
+FRESH_SECONDS: Final = 1.0
+"""Age up to which a dear text is shared by scrapers."""
+DEAR_SECONDS: Final = 0.05
+"""CPU time of a text from which on it is dear."""
 STORE_TIMES: Final = {
     "append": "Time from a message's receipt to its confirm, counted for each message",
     "sync": "Duration of one sync of the store to disk",
@@ -106,22 +112,25 @@ class GatewayCollector(Collector):
 
     def __init__(self, context: HttpContext) -> None:
         self._context = context
-        self._topics: list[TopicStatus] = []
-        self._groups: list[GroupStatus] = []
+        self._lines = StatusLines(with_queues=False)
+        self._mqtt: MqttFigures | None = None
         self._measurements: dict[str, Histogram] = {}
         self._gauges: dict[str, float] = {}
         self._brokers: list[BrokerStatus] = []
         self._controllers: list[ControllerStatus] = []
 
-    async def look(self) -> None:
-        """Read the status of topics and groups."""
-        store = self._context.store
-        self._topics = await statuses_of((topic.name for topic in store.topology.topics()), store.topology.topic_status)
-        self._groups = await statuses_of((group.name for group in store.topology.groups()), store.topology.group_status)
+    async def look(self) -> StatusLines:
+        """Read the state of the store, and return the lines of topics and groups."""
+        context, store = self._context, self._context.store
+        lines = self._lines = StatusLines(with_queues=context.settings.http.queue_metrics)
+        await lines.look(store, context.sender.traffic)
+        if context.mqtt is not None:
+            self._mqtt = await mqtt_figures(context.mqtt)
         self._measurements, self._gauges = await store.condition.measurements(), await store.condition.gauges()
         if isinstance(store, Clustered) and store.operations is not None:
             self._brokers = await store.operations.replication()
             self._controllers = await store.operations.controllers()
+        return lines
 
     def describe(self) -> list[Metric]:
         """Return nothing: the metrics depend on the current topics and groups."""
@@ -165,18 +174,14 @@ class GatewayCollector(Collector):
             "Bytes of the retained messages with their properties",
             value=retained.size_bytes,
         )
-        if self._context.mqtt is not None:
-            yield from mqtt_metrics(self._context.mqtt)
+        if self._mqtt is not None:
+            yield from mqtt_metrics(self._mqtt)
         yield from self._store()
         if self._brokers:
             yield from replica_metrics(self._brokers)
         if self._controllers:
             yield from controller_metrics(self._controllers, self._brokers)
         yield from self._numbers()
-        yield from self._traffic()
-        yield from self._offsets()
-        yield from self._progress()
-        yield self._dead_letters()
 
     def _bridges(self) -> Iterator[Metric]:
         bridges = self._context.bridges()
@@ -231,63 +236,14 @@ class GatewayCollector(Collector):
                 yield GaugeMetricFamily(*STORE_GAUGES[key], value=value)
 
     def _numbers(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("rocketmq_topic_number", "Topics, including system topics", value=len(self._topics))
-        yield GaugeMetricFamily("rocketmq_consumer_group_number", "Consumer groups", value=len(self._groups))
-
-    def _traffic(self) -> Iterator[Metric]:
-        topics = {status.topic.name for status in self._topics}
-        groups = {status.group.name for status in self._groups}
-        traffic = self._context.sender.traffic
-        traffic.forget_all_but(topics, groups)
-        described = {
-            "rocketmq_messages_in": "Messages stored, from all protocols, by topic",
-            "rocketmq_throughput_in": "Body bytes of stored messages, by topic",
-        }
-        incoming = traffic.incoming.items()
-        yield from counters(["topic"], described, (([topic], (flow.messages, flow.size)) for topic, flow in incoming))
-        described = {
-            "rocketmq_messages_out": "Messages delivered to consumers of groups, redeliveries included",
-            "rocketmq_throughput_out": "Body bytes of messages delivered to consumers of groups",
-        }
-        outgoing = traffic.outgoing.items()
-        yield from counters(
-            ["topic", "consumer_group"], described, ((of, (flow.messages, flow.size)) for of, flow in outgoing)
+        lines = self._lines
+        yield GaugeMetricFamily("rocketmq_topic_number", "Topics, including system topics", value=lines.topics)
+        yield GaugeMetricFamily("rocketmq_consumer_group_number", "Consumer groups", value=lines.groups)
+        yield GaugeMetricFamily(
+            "entrepot_statuses_incomplete",
+            "1 if some broker did not tell its part of topics and groups in time, so that theirs are lower bounds",
+            value=not lines.is_complete,
         )
-
-    def _dead_letters(self) -> Metric:
-        """Number of dead letters: the end offset of each dead-letter topic, as offsets begin at 0 and only grow."""
-        sent = CounterMetricFamily(
-            "rocketmq_send_to_dlq_messages", "Messages that became dead letters of a group", labels=["consumer_group"]
-        )
-        for status in self._topics:
-            group = dead_letter_group(status.topic.name)
-            if group is not None:
-                sent.add_metric([group], sum(queue.max_offset for queue in status.queues))
-        return sent
-
-    def _offsets(self) -> Iterator[Metric]:
-        described = {
-            "entrepot_topic_min_offset": "First readable offset of a queue",
-            "entrepot_topic_max_offset": "Offset after the last message of a queue",
-        }
-        queues = ((each.topic.name, queue) for each in self._topics for queue in each.queues)
-        rows = (((topic, str(queue.queue_id)), (queue.min_offset, queue.max_offset)) for topic, queue in queues)
-        yield from gauges(["topic", "queue_id"], described, rows)
-
-    def _progress(self) -> Iterator[Metric]:
-        described = {
-            "rocketmq_consumer_lag_messages": "Unsettled messages of a group, including those in flight",
-            "rocketmq_consumer_ready_messages": "Messages ready for a group: neither settled nor in flight",
-            "rocketmq_consumer_inflight_messages": "Messages in flight of a group: delivered and unsettled",
-        }
-        sums: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-        for status in self._groups:
-            for queue in status.progress:
-                of = sums[queue.topic, status.group.name]
-                of[0] += queue.lag
-                of[1] += queue.in_flight
-        rows = ((of, (lag, lag - held, held)) for of, (lag, held) in sums.items())
-        yield from gauges(["topic", "consumer_group"], described, rows)
 
 
 def _build_info() -> Metric:
@@ -297,11 +253,24 @@ def _build_info() -> Metric:
     return family
 
 
-def install_collectors(context: HttpContext) -> GatewayCollector:
-    """Register the collectors of the gateway, its process and its interpreter."""
-    gateway = GatewayCollector(context)
-    context.registry.register(gateway)
-    ProcessCollector(registry=context.registry)
-    PlatformCollector(registry=context.registry)
-    GCCollector(registry=context.registry)
-    return gateway
+class Scrapes:
+    """Texts of `/metrics`, in pieces, each made once for all who ask within a moment."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._registry = context.registry
+        self._gateway = GatewayCollector(context)
+        self._registry.register(self._gateway)
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        PlatformCollector(registry=self._process)
+        GCCollector(registry=self._process)
+        self._fresh = Fresh(self._make, FRESH_SECONDS, DEAR_SECONDS)
+
+    async def text(self) -> list[bytes]:
+        """The text, in Prometheus' format 0.0.4."""
+        return await self._fresh.get()
+
+    async def _make(self) -> list[bytes]:
+        lines = await self._gateway.look()
+        process = await asyncio.to_thread(generate_latest, self._process)  # it counts all open descriptors
+        return [generate_latest(self._registry), *lines.text(), process]

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from entrepot.gateway.http.metric_families import counters, gauges
+from entrepot.gateway.messaging.yielding import with_pauses
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.protocols.mqtt.packets import Publish
 
+PAGE: Final = 1000
+"""Connections between two turns of others."""
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
 """Protocol versions by level; level 0 is a connection before CONNECT."""
 
@@ -25,12 +29,38 @@ def version_name(level: int) -> str:
     return VERSIONS.get(level, "none")
 
 
-def mqtt_metrics(mqtt: MqttFrontend) -> Iterator[Metric]:
+@dataclass(slots=True)
+class MqttFigures:
+    """Sums over the open connections of one scrape."""
+
+    mqtt: MqttFrontend
+    versions: Counter[str] = field(default_factory=Counter)
+    lasting: int = 0
+    inflight: int = 0
+    queued: int = 0
+    subscriptions: int = 0
+
+
+async def mqtt_figures(mqtt: MqttFrontend) -> MqttFigures:
+    """Look at all connections, a page at a time."""
+    figures, there = MqttFigures(mqtt), tuple(mqtt.conversations)
+    async for page in with_pauses(there[at : at + PAGE] for at in range(0, len(there), PAGE)):
+        for each in page:
+            session = each.client.session
+            figures.versions[version_name(each.machine.version)] += 1
+            figures.lasting += session is not None and session.persists
+            figures.inflight += len(each.machine.window.held)
+            figures.queued += each.outbox.waiting
+            figures.subscriptions += len(each.subscribing.records)
+    return figures
+
+
+def mqtt_metrics(figures: MqttFigures) -> Iterator[Metric]:
     """All metrics of MQTT."""
-    yield _packets(mqtt)
-    yield from _traffic(mqtt)
-    yield from _connections(mqtt)
-    yield from _shares(mqtt)
+    yield _packets(figures.mqtt)
+    yield from _traffic(figures.mqtt)
+    yield from _connections(figures)
+    yield from _shares(figures.mqtt)
 
 
 def _packets(mqtt: MqttFrontend) -> Metric:
@@ -68,18 +98,17 @@ def _traffic(mqtt: MqttFrontend) -> Iterator[Metric]:
     )
 
 
-def _connections(mqtt: MqttFrontend) -> Iterator[Metric]:
-    there = mqtt.conversations
+def _connections(figures: MqttFigures) -> Iterator[Metric]:
+    mqtt = figures.mqtt
     yield from counters(
         ["version", "outcome"],
         {"entrepot_mqtt_connects": "CONNECT packets by outcome: accepted, or the reason code of the refusal"},
         (([version_name(level), outcome], [count]) for (level, outcome), count in mqtt.counters.connects.items()),
     )
-    by_version = Counter(version_name(each.machine.version) for each in there)
     yield from gauges(
         ["version"],
         {"entrepot_mqtt_connections": "Open MQTT connections, by protocol version"},
-        (([version], [count]) for version, count in by_version.items()),
+        (([version], [count]) for version, count in figures.versions.items()),
     )
     described = {
         "entrepot_mqtt_lasting_sessions": "Persistent MQTT sessions connected here",
@@ -87,12 +116,7 @@ def _connections(mqtt: MqttFrontend) -> Iterator[Metric]:
         "entrepot_mqtt_queued_messages": "Messages in memory waiting for slow MQTT subscribers",
         "entrepot_mqtt_subscriptions": "Subscriptions of connected MQTT clients",
     }
-    numbers = (
-        sum(each.client.session is not None and each.client.session.persists for each in there),
-        sum(len(each.machine.window.held) for each in there),
-        sum(each.outbox.waiting for each in there),
-        sum(len(each.subscribing.records) for each in there),
-    )
+    numbers = figures.lasting, figures.inflight, figures.queued, figures.subscriptions
     yield from gauges((), described, [((), numbers)])
     described = {"entrepot_mqtt_sessions_expired": "Expired MQTT sessions ended by this gateway"}
     yield from counters((), described, [((), [mqtt.sweeper.expired])])

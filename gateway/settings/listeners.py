@@ -160,6 +160,9 @@ class HttpSettings(HttpTransportSettings):
         "*: all",
     )
     login_seconds: Seconds = Field(43_200, gt=0, description="Lifetime of a login to the dashboard")
+    queue_metrics: bool = Field(
+        True, description="Tell the offsets of each message queue in /metrics; off: less to scrape with many topics"
+    )
     trusted_proxies: list[str] = Field(
         [],
         description="Addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted",

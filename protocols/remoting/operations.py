@@ -149,6 +149,8 @@ DELETE_NAMESPACE: Final = _operation(34, "delete_namespace", tuple[str, int], No
 PUT_GROUP: Final = _operation(35, "put_group", tuple[ConsumerGroup], None, again=True)
 DELETE_GROUP: Final = _operation(36, "delete_group", tuple[str, int], None)
 GROUP_STATUS: Final = _operation(37, "group_status", tuple[str], GroupStatus, again=True)
+TOPIC_STATUSES: Final = _operation(38, "topic_statuses", tuple[list[str]], list[TopicStatus], again=True)
+GROUP_STATUSES: Final = _operation(39, "group_statuses", tuple[list[str]], list[GroupStatus], again=True)
 
 # -- key-values ------------------------------------------------------------------------------------------------------
 GET: Final = _operation(40, "get", tuple[list[str]], list[KeyValue | None], again=True)

@@ -103,6 +103,9 @@ class Topology:
         queues = self._state.queues_of(name)
         return TopicStatus(topic, [QueueBounds(queue.queue_id, queue.min_offset, queue.end) for queue in queues])
 
+    async def topic_statuses(self, names: Sequence[str]) -> list[TopicStatus]:
+        return [await self.topic_status(name) for name in names if name in self._state.topics]
+
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
         watchers = self._state.topic_watchers
         watchers.append(callback)
@@ -161,6 +164,9 @@ class Topology:
                     counts = queue_state.committed, end, queue_state.in_flight(now), queue_state.lag(end)
                     progress.append(QueueProgress(topic, queue_id, *counts))
         return GroupStatus(group, progress)
+
+    async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
+        return [await self.group_status(name) for name in names if name in self._state.groups]
 
     # -- namespaces ----------------------------------------------------------------------------------------------
 

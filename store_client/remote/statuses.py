@@ -1,4 +1,4 @@
-"""Statuses of many topics or groups at once: all brokers are asked side by side, each until one deadline.
+"""Statuses of many topics or groups at once: all brokers are asked side by side, page by page, until one deadline.
 
 A broker that is away, or late, is named with the reason; what the others told is answered all the same.
 """
@@ -8,20 +8,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from entrepot.domain.broker_answers import BrokerAnswers
 from entrepot.domain.consumer_group import GroupStatus, QueueProgress
-from entrepot.domain.errors import AWAY, NOT_THERE, Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.domain.topic import QueueBounds, TopicStatus
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 
-ASKED_AT_ONCE: Final = 64
-"""Number of questions to one broker whose answers are awaited together."""
 LEAST_SECONDS: Final = 0.001
 _MayHave = Callable[[BrokerClient, str], bool]
+
+
+class _Question(NamedTuple):
+    """An operation that tells statuses of a page of names, and how to read a status' name."""
+
+    operation: wire.Operation
+    name_of: Callable[[Any], str]
+
+
+_OF_TOPICS: Final = _Question(wire.TOPIC_STATUSES, lambda status: status.topic.name)
+_OF_GROUPS: Final = _Question(wire.GROUP_STATUSES, lambda status: status.group.name)
 
 
 @dataclass(slots=True)
@@ -47,7 +57,7 @@ class ClusterStatuses:
 
     async def topics(self, names: Sequence[str], seconds: float) -> BrokerAnswers[TopicStatus]:
         """Return the statuses of topics.  `seconds`: the longest wait for each broker."""
-        told = await self._ask(wire.TOPIC_STATUS, names, seconds, self._may_have_topic)
+        told = await self._ask(_OF_TOPICS, names, seconds, self._may_have_topic)
         statuses: dict[str, TopicStatus] = {}
         for name in names:
             parts: list[QueueBounds] = []
@@ -61,7 +71,7 @@ class ClusterStatuses:
 
     async def groups(self, names: Sequence[str], seconds: float) -> BrokerAnswers[GroupStatus]:
         """Return the statuses of groups, likewise."""
-        told = await self._ask(wire.GROUP_STATUS, names, seconds, lambda client, name: True)
+        told = await self._ask(_OF_GROUPS, names, seconds, lambda client, name: True)
         statuses: dict[str, GroupStatus] = {}
         for name in names:
             progress: list[QueueProgress] = []
@@ -78,42 +88,31 @@ class ClusterStatuses:
         definition = self._cluster.topics.get(name)
         return definition is None or not definition.placement or bool(definition.queues_on(client.name))
 
-    async def _ask(
-        self, operation: wire.Operation, names: Sequence[str], seconds: float, may_have: _MayHave
-    ) -> list[_Told]:
+    async def _ask(self, question: _Question, names: Sequence[str], seconds: float, may_have: _MayHave) -> list[_Told]:
         until = asyncio.get_running_loop().time() + seconds
         clients = sorted(self._cluster.clients.values(), key=lambda client: client.number)
         told = [_Told(client, [name for name in names if may_have(client, name)]) for client in clients]
-        await asyncio.gather(*(_ask_one(each, operation, until) for each in told))
+        await asyncio.gather(*(_ask_one(each, question, until) for each in told))
         return told
 
 
-async def _ask_one(told: _Told, operation: wire.Operation, until: float) -> None:
-    """Ask one broker for all names; its first failure ends it."""
+async def _ask_one(told: _Told, question: _Question, until: float) -> None:
+    """Ask one broker for all names, a page after the other; its first failure ends it."""
     if not told.client.is_ready:
         told.problem = told.client.link.problem or "it is away"
         return
-    started = asyncio.get_running_loop().time()
-
-    async def ask(name: str) -> None:
-        left = until - asyncio.get_running_loop().time()
-        if told.problem:
-            return
+    now = asyncio.get_running_loop().time
+    started = now()
+    for at in range(0, len(told.names), STATUSES_AT_ONCE):
+        page = told.names[at : at + STATUSES_AT_ONCE]
         try:
-            told.answers[name] = await told.client.ask(operation, name, seconds=max(left, LEAST_SECONDS))
+            answers = await told.client.ask(question.operation, page, seconds=max(until - now(), LEAST_SECONDS))
         except EntrepotError as refusal:
-            if refusal.code in NOT_THERE:
-                told.gone.add(name)
-            elif refusal.code in AWAY:
-                late = f"no answer within {until - started:.1f} s"
-                told.problem = late if refusal.code is Code.REQUEST_TIMEOUT else refusal.message
-            else:
-                told.problem = refusal.message
-
-    for at in range(0, len(told.names), ASKED_AT_ONCE):
-        if told.problem:
+            late = f"no answer within {until - started:.1f} s"
+            told.problem = late if refusal.code is Code.REQUEST_TIMEOUT else refusal.message
             return
-        await asyncio.gather(*map(ask, told.names[at : at + ASKED_AT_ONCE]))
+        told.answers.update((question.name_of(answer), answer) for answer in answers)
+        told.gone.update(name for name in page if name not in told.answers)
 
 
 def _answers(statuses: dict[str, Any], told: Sequence[_Told]) -> BrokerAnswers[Any]:

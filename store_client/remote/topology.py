@@ -20,9 +20,12 @@ from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.definitions import localized
 from entrepot.store_client.remote.riding import rides
+from entrepot.store_client.remote.statuses import ClusterStatuses
 
 _Asked = TypeVar("_Asked")
 MAX_TRIES = 3
+STATUSES_SECONDS = 5.0
+"""Longest wait for a broker's part of many statuses; what it did not tell is left out."""
 
 
 class RemoteTopology:
@@ -30,6 +33,7 @@ class RemoteTopology:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._statuses = ClusterStatuses(cluster)
         self.queues, self.made_at = cluster.queues, cluster.made_at
 
     # -- topics --------------------------------------------------------------------------------------------------
@@ -147,6 +151,9 @@ class RemoteTopology:
         assert topic is not None
         return TopicStatus(topic, queues)
 
+    async def topic_statuses(self, names: Sequence[str]) -> list[TopicStatus]:
+        return list((await self._statuses.topics(names, STATUSES_SECONDS)).statuses.values())
+
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
         watchers = self._cluster.topic_watchers
         watchers.append(callback)
@@ -240,6 +247,9 @@ class RemoteTopology:
             self._cluster.some_ready("groups cannot be asked"), lambda c: c.ask(wire.GROUP_STATUS, name)
         )
         return self.status_of(name, answers)
+
+    async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
+        return list((await self._statuses.groups(names, STATUSES_SECONDS)).statuses.values())
 
     def status_of(self, name: str, answers: list[tuple[BrokerClient, Any]]) -> GroupStatus:
         """Return one status from those of the brokers."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
-from entrepot.domain.consumer_group import ConsumerGroup
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, split_name
 from entrepot.domain.topic import Topic, TopicQueues, TopicStatus, own_queues
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.reading import Reading
+
+_Status = TypeVar("_Status")
 
 
 class RocketMqTopology:
@@ -60,6 +64,9 @@ class RocketMqTopology:
     async def topic_status(self, name: str) -> TopicStatus:
         return TopicStatus((await self._cluster.routes.of(name)).definition(), await self._reading.bounds(name))
 
+    async def topic_statuses(self, names: Sequence[str]) -> list[TopicStatus]:
+        return await _told(names, self.topic_status)
+
     def namespaces(self) -> list[str]:
         """Return `default`, and the namespaces of topics and groups known here."""
         names = [*(topic.name for topic in self.topics()), *self._cluster.groups]
@@ -88,3 +95,24 @@ class RocketMqTopology:
 
     def groups(self) -> list[ConsumerGroup]:
         return [self._cluster.groups[name] for name in sorted(self._cluster.groups)]
+
+    async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
+        return await _told(names, self.group_status)
+
+
+async def _told(names: Sequence[str], ask: Callable[[str], Awaitable[_Status]]) -> list[_Status]:
+    """Ask for each name at once.  Raises why none is told, unless all are gone."""
+    refusals: list[EntrepotError] = []
+
+    async def tell(name: str) -> _Status | None:
+        try:
+            return await ask(name)
+        except EntrepotError as refusal:
+            if refusal.code not in NOT_THERE:
+                refusals.append(refusal)
+            return None
+
+    told = [each for each in await asyncio.gather(*map(tell, names)) if each is not None]
+    if refusals and not told:
+        raise refusals[0]
+    return told

@@ -28,6 +28,19 @@ async def test_topics_are_put_and_listed(store: Store):
     assert (await store.topology.topic_status("b")).topic == changed
 
 
+async def test_statuses_of_many_are_those_of_each(store: Store):
+    for name in ("a", "b", "c"):
+        await store.topology.put_topic(Topic(name, queues=2))
+        await store.topology.put_group(ConsumerGroup(f"g{name}"))
+        await append(store, name, "x", "y")
+    await pop(store, "a", group="ga")
+    topics = await store.topology.topic_statuses(["c", "none", "a"])
+    assert topics == [await store.topology.topic_status(name) for name in ("c", "a")]
+    groups = await store.topology.group_statuses(["gb", "ga", "none"])
+    assert groups == [await store.topology.group_status(name) for name in ("gb", "ga")]
+    assert (await store.topology.topic_statuses([]), await store.topology.group_statuses(["none"])) == ([], [])
+
+
 @cases(
     ("name", "code"),
     [("", Code.ILLEGAL_TOPIC), ("a b", Code.ILLEGAL_TOPIC), ("x" * 128, Code.ILLEGAL_TOPIC), ("%sys", Code.FORBIDDEN)],

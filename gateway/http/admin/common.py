@@ -1,14 +1,13 @@
-"""Common parts of the administration: bodies, value checks, lists of statuses, JSON answers."""
+"""Common parts of the administration: bodies, value checks, JSON answers."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from entrepot.domain.errors import NOT_THERE, EntrepotError
+from entrepot.domain.errors import EntrepotError
 from entrepot.domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
 from entrepot.gateway.http.problems import bad_request, sentence_of
 
@@ -22,8 +21,6 @@ MAX_CURSOR_LENGTH: Final = 512
 
 Number = Annotated[int, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 Offset = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
-
-_Status = TypeVar("_Status")
 
 
 class Body(BaseModel):
@@ -65,18 +62,6 @@ def schema_of(kind: type[Body]) -> dict[str, Any]:
 def refusal_shape(refusal: EntrepotError) -> dict[str, Any]:
     """The refusal of one element of a list, as JSON."""
     return {"code": refusal.code.name, "message": sentence_of(refusal)}
-
-
-async def statuses_of(names: Iterable[str], status: Callable[[str], Awaitable[_Status]]) -> list[_Status]:
-    """The status of each name, without those deleted meanwhile."""
-    found = []
-    for name in names:
-        try:
-            found.append(await status(name))
-        except EntrepotError as error:
-            if error.code not in NOT_THERE:
-                raise
-    return found
 
 
 # -- times -----------------------------------------------------------------------------------------------------------

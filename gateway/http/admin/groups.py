@@ -27,7 +27,6 @@ from entrepot.gateway.http.admin.common import (
     Number,
     Offset,
     schema_of,
-    statuses_of,
 )
 from entrepot.gateway.http.admin.kinds import GROUP_KINDS, check_kinds, group_kind
 from entrepot.gateway.http.admin.paging import (
@@ -38,6 +37,7 @@ from entrepot.gateway.http.admin.paging import (
     listed_or_paged,
     page_of,
     page_shape,
+    piece_of,
     visible_namespace,
 )
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
@@ -116,16 +116,14 @@ def group_routes(context: HttpContext) -> Routes:
     @routes.get(
         "/groups",
         listed_or_paged(ResourceType.GROUP),
-        summary="List all consumer groups with their progress, or a page of them with sums",
+        summary="List all consumer groups with their progress in pieces of 500, or a page of them with sums",
     )
     async def list_groups(request: Request, wanted: SelectionQuery) -> Response:
         if is_paged(request):
             return json_answer(await _page(context, request, wanted))
         namespace = namespace_of(store, request)
         names = (group.name for group in store.topology.groups() if split_name(group.name)[0] == namespace)
-        return json_answer(
-            {"value": [group_shape(status) for status in await statuses_of(names, store.topology.group_status)]}
-        )
+        return json_answer(await piece_of(names, wanted.after, partial(group_statuses, store), group_shape))
 
     @routes.get("/groups/{name}", group(Action.GET), summary="Get a consumer group with its progress")
     async def get_group(request: Request, name: str) -> Response:

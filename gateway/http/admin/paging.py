@@ -1,4 +1,4 @@
-"""Pages of topics and groups, by keyset cursors.
+"""Pages of topics and groups, by keyset cursors; the whole list comes in pieces that go on at `next`.
 
 A page is made in three steps: the names that the caller may know, those that the query asks for, and figures of the
 page alone.  Brokers have `STATUS_SECONDS` to tell these; a row whose broker did not tell is in the page without them.
@@ -17,9 +17,10 @@ from entrepot.domain.access.model import EVERYTHING, Action, Principal, Resource
 from entrepot.domain.broker_answers import BrokerAnswers
 from entrepot.domain.cluster import ClusterControl, Clustered
 from entrepot.domain.consumer_group import GroupStatus
-from entrepot.domain.errors import NOT_THERE, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.domain.topic import TopicStatus
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_namespace, known_namespace
@@ -30,6 +31,8 @@ STATUS_SECONDS: Final = 1.5
 """Longest wait for a broker's figures."""
 MAX_LIMIT: Final = 1000
 DEFAULT_LIMIT: Final = 100
+PIECE: Final = 500
+"""Rows of a piece of the whole list, each with its queues."""
 MAX_TEXT: Final = 256
 MAX_SORTED: Final = 10_000
 """Most rows that are sorted by a figure: each of them is asked for."""
@@ -37,9 +40,8 @@ SORT_SECONDS: Final = 5.0
 """Longest wait for a broker's figures where more than a page of them is asked for."""
 NAMES_AT_ONCE: Final = 256
 """Number of names whose rights are checked before the event loop goes on."""
-ASKED_AT_ONCE: Final = 64
 NAME: Final = "name"
-_PARAMETERS: Final = frozenset({"contains", "prefix", "kind", "type", "after", "limit", "sort"})
+_PARAMETERS: Final = frozenset({"contains", "prefix", "kind", "type", "limit", "sort"})
 _UNKNOWN: Final = "-"
 """A cursor's figure where none is known."""
 _Status = TypeVar("_Status")
@@ -84,7 +86,7 @@ SelectionQuery = Annotated[Selection, Depends(_selection)]
 
 
 def is_paged(request: Request) -> bool:
-    """True if the query asks for a page; else the whole list is meant, as ever."""
+    """True if the query asks for a page; else the whole list is meant, from its beginning or from `after` on."""
     return not _PARAMETERS.isdisjoint(request.query_params)
 
 
@@ -222,6 +224,23 @@ def _rows(names: Sequence[str], answers: BrokerAnswers[_Status]) -> list[tuple[s
     return [(name, answers.statuses.get(name)) for name in names if name in answers.statuses or name in answers.partial]
 
 
+async def piece_of(
+    names: Iterable[str],
+    after: str,
+    ask: Callable[[Sequence[str]], Awaitable[BrokerAnswers[_Status]]],
+    shape: Callable[[_Status], dict[str, Any]],
+) -> dict[str, Any]:
+    """Return a piece of the whole list of `names`, as JSON.  Raises UNAVAILABLE if no broker tells any."""
+    left = sorted((name for name in names if _plain(name) > after), key=_plain)
+    piece = left[:PIECE]
+    answers = await ask(piece)
+    if piece and answers.missing and not answers.statuses:
+        raise EntrepotError(Code.UNAVAILABLE, next(iter(answers.missing.values())))
+    following = _plain(piece[-1]) if len(left) > PIECE else None
+    value = [shape(answers.statuses[name]) for name in piece if name in answers.statuses]
+    return {"value": value, "next": following, "answered": answered_shape(answers)}
+
+
 # -- statuses --------------------------------------------------------------------------------------------------------
 
 
@@ -230,7 +249,8 @@ async def topic_statuses(store: Store, names: Sequence[str]) -> BrokerAnswers[To
     operations = _operations(store)
     if operations is not None:
         return await operations.topic_statuses(names, _seconds_for(names))
-    return await _asked_here(names, store.topology.topic_status)
+    there = store.topology
+    return await _asked_here(names, there.topic_statuses, lambda status: status.topic.name, there.topic)
 
 
 async def group_statuses(store: Store, names: Sequence[str]) -> BrokerAnswers[GroupStatus]:
@@ -238,7 +258,8 @@ async def group_statuses(store: Store, names: Sequence[str]) -> BrokerAnswers[Gr
     operations = _operations(store)
     if operations is not None:
         return await operations.group_statuses(names, _seconds_for(names))
-    return await _asked_here(names, store.topology.group_status)
+    there = store.topology
+    return await _asked_here(names, there.group_statuses, lambda status: status.group.name, there.group)
 
 
 def _seconds_for(names: Sequence[str]) -> float:
@@ -249,30 +270,28 @@ def _operations(store: Store) -> ClusterControl | None:
     return store.operations if isinstance(store, Clustered) else None
 
 
-async def _asked_here(names: Sequence[str], status: Callable[[str], Awaitable[_Status]]) -> BrokerAnswers[_Status]:
-    """Ask a store that is no cluster of brokers."""
+async def _asked_here(
+    names: Sequence[str],
+    ask: Callable[[Sequence[str]], Awaitable[list[_Status]]],
+    name_of: Callable[[_Status], str],
+    defined: Callable[[str], Any],
+) -> BrokerAnswers[_Status]:
+    """Ask a store that is no cluster of brokers, with turns for others between pages."""
     statuses: dict[str, _Status] = {}
-    untold: set[str] = set()
-    problems: list[str] = []
-
-    async def ask(name: str) -> None:
-        try:
-            statuses[name] = await status(name)
-        except EntrepotError as error:
-            if error.code not in NOT_THERE:
-                untold.add(name)
-                problems.append(error.message)
-
-    seconds = _seconds_for(names)
+    seconds, problem = _seconds_for(names), ""
     try:
         async with asyncio.timeout(seconds):
-            for at in range(0, len(names), ASKED_AT_ONCE):
-                await asyncio.gather(*map(ask, names[at : at + ASKED_AT_ONCE]))
+            for at in range(0, len(names), STATUSES_AT_ONCE):
+                told = await ask(names[at : at + STATUSES_AT_ONCE])
+                statuses.update((name_of(status), status) for status in told)
                 await asyncio.sleep(0)
     except TimeoutError:
-        untold |= set(names) - statuses.keys()
-        problems.append(f"no answer within {seconds} s")
-    return BrokerAnswers(statuses, frozenset(untold), 1, {"store": problems[0]} if problems else {})
+        problem = f"no answer within {seconds} s"
+    except EntrepotError as error:
+        problem = error.message
+    untold = frozenset(name for name in names if name not in statuses and defined(name) is not None)
+    missing = {"store": problem or "some are not told now"} if untold else {}
+    return BrokerAnswers(statuses, untold, 1, missing)
 
 
 def page_shape(page: Page[Any], value: list[dict[str, Any]]) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from entrepot.gateway.http.admin.common import (
     Number,
     refusal_shape,
     schema_of,
-    statuses_of,
 )
 from entrepot.gateway.http.admin.kinds import TOPIC_KINDS, check_kinds, topic_kind
 from entrepot.gateway.http.admin.paging import (
@@ -34,6 +33,7 @@ from entrepot.gateway.http.admin.paging import (
     listed_or_paged,
     page_of,
     page_shape,
+    piece_of,
     topic_statuses,
     visible_namespace,
 )
@@ -119,7 +119,7 @@ def topic_routes(context: HttpContext) -> Routes:
     @routes.get(
         "/topics",
         listed_or_paged(ResourceType.TOPIC),
-        summary="List all topics with their offsets, or a page of them with sums",
+        summary="List all topics with their offsets in pieces of 500, or a page of them with sums",
     )
     async def list_topics(
         request: Request,
@@ -132,9 +132,7 @@ def topic_routes(context: HttpContext) -> Routes:
             return json_answer(await _page(context, request, wanted, message_type))
         namespace = namespace_of(store, request)
         names = (topic.name for topic in store.topology.topics() if split_name(topic.name)[0] == namespace)
-        return json_answer(
-            {"value": [topic_shape(status) for status in await statuses_of(names, store.topology.topic_status)]}
-        )
+        return json_answer(await piece_of(names, wanted.after, partial(topic_statuses, store), topic_shape))
 
     @routes.put(
         "/topics",

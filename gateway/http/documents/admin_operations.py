@@ -225,16 +225,18 @@ _OFFSET: Final = {"queueId": 0, "offset": 44}
 _BYTES: Final = Shape({"type": "string", "format": "binary"}, "21.5")
 
 _PAGED: Final = (
-    "Without a parameter: the whole list, for who may list all. With any: a page of what the caller may list or get, "
-    "where brokers have 1.5 s to tell their figures."
+    "Without a parameter: the whole list, for who may list all, in pieces of 500; the next one begins after `next`, as "
+    "the only parameter `after`. With another: a page of what the caller may list or get. Brokers have 1.5 s to tell "
+    "their figures."
 )
 
 
 def _or_page(whole: Shape, row: Shape) -> Either:
     """The whole list, or a page with its cursor and the brokers that answered."""
     answered = {"asked": 2, "answered": 1, "missing": [{"name": "broker-1", "reason": "no answer within 1.5 s"}]}
+    piece = {"value": [whole], "next": Maybe("orders"), "answered": answered}
     page = {"value": [row], "next": Maybe("orders"), "total": 10_000, "answered": answered}
-    return Either(({"value": [whole]}, page))
+    return Either((piece, page))
 
 
 TOPIC_OPERATIONS: Final[Operations] = {

@@ -15,6 +15,7 @@ from entrepot.gateway.http.admin.brokers import broker_shape, control_of
 from entrepot.gateway.http.admin.controllers import controller_list
 from entrepot.gateway.http.admin.gateways import gateway_rows
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.fresh import Fresh
 from entrepot.gateway.http.overview.alarms import AlarmTimes, alarms_of
 from entrepot.gateway.http.overview.figures import DOORS
 from entrepot.gateway.http.overview.history import SPANS
@@ -43,20 +44,13 @@ class Overview:
         self._alarms = AlarmTimes()
         self._seen: list[_Row] = []
         """Brokers as they were last told."""
-        self._made: _Row = {}
-        self._made_at = float("-inf")
-        self._lock = asyncio.Lock()
+        self._made = Fresh(self._make, FRESH_SECONDS)
         context.peers.serve(FIGURES, self._own_figures)
         context.peers.serve(HISTORY, self._own_history)
 
     async def get(self) -> _Row:
         """The present overview as JSON."""
-        loop = asyncio.get_running_loop()
-        async with self._lock:
-            if loop.time() - self._made_at >= FRESH_SECONDS:
-                self._made = await self._make()
-                self._made_at = loop.time()
-            return self._made
+        return await self._made.get()
 
     async def history(self, span: int) -> _Row:
         """The history of all gateways as JSON: sums of rates, and the cluster's figures."""

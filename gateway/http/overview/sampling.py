@@ -29,6 +29,8 @@ MAX_MISSED: Final = 3
 LATE_STEPS: Final = 2
 """Steps of ten seconds that a sample of the cluster stands for, as each comes a little later."""
 CHARTED_LAGS: Final = 4
+LAG_SHARE: Final = 0.02
+"""Share of a core that the lags of all groups may take: with many groups they are read less often."""
 CONFIRM: Final = "append"
 
 
@@ -42,7 +44,7 @@ class Sampler:
         self.confirm: dict[str, float | None] = {"p50": None, "p99": None}
         self.cpu: float | None = None
         self._samples: deque[tuple[float, dict[str, DoorFigures], float]] = deque(maxlen=RATE_SECONDS + 1)
-        self._ten_at = 0
+        self._ten_at = self._lags_due_ms = 0
         self._confirms: tuple[frozenset[str], list[int]] | None = None
         self._of_cluster: tuple[float, dict[str, float | None]] = (float("-inf"), {})
         """Time and values of the last sample of the cluster; they hold until the next."""
@@ -103,16 +105,24 @@ class Sampler:
             measured = (await store.condition.measurements()).get(CONFIRM)
             if measured is not None:
                 self._take_confirms(measured, brokers)
-            self.lags = await furthest_lags(store, now_ms)
+            await self._take_lags(now_ms)
         except (EntrepotError, TimeoutError):
             self._forget_cluster()  # what was is not what is
             raise
-        known = [lag for lag in self.lags if lag.seconds is not None]
+        known = [lag for lag in self.lags or () if lag.seconds is not None]
         longest = sorted(known, key=lambda each: -(each.seconds or 0))[:CHARTED_LAGS]
         values = {lag.series: lag.seconds for lag in longest} | {f"confirm.{of}": ms for of, ms in self.confirm.items()}
         self._of_cluster = now_ms / 1000, values
         for name, value in values.items():
             self.history.put(name, 3600, now_ms / 1000, value, LATE_STEPS)
+
+    async def _take_lags(self, now_ms: int) -> None:
+        """Read the lags of all groups, unless the last reading took so long that they hold for a while."""
+        if self.lags is not None and now_ms < self._lags_due_ms:
+            return
+        began = time.thread_time()
+        self.lags = await furthest_lags(self._context.store, now_ms)
+        self._lags_due_ms = now_ms + round((time.thread_time() - began) / LAG_SHARE * 1000)
 
     def _forget_cluster(self) -> None:
         self.lags, self._confirms = None, None

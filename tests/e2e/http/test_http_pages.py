@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from entrepot.domain.topic import Topic
+from entrepot.gateway.http.admin import paging
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
 from tests.support.http_client import http_client
@@ -102,11 +103,26 @@ def test_groups_have_their_lag(client, topic):
     assert walked(client, GROUPS, prefix=topic, sort="-lag", limit=1) == [f"{topic}b", f"{topic}a"]
 
 
-def test_the_whole_list_is_as_it_was(client, topic):
+def test_the_whole_list_has_all_queues(client, topic):
     client.put(f"{TOPICS}/{topic}", json={})
     answer = get(client, TOPICS)
-    assert set(answer) == {"value"}
+    assert (answer["next"], answer["answered"]["missing"]) == (None, [])
     assert all("offsets" in one and "kind" not in one for one in answer["value"])
+
+
+@pytest.mark.parametrize("path", [TOPICS, GROUPS])
+def test_the_whole_list_comes_in_pieces(client, topic, monkeypatch, path):
+    for number in range(5):
+        client.put(f"{path}/{topic}-{number}", json={})
+    monkeypatch.setattr(paging, "PIECE", 2)
+    found, query = [], {}
+    while query.get("after", "") is not None:
+        piece = get(client, path, **query)
+        assert len(piece["value"]) <= 2
+        found += names(piece)
+        query = {"after": piece["next"]}
+    assert [name for name in found if name.startswith(topic)] == [f"{topic}-{number}" for number in range(5)]
+    assert found == sorted(set(found))
 
 
 def test_a_page_has_what_its_reader_may_get(tmp_path):
@@ -166,9 +182,14 @@ def test_a_broker_that_is_away_is_named(cluster: HttpServer):
             assert walked(client, TOPICS, sort="-messages", limit=2)[-1] == "one", "what is unknown comes last"
             [group] = get(client, GROUPS, limit=9)["value"]
             assert (group["isAvailable"], group["isComplete"]) == (True, False)
+            whole = get(client, TOPICS)
+            assert whole["answered"] == page["answered"]
+            assert [each["name"] for each in whole["value"]] == ["both", "zero"], "of one nobody tells"
+            assert "entrepot_statuses_incomplete 1.0" in client.get("/metrics").text.splitlines()
         finally:
             cluster.run(cluster.brokers[1].serve())
         wait_until(lambda: get(client, TOPICS, limit=9)["answered"]["answered"] == 2, "the broker's return")
+        assert "entrepot_statuses_incomplete 0.0" in client.get("/metrics").text.splitlines()
 
 
 def test_a_silent_broker_costs_its_deadline(cluster: HttpServer):
