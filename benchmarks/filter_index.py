@@ -14,11 +14,12 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from entrepot.broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.filter_index import FilterIndex
 from entrepot.broker.store.hash_scan import HashSet, scan
 from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.queue_entries import ENTRIES_PER_FILE
 from entrepot.broker.store.sub_topics import SubTopicDictionary
 from entrepot.domain.filter_hash import TAG_BITS, sub_topic_hash
 

@@ -86,7 +86,11 @@ class Broker:
         self.missing = Missing(self.messages, self.finder, self.timers)
         self.transactions = Transactions(core, self.messages, self.timers)
         self.condition = Condition(
-            core, lambda: self.cleaner.deleted_segments, lambda: self.tier, lambda: self.cleaner.kept_bytes
+            core,
+            lambda: self.cleaner.deleted_segments,
+            lambda: self.tier,
+            lambda: self.cleaner.kept_bytes,
+            lambda: self.cleaner.carrying,
         )
         self.tables = Tables(core, self.topology, lambda: self.tier)
         self._is_closed = False

@@ -13,8 +13,9 @@ from typing import Final
 import structlog
 
 from entrepot.broker.consume.thawed import Page
-from entrepot.broker.store.consume_queue import ENTRY, ConsumeQueue
+from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.expression.filter import FilterKind, MessageFilter
 from entrepot.domain.message import StoredMessage

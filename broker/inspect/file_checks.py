@@ -9,11 +9,13 @@ from typing import Any, Final
 from entrepot.broker.inspect.findings import Findings
 from entrepot.broker.inspect.log_files import LogFiles
 from entrepot.broker.opening import OpenedStore
-from entrepot.broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE, FILE_SIZE, ConsumeQueue, topic_directory
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
+from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.index_file import IndexFile
 from entrepot.broker.store.message_index import HEAD_ROW, MessageIndex
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.postings import are_postings_of, longest_postings
+from entrepot.broker.store.queue_entries import ENTRIES_PER_FILE, FILE_SIZE, topic_directory
 from entrepot.broker.store.state_file import Rows
 from entrepot.broker.store.store_files import NAMES
 from entrepot.domain.errors import CorruptedError

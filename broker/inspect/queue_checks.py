@@ -10,12 +10,14 @@ from typing import Any, Final
 from entrepot.broker.inspect.findings import Findings
 from entrepot.broker.inspect.log_files import LogFiles, Record
 from entrepot.broker.opening import OpenedStore
-from entrepot.broker.store.consume_queue import ENTRY, ENTRY_SIZE, ConsumeQueue, read_queue_key
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
+from entrepot.broker.store.consume_queue import ConsumeQueue, read_queue_key
 from entrepot.broker.store.dispatcher import QueueKey
 from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.broker.store.record import MESSAGE_KINDS
 from entrepot.broker.store.record_placement import read_placement
-from entrepot.broker.store.record_trailer import read_further
+from entrepot.broker.store.record_trailer import carried_places, read_further
 from entrepot.broker.store.state_file import Rows
 from entrepot.domain.errors import CorruptedError
 
@@ -109,7 +111,7 @@ def check_entries(store: OpenedStore, queue: ConsumeQueue, offsets: Iterable[int
         for (offset, entry), item in zip(places, store.engine.read_places(queue, places), strict=True):
             name = f"entry {offset} of the queue {queue.topic}/{queue.queue_id}"
             checked += 1
-            if entry[0] <= previous:
+            if entry[0] <= previous and offset > queue.ordered_from:
                 findings.derived("queue-entry", f"{name} does not lie behind the one before it")
             previous = entry[0]
             if isinstance(item, CorruptedError):
@@ -148,6 +150,7 @@ class EntryWalk:
     def _take(self, found: Record) -> None:
         placement = read_placement(found.data, found.position)
         first = (placement.topic, placement.queue_id, placement.queue_offset)
+        is_carried = carried_places(found.data, found.position) is not None
         expected = ENTRY.pack(found.header.commit_log_offset, found.header.length, placement.filter_hash)
         for topic, queue_id, offset in (first, *read_further(found.data, found.position)):
             key = (topic, queue_id)
@@ -158,6 +161,8 @@ class EntryWalk:
             entry = self._entry(queue, offset)
             if entry == expected:
                 self._met[key] = self._met.get(key, 0) + 1
+            elif is_carried or offset < queue.ordered_from:
+                continue  # the record was carried forward, or has been since
             else:
                 told = f"the entry leads to {ENTRY.unpack(entry)[0]}" if entry else "there is no entry"
                 place = f"{topic}/{queue_id}/{offset}"

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from entrepot.broker.measurements import engine_gauges
 from entrepot.broker.ports.cold_reads import is_tiered
 from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.retention.carrying import Carrying
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
+from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
 from entrepot.domain.topic import Topic
 
 
 class Condition:
     """The condition of a broker. `deleted_segments`: number deleted by retention. `tier`: the broker's, if any;
-    `kept_bytes`: bytes of the log kept because of it."""
+    `kept_bytes`: bytes of the log kept because of it. `carrying`: what carries old messages forward."""
 
     def __init__(
         self,
@@ -25,9 +27,10 @@ class Condition:
         deleted_segments: Callable[[], int],
         tier: Callable[[], Tier | None] = lambda: None,
         kept_bytes: Callable[[], int] = lambda: 0,
+        carrying: Callable[[], Carrying | None] = lambda: None,
     ) -> None:
         self._core, self._deleted_segments, self._tier = core, deleted_segments, tier
-        self._kept_bytes = kept_bytes
+        self._kept_bytes, self._carrying = kept_bytes, carrying
 
     @property
     def failure(self) -> EntrepotError | None:
@@ -48,10 +51,22 @@ class Condition:
             "disk_total_bytes": self._core.disk_space[0],
             "disk_free_bytes": self._core.disk_space[1],
             "deleted_segments": self._deleted_segments(),
+            **self._carrying_gauges(),
             "background_faulty": len(background(self._core.loop).failing),
             "dropped_hops": self._core.tracer.dropped,
             **self._tier_gauges(),
         }
+
+    async def pins(self) -> list[Pin]:
+        carrying = self._carrying()
+        return [] if carrying is None else list(carrying.pins)
+
+    def _carrying_gauges(self) -> dict[str, float]:
+        carrying = self._carrying()
+        if carrying is None:
+            return {}
+        pinned = max((pin.bytes for pin in carrying.pins), default=0)
+        return {"pinned_bytes": pinned, "carried_messages": carrying.carried}
 
     async def tiering(self) -> list[TierStatus]:
         tier = self._tier()

@@ -67,7 +67,9 @@ class Search:
         last = None
         for last in islice(offsets, MAX_CANDIDATES):
             message = self._message_at(last)
-            if message is not None and message.topic == query.topic and _is_wanted(message, query):
+            if message is None or message.topic != query.topic or self._is_elsewhere(message):
+                continue
+            if _is_wanted(message, query):
                 if len(found) == limit:
                     return MessagePage(found, str(found[-1].commit_log_offset))
                 found.append(message)
@@ -80,12 +82,13 @@ class Search:
         for queue in self._engine.dispatcher.queues_of(query.topic):
             start = queue.min_offset if query.from_ms is None else self._engine.first_since(queue, query.from_ms)
             end = queue.visible_offset if query.to_ms is None else self._engine.first_since(queue, query.to_ms)
+            carried = _carried(queue, start, end, before)
             if before is not None:
                 end = min(end, queue.first_at_or_after(before))
-            backwards = _backwards(queue, start, end)
-            first = next(backwards, None)
-            if first is not None:
-                heap.append((-first, queue.queue_id, backwards))
+            for part, backwards in enumerate((_backwards(queue, max(start, queue.ordered_from), end), carried)):
+                first = next(backwards, None)
+                if first is not None:
+                    heap.append((-first, 2 * queue.queue_id + part, backwards))
         heapify(heap)
         while heap:
             offset, queue_id, backwards = heappop(heap)
@@ -103,6 +106,15 @@ class Search:
         if message is None or message.topic not in self._registry.topics:
             return None
         return message if commit_log_offset >= self._registry.topic_since(message.topic) else None
+
+    def _is_elsewhere(self, message: StoredMessage) -> bool:
+        """True if the message's record was carried forward, or will be: its queue has it at another place."""
+        queue = self._engine.dispatcher.queues.get((message.topic, message.queue_id))
+        if queue is None or not queue.min_offset <= message.queue_offset < queue.visible_offset:
+            return False
+        if queue.coming is None and message.queue_offset >= queue.ordered_from:
+            return False
+        return queue.entries(message.queue_offset, 1)[0][0] != message.commit_log_offset
 
     def _confirmed_at(self, commit_log_offset: int) -> StoredMessage | None:
         """Return the message at a place, once it is confirmed. Raises CorruptedError."""
@@ -130,7 +142,7 @@ class Search:
         offsets = islice(self._engine.lookup.records_with_id(message_id), MAX_CANDIDATES)
         found = (self._message_at(offset) for offset in offsets)
         same = (message for message in found if message is not None and message.message_id == message_id)
-        return list(islice(same, MAX_QUERY_MESSAGES))
+        return list(islice((each for each in same if not self._is_elsewhere(each)), MAX_QUERY_MESSAGES))
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:
         message = self._confirmed_at(commit_log_offset)
@@ -248,6 +260,13 @@ def _backwards(queue: ConsumeQueue, start: int, end: int) -> Iterator[int]:
         for commit_log_offset, _, _ in reversed(queue.entries(first, end - first)):
             yield commit_log_offset
         end = first
+
+
+def _carried(queue: ConsumeQueue, start: int, end: int, before: int | None) -> Iterator[int]:
+    """Yield commit-log offsets of a queue's messages that were carried forward, newest first."""
+    count = min(end, queue.ordered_from) - start
+    places = sorted((place for place, _, _ in queue.entries(start, count)), reverse=True)
+    return (place for place in places if before is None or place < before)
 
 
 def _read_cursor(cursor: str | None) -> int | None:

@@ -229,11 +229,11 @@ class SlaveStore:
         if beginning.stated != self._removal_stated:
             self._removal_stated, self._removal_known_at = beginning.stated, self.applied
         commit_log = engine.commit_log
-        while engine.checkpointer.position >= self._removal_known_at and (
+        while (engine.checkpointer.position >= self._removal_known_at and not engine.is_removing) and (
             (end := commit_log.first_segment_end) <= min(beginning.offset, self.applied, commit_log.durable_offset)
         ):
             engine.dispatcher.forget_entries(end, self.applied)  # removed by the master's retention, without a record
-            commit_log.delete_first_segment()
+            engine.remove_first_segment()
             engine.lookup.index.drop_before(end)
 
     # -- the end -------------------------------------------------------------------------------------------------

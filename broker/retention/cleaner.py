@@ -6,12 +6,14 @@ messages). Then the log's oldest segments go, as long as no entry of a queue lie
 its other facts that still hold are stated again (`restatement.py`). Pending messages move to the end of the log, and
 the state file must have all of it.
 
+Messages that would keep the log's first segment beyond retention are carried to its end (`carrying.py`).
+
 Invariant: a segment is deleted only when every question can be answered, and everything derived again, without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,9 +23,11 @@ import structlog
 from entrepot.broker.consume.progress import Progress
 from entrepot.broker.metadata.registry import Registry
 from entrepot.broker.retention.beginning import removal_until
+from entrepot.broker.retention.carrying import Carrying
 from entrepot.broker.retention.compaction import Compaction
 from entrepot.broker.retention.restatement import Restatements
-from entrepot.broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
+from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.pending import PendingOp, encode_pending
 from entrepot.broker.store.record import (
@@ -58,6 +62,7 @@ class Cleaner:
     is_saved: Callable[[int], bool]
     kept_from: Callable[[ConsumeQueue], int | None] = field(default=lambda queue: None)
     compaction: Compaction = field(init=False)
+    carrying: Carrying = field(init=False)
     deleted_segments: int = 0
     is_emergency: bool = False
     kept_bytes: int = 0
@@ -65,11 +70,30 @@ class Cleaner:
 
     def __post_init__(self) -> None:
         self.compaction = Compaction(self.engine, self.now_ms)
+        self.carrying = Carrying(
+            self.engine, self.registry, self.retention_seconds, self.now_ms, lambda queue: self.kept_from(queue)
+        )
 
     def round(self) -> Iterator[None]:
         """Run one round, a step at a time."""
+        carried = -1
+        while carried < self.carrying.carried:  # a segment of which the last messages were carried away can go now
+            carried = self.carrying.carried
+            needed = yield from self._look()
+            yield
+            yield from self._delete_segments(needed)
+            if needed < self.engine.commit_log.first_segment_end:
+                yield from self.carrying.run(self._queues(), is_emergency=self.is_emergency)
+            else:
+                self.carrying.pins = []
+
+    def _queues(self) -> list[ConsumeQueue]:
+        return [*self.engine.dispatcher.queues.values(), *self.engine.dispatcher.retired.values()]
+
+    def _look(self) -> Generator[None, None, int]:
+        """Look at every queue; return the offset of the log from which on it is needed."""
         needed = free = self.engine.end  # `free`: the offset needed if `kept_from` kept nothing
-        queues = [*self.engine.dispatcher.queues.values(), *self.engine.dispatcher.retired.values()]
+        queues = self._queues()
         settled = self._settled_offsets()
         if self.registry.compacted:
             self.compaction.forget({queue for queue in queues if queue.topic in self.registry.compacted})
@@ -86,8 +110,7 @@ class Cleaner:
             if at % QUEUES_PER_STEP == QUEUES_PER_STEP - 1:
                 yield
         self.kept_bytes = max(0, min(free, self.engine.commit_log.durable_offset) - needed)
-        yield
-        yield from self._delete_segments(needed)
+        return needed
 
     # -- queues --------------------------------------------------------------------------------------------------
 
@@ -157,9 +180,9 @@ class Cleaner:
             yield from self.restatements.say_again(end, lambda: engine.end, self._append)
             self._append(removal_until(end))
             said = engine.end
-            while engine.confirmed_offset < said or not self.is_saved(said):
+            while engine.confirmed_offset < said or engine.is_removing or not self.is_saved(said):
                 yield
-            commit_log.delete_first_segment()
+            engine.remove_first_segment()
             engine.lookup.index.drop_before(end)
             self.deleted_segments += 1
             log.info("a segment of the commit log was deleted", ends_at=end)

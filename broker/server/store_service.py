@@ -78,6 +78,7 @@ class StoreService:
         service.calls.update(self._pending_calls())
         service.calls[wire.MEASURE] = self._measure
         service.calls[wire.TIERING] = self.store.condition.tiering
+        service.calls[wire.PINS] = self.store.condition.pins
         if isinstance(self.store, Tiered):
             service.calls[wire.RESTORE_TOPIC] = self.store.tables.restore
             service.calls[wire.ATTACH_TOPIC] = self.store.tables.attach

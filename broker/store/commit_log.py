@@ -12,7 +12,7 @@ there. Bytes before `durable_offset` never change. Each record states that all b
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from entrepot.broker.store import record
@@ -22,6 +22,7 @@ from entrepot.broker.store.disk import Disk, is_want_of_room, refusal_of
 from entrepot.broker.store.healer import NO_HEALER, Healer
 from entrepot.broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
 from entrepot.broker.store.record_placement import Placement, decode_placement
+from entrepot.broker.store.record_trailer import carried_forward
 from entrepot.broker.store.watermark import NO_END
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
@@ -107,14 +108,20 @@ class CommitLog:
         return offset, size
 
     def append_payload(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
-        """Take a record that is not a message; return its commit-log offset. It may use the reserve."""
-        offset = self.end
-        size = HEADER_SIZE + len(payload)
-        if offset + size > self._room_end:
-            offset = self._make_room(size, 0, now_ms)
+        """Take a record without a message; return its commit-log offset. It may use the reserve."""
+        offset = self.make_space(len(payload), now_ms)
         self._pending.append(record.encode_record(kind, payload, offset, self.floor, now_ms))
-        self.end = offset + size
+        self.end = offset + HEADER_SIZE + len(payload)
         return offset
+
+    def append_carried(self, data: bytes, places: Sequence[int], now_ms: int) -> tuple[int, int]:
+        """Take a checked message record once more; return and raise as `append_new`."""
+        size, offset = len(carried_forward(data, places, 0, 0)), self.end
+        if offset + size > self._message_room_end:
+            offset = self._make_room(size, self.layout.reserve_bytes, now_ms)
+        self._pending.append(carried_forward(data, places, offset, self.floor))
+        self.end = offset + size
+        return offset, size
 
     def has_space(self, payload_bytes: int) -> bool:
         """True if a record with so many bytes after its header fits at the end of the log as it is."""
@@ -270,8 +277,8 @@ class CommitLog:
 
     def _read_span(self, offset: int, length: int) -> bytes:
         start = offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
-        descriptor = self._segments.get(start)
-        return b"" if descriptor is None else self._disk.read(descriptor, length, offset - start)
+        found = self._segments.get(start)
+        return b"" if found is None else self._disk.read(found, length, offset - start)
 
     # -- recovery ----------------------------------------------------------------------------------------------
 
@@ -317,17 +324,15 @@ class CommitLog:
             self.scan_end += header.length
 
     def _read_chunk(self, offset: int, length: int) -> bytes:
-        """Return a chunk of the log, or one record where the disk cannot read the chunk. Raises DamagedLogError where
-        it cannot read that record either."""
+        """Return a chunk of the log, or one record where the disk cannot read it. Raises DamagedLogError there."""
         try:
             return self._read_span(offset, length)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
         try:
-            return self._read_span(
-                offset, max(record.peek_length(self._read_span(offset, HEADER_SIZE), 0), HEADER_SIZE)
-            )
+            claimed = record.peek_length(self._read_span(offset, HEADER_SIZE), 0)
+            return self._read_span(offset, max(claimed, HEADER_SIZE))
         except OSError as error:
             raise DamagedLogError(f"the disk cannot read the commit log at offset {offset}: {error}", offset) from error
 
@@ -366,9 +371,8 @@ class CommitLog:
         return self.min_offset - self.min_offset % self.layout.segment_size_bytes + self.layout.segment_size_bytes
 
     def delete_first_segment(self) -> None:
-        """Delete the first segment. The caller knows that it is not needed and not the one being written."""
-        start = min(self._segments)
-        end = start + self.layout.segment_size_bytes
+        """Delete the first segment (`ConfirmedLog.remove_first_segment`)."""
+        start, end = min(self._segments), min(self._segments) + self.layout.segment_size_bytes
         assert end <= self.durable_offset, "it is written still"
         self._disk.close(self._segments.pop(start))
         self._disk.remove(self._path(start))
@@ -384,9 +388,8 @@ class CommitLog:
         return {self._path(s): self._disk.size(d) for s, d in sorted(self._segments.items())}
 
     def close(self) -> None:
-        for descriptor in self._segments.values():
-            self._disk.close(descriptor)
-        self._segments.clear()
+        while self._segments:
+            self._disk.close(self._segments.popitem()[1])
 
     def _path(self, start: int) -> str:
         return f"{self.directory}/{start:020d}"

@@ -25,6 +25,7 @@ class ConfirmedLog:
         self.flush_async = flush_async
         self.failure: StoreFailedError | None = None
         self.syncing_to: int | None = None
+        self._removals = self._synced_removals = self._syncing_removals = 0
         self.confirm_limit = NO_END
         """End of the log held by enough replicas: nothing behind it is confirmed."""
         self.on_written: Callable[[int], None] = lambda end: None
@@ -80,11 +81,25 @@ class ConfirmedLog:
             if self.syncing_to is not None or log.written_offset == log.durable_offset:
                 return False
             self.syncing_to = log.written_offset
-            self.log_channel.sync(log.files_between(log.durable_offset, log.written_offset))
+            paths = log.files_between(log.durable_offset, log.written_offset)
+            self._syncing_removals = self._removals
+            self.log_channel.sync([*paths, log.directory] if self.is_removing else paths)
             self.on_written(log.written_offset)
         except (OSError, StoreFailedError) as error:
             raise self.fail(error) from error
         return True
+
+    @property
+    def is_removing(self) -> bool:
+        """True while the removal of a segment is not durable.  The next one must wait: a power loss that brought back
+        the first alone would leave a gap."""
+        return self._removals != self._synced_removals
+
+    def remove_first_segment(self) -> None:
+        """Remove the log's first segment.  The caller knows that it is not needed and not the one being written."""
+        assert not self.is_removing, "one after the other"
+        self.commit_log.delete_first_segment()
+        self._removals += 1
 
     def move_floor(self) -> None:
         """Raise the floor of new records to the durable, and on a master confirmed, offset. Otherwise a slave that has
@@ -101,6 +116,7 @@ class ConfirmedLog:
         reached, self.syncing_to = self.syncing_to, None
         assert reached is not None, "an answer without a question"
         self.commit_log.durable_offset = reached
+        self._synced_removals = self._syncing_removals
         self.on_durable(reached)
         self.move_floor()
 

@@ -16,9 +16,10 @@ from entrepot.broker.store.consume_queue import ConsumeQueue, queue_key, read_qu
 from entrepot.broker.store.lookup import Lookup
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.pending import Pending
+from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
 from entrepot.broker.store.record_placement import Placement, read_placement
-from entrepot.broker.store.record_trailer import Move, decode_move, read_further, read_origin
+from entrepot.broker.store.record_trailer import Move, carried_places, decode_move, read_further, read_origin
 from entrepot.broker.store.watermark import Watermark
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.names import is_retry_topic
@@ -62,6 +63,8 @@ class Dispatcher:
         self._touched: list[ConsumeQueue] = []
         self._large: list[ConsumeQueue] = []
         self._ids: dict[str, int] = {}
+        self._carried: dict[ConsumeQueue, int] = {}
+        """Queues with entries whose records were carried forward, by the place of the last of them."""
 
     # -- queues --------------------------------------------------------------------------------------------------
 
@@ -125,7 +128,8 @@ class Dispatcher:
         go on if they come back."""
         for queue in self.queues_of(topic, first_id):
             key = (topic, queue.queue_id)
-            if queue.as_of <= commit_log_offset and queue.min_offset < queue.max_offset:
+            has_any = queue.min_offset < queue.max_offset or queue.early
+            if queue.as_of <= commit_log_offset and has_any:
                 queue.clear()
                 self.rows.mark(queue.key, queue, commit_log_offset)
             if key in self.queues:
@@ -148,7 +152,7 @@ class Dispatcher:
         for queue in [*self.queues.values(), *self.retired.values()]:
             first = queue.first_commit_log_offset()
             if first is not None and first < before:
-                queue.drop_before(queue.first_at_or_after(before))
+                queue.forget_before(before)
                 self.rows.mark(queue.key, queue, commit_log_offset)
 
     def restore_queue(self, key: bytes, row: bytes) -> None:
@@ -175,8 +179,10 @@ class Dispatcher:
         place = read_queue_key(key)
         queue = self.queues.get(place) or self.retired.get(place)
         if queue is None or queue.max_offset < 0:
+            early = {} if queue is None else queue.early
             self.restore_queue(key, row)
             queue = self.queues.get(place) or self.retired[place]
+            queue.early = early if self.begins_anywhere else None
             self.rows.mark(key, queue, commit_log_offset)
         queue.stated = commit_log_offset
 
@@ -239,6 +245,9 @@ class Dispatcher:
     def dispatch(self, data: bytes, position: int, header: RecordHeader) -> None:
         """Apply one record read from the log (recovery)."""
         kind, offset = header.kind, header.commit_log_offset
+        if kind in MESSAGE_KINDS and (carried := carried_places(data, position)) is not None:
+            self._dispatch_carried(data, position, header, carried)
+            return
         if kind in MESSAGE_KINDS or kind in KEPT_KINDS:
             origin = read_origin(data, position)
             if origin is not None:
@@ -261,9 +270,46 @@ class Dispatcher:
             payload = data[position + record.HEADER_SIZE : position + header.length]
             self.appliers[kind].apply(payload, offset, header.store_time_ms)
 
+    def _dispatch_carried(self, data: bytes, position: int, header: RecordHeader, carried: Sequence[int]) -> None:
+        """Let the entries of a message lead to its record's new place. Whatever the record did at first is done."""
+        placement, offset = read_placement(data, position), header.commit_log_offset
+        self.note(placement.topic, placement.message_id, placement.keys, offset, placement.store_time_ms)
+        entry = ENTRY.pack(offset, header.length, placement.filter_hash)
+        first = (placement.topic, placement.queue_id, placement.queue_offset)
+        places = (first, *read_further(data, position))
+        for topic, queue_id, queue_offset in [places[number] for number in carried]:
+            queue = self.queues.get((topic, queue_id)) or self.retired.get((topic, queue_id))
+            if queue is None and self.begins_anywhere:
+                queue = self.queue(topic, queue_id)
+            if queue is None or offset < max(queue.since, queue.as_of):
+                continue
+            self.lookup.see(queue, placement.filter_hash, placement.sub_topic.decode(), offset)
+            queue.put_carried(queue_offset, entry)
+            self.rows.mark(queue.key, queue, offset)
+
+    def carry(self, queue: ConsumeQueue, queue_offset: int, entry: bytes, commit_log_offset: int) -> None:
+        """Let an entry lead to its record's new place, just appended, once that is confirmed."""
+        if queue.coming is None:
+            queue.coming = []
+        queue.coming.append((queue_offset, entry))
+        self._carried[queue] = commit_log_offset
+        self.rows.mark(queue.key, queue, commit_log_offset)
+
+    @property
+    def is_carrying(self) -> bool:
+        """True while records carried forward are not confirmed."""
+        return bool(self._carried)
+
+    def _confirm_carried(self, durable_offset: int) -> None:
+        for queue in [queue for queue, last in self._carried.items() if last < durable_offset]:
+            del self._carried[queue]
+            queue.confirm_carried()
+
     def advance(self, durable_offset: int) -> list[ConsumeQueue]:
         """Make durable entries visible; return the followed queues that have new ones."""
         self.watermark.offset = durable_offset
+        if self._carried:
+            self._confirm_carried(durable_offset)
         touched, self._touched = self._touched, []
         grown = []
         for queue in touched:

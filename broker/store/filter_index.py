@@ -13,11 +13,12 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from entrepot.broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE, topic_directory
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.broker.store.disk import is_want_of_room
 from entrepot.broker.store.hash_scan import HashSet, Positions, scan
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
+from entrepot.broker.store.queue_entries import ENTRIES_PER_FILE, topic_directory
 from entrepot.domain.errors import CorruptedError
 
 LOOKUP_HASHES: Final = 64

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from entrepot.broker.store.consume_queue import ENTRY_SIZE
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.domain.filter_hash import TAG_BITS, sub_topic_hash
 
 Hashes: TypeAlias = NDArray[np.uint64]

@@ -7,7 +7,7 @@ Every record (big-endian):
     4       4     crc32c of everything after this field, to the end of the record
     8       1     version (1)
     9       1     kind (`RecordKind`)
-    10      2     flags (messages): bits 0-1 QoS, bit 2 further queues, bit 3 move, bit 4 origin
+    10      2     flags (messages): bits 0-1 QoS, bit 2 further queues, bit 3 move, bit 4 origin, bit 5 carried
     12      4     length of the whole record
     16      8     commit-log offset of the record itself: at any other place the bytes are no record
     24      8     durable floor: known durable end when this was written. A valid record proves that

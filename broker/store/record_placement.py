@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from google_crc32c import value as crc32c
 
 from entrepot.broker.store.record import RecordKind
 from entrepot.protocols.remoting.stored_record import (
+    CARRIED_FLAG,
     CRC_START,
     FURTHER_FLAG,
     MESSAGE_HEADER_SIZE,
@@ -18,6 +19,7 @@ from entrepot.protocols.remoting.stored_record import (
     unpack_message,
 )
 
+_NOT_PLAIN: Final = FURTHER_FLAG | ORIGIN_FLAG | CARRIED_FLAG
 _unpack_identity = struct.Struct(">4sIBBHIQ").unpack_from
 
 
@@ -37,8 +39,8 @@ class Placement(NamedTuple):
 
 
 def is_plain(data: bytes, position: int) -> bool:
-    """True for a message of one queue that was kept in no record before."""
-    return data[position + 9] == RecordKind.MESSAGE and not data[position + 11] & (FURTHER_FLAG | ORIGIN_FLAG)
+    """True for a message of one queue that was in no record before."""
+    return data[position + 9] == RecordKind.MESSAGE and not data[position + 11] & _NOT_PLAIN
 
 
 def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Placement | None:

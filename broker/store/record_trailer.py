@@ -7,6 +7,8 @@ In this order:
                      topic
     move             the source of a dead letter or a retry (`Move`): i64 visible at, u64 queue offset, u32 queue
                      id, u16 attempts, u16 group length, u16 topic length, group, topic
+    carried          the places that still needed a record when it was carried forward: for each u32 its number, the
+                     record's own queue being 0 and the further ones from 1 on; then u32 count
 """
 
 from __future__ import annotations
@@ -16,8 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from google_crc32c import value as crc32c
+
 from entrepot.domain.message import Place
 from entrepot.protocols.remoting.stored_record import (
+    CARRIED_FLAG,
+    CRC_START,
     FURTHER_FLAG,
     MESSAGE_HEADER_SIZE,
     ORIGIN_FLAG,
@@ -30,6 +36,8 @@ MOVE_FLAG: Final = 8
 _COUNT = struct.Struct(">I")
 _FURTHER = struct.Struct(">HIQ")
 _ORIGIN = struct.Struct(">Qq")
+_PLACED = struct.Struct(">HIQQ")  # flags, length, the record's own offset, durable floor
+_FLAGS_AT: Final = 10
 _MOVE = struct.Struct(">qQIHHH")
 _LENGTHS = struct.Struct(">HHHBBHII")
 
@@ -118,3 +126,26 @@ def encode_trailer(origin: Origin | None, places: Sequence[Place]) -> tuple[byte
     if places:
         trailer, flags = trailer + encode_further(places), flags | FURTHER_FLAG
     return trailer, flags
+
+
+def carried_places(data: bytes, position: int) -> tuple[int, ...] | None:
+    """Return the numbers of the places that a checked record was carried forward for; None if it never was."""
+    if not data[position + _FLAGS_AT + 1] & CARRIED_FLAG:
+        return None
+    end = position + int.from_bytes(data[position + 12 : position + 16], "big") - _COUNT.size
+    (count,) = _COUNT.unpack_from(data, end)
+    return struct.unpack_from(f">{count}I", data, end - 4 * count)
+
+
+def carried_forward(record: bytes, places: Sequence[int], commit_log_offset: int, durable_floor: int) -> bytes:
+    """Return a checked message record for another place of the log: the same message, with its queues and times.
+    `places`: the numbers of those that need it."""
+    flags, length, _, _ = _PLACED.unpack_from(record, _FLAGS_AT)
+    before = carried_places(record, 0)
+    if before is not None:
+        length -= 4 * len(before) + _COUNT.size
+    made = bytearray(record[:length])
+    made += struct.pack(f">{len(places)}I", *places) + _COUNT.pack(len(places))
+    _PLACED.pack_into(made, _FLAGS_AT, flags | CARRIED_FLAG, len(made), commit_log_offset, durable_floor)
+    made[4:CRC_START] = crc32c(bytes(made[CRC_START:])).to_bytes(4, "big")
+    return bytes(made)

@@ -16,9 +16,10 @@ from entrepot.broker.store.disk import is_want_of_room
 from entrepot.broker.store.dispatcher import QueueKey
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.log_applier import LogApplier
+from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.broker.store.record import HEADER_SIZE, MESSAGE_KINDS, RecordKind
 from entrepot.broker.store.record_placement import Placement, read_placement
-from entrepot.broker.store.record_trailer import read_further
+from entrepot.broker.store.record_trailer import carried_places, read_further
 from entrepot.broker.store.state_file import Rows, read_meta
 from entrepot.broker.store.watermark import NO_END
 from entrepot.domain.errors import CorruptedError
@@ -213,10 +214,16 @@ def _rebuild(engine: StorageEngine, corrupted: set[QueueKey], until: int) -> Non
             continue
         offset = header.commit_log_offset
         placement = read_placement(data, at)
+        carried = carried_places(data, at)
         first = (placement.topic, placement.queue_id, placement.queue_offset)
-        for topic, queue_id, queue_offset in (first, *read_further(data, at)):
+        for number, (topic, queue_id, queue_offset) in enumerate((first, *read_further(data, at))):
             found = queues.get((topic, queue_id))
-            if found is not None and offset >= found.since and queue_offset >= starts[topic, queue_id]:
+            if found is None or offset < found.since or queue_offset < starts[topic, queue_id]:
+                continue
+            if carried is not None:
+                if number in carried:
+                    found.put_carried(queue_offset, ENTRY.pack(offset, header.length, placement.filter_hash))
+            else:
                 dispatcher.put(found, queue_offset, offset, header.length, placement.filter_hash)
                 seen += 1
                 if seen % 4096 == 0:

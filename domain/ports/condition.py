@@ -6,6 +6,7 @@ from typing import Protocol
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
+from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
 
 
@@ -31,3 +32,7 @@ class Condition(Protocol):
 
     async def tiering(self) -> list[TierStatus]:
         """Return the states of its tiered topics, in no order; per broker.  Brokers that are away are left out."""
+
+    async def pins(self) -> list[Pin]:
+        """Return the queues that keep more of a log than retention would, those that keep most first.  Brokers that are
+        away are left out."""

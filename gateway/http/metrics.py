@@ -60,6 +60,14 @@ STORE_GAUGES: Final = {
     "disk_total_bytes": ("entrepot_disk_total_bytes", "Size of the brokers' disks in bytes"),
     "disk_free_bytes": ("entrepot_disk_free_bytes", "Free bytes on the brokers' disks"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log deleted by retention"),
+    "pinned_bytes": (
+        "entrepot_pinned_bytes",
+        "Bytes of the log kept beyond retention by the queue whose oldest message keeps most",
+    ),
+    "carried_messages": (
+        "entrepot_carried_messages",
+        "Old messages carried to the end of the log, so that its first segments can go",
+    ),
     "background_faulty": (
         "entrepot_store_background_faulty",
         "Kinds of background work of the brokers that had an error of the program within a minute",

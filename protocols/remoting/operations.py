@@ -18,6 +18,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.measurement import Histogram
+from entrepot.domain.pin import Pin
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position
 from entrepot.domain.query import MessageConsumer, MessageHop, MessageQuery, RecordOrigin
@@ -221,6 +222,7 @@ MEASURE: Final = _operation(
     71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
 )
 TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=True)
+PINS: Final = _operation(79, "pins", tuple[()], list[Pin], again=True)
 RESTORE_TOPIC: Final = _operation(128, "restore_topic", tuple[RestoreRequest], TableTopic)
 ATTACH_TOPIC: Final = _operation(129, "attach_topic", tuple[AttachRequest], TableTopic)
 DRAINAGE: Final = _operation(72, "drainage", tuple[Readers], Drainage, again=True)

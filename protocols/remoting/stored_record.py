@@ -30,6 +30,7 @@ CRC_START: Final = 8
 MESSAGE_HEADER_SIZE: Final = 86
 FURTHER_FLAG: Final = 4
 ORIGIN_FLAG: Final = 16
+CARRIED_FLAG: Final = 32
 ORIGIN_SIZE: Final = 16
 DECODABLE_KINDS: Final = frozenset((1, 2, 6, 8, 9))
 """Kinds of records that are messages: in a queue, or pending."""

@@ -7,6 +7,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
+from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
 from entrepot.store_client.memory.consumption import Consumption
 from entrepot.store_client.memory.finder import Finder
@@ -76,4 +77,7 @@ class _Condition:
         return {"timing_messages": self._timers.count, "half_messages": self._transactions.count}
 
     async def tiering(self) -> list[TierStatus]:
+        return []
+
+    async def pins(self) -> list[Pin]:
         return []

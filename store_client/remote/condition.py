@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
+from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import ask_all
@@ -53,6 +55,16 @@ class RemoteCondition:
     async def tiering(self) -> list[TierStatus]:
         answers = await ask_all(self._cluster.ready, lambda client: client.ask(wire.TIERING))
         return [status for _, told in answers if not isinstance(told, EntrepotError) for status in told]
+
+    async def pins(self) -> list[Pin]:
+        answers = await ask_all(self._cluster.ready, lambda client: client.ask(wire.PINS))
+        found = [
+            replace(pin, queue_id=client.world_queue(pin.queue_id))
+            for client, told in answers
+            if not isinstance(told, EntrepotError)
+            for pin in told
+        ]
+        return sorted(found, key=lambda pin: -pin.bytes)
 
     async def _measured(
         self,

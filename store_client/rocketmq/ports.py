@@ -9,6 +9,7 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
 from entrepot.domain.timing import TimedMessage, TimerCursor
 from entrepot.domain.transaction import HalfMessage
@@ -105,4 +106,7 @@ class RocketMqCondition:
         return {**self._pending.gauges(), "unconfirmed_messages": float(self._sending.waiting)}
 
     async def tiering(self) -> list[TierStatus]:
+        return []
+
+    async def pins(self) -> list[Pin]:
         return []

@@ -15,6 +15,7 @@ import pytest
 
 from entrepot.broker.inspect import state_rows
 from entrepot.broker.store import consume_queue
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from tests.inspect import full_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True, scope="session")
 def short_tails() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(consume_queue, "ROW_TAIL_BYTES", 3 * consume_queue.ENTRY_SIZE)
+        patch.setattr(consume_queue, "ROW_TAIL_BYTES", 3 * ENTRY_SIZE)
         yield
 
 

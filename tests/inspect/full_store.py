@@ -13,6 +13,7 @@ from pathlib import Path
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store import consume_queue
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.index_file import IndexLayout
 from entrepot.broker.store.record import RecordKind
@@ -136,7 +137,7 @@ async def live(directory: Path) -> None:
 
 def shorten_tails() -> None:
     """So that queues of a few hundred entries have files."""
-    consume_queue.ROW_TAIL_BYTES = 3 * consume_queue.ENTRY_SIZE  # type: ignore[misc]
+    consume_queue.ROW_TAIL_BYTES = 3 * ENTRY_SIZE  # type: ignore[misc]
 
 
 if __name__ == "__main__":

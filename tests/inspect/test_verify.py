@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -19,13 +20,14 @@ from entrepot.broker.cli import app
 from entrepot.broker.inspect import queue_checks, state_rows
 from entrepot.broker.inspect.log_files import Gap, LogFiles, Record
 from entrepot.broker.inspect.verification import verify
+from entrepot.broker.retention.cleaner import Cleaner
 from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.record import (
     MESSAGE_KINDS,
     RecordKind,
 )
 from entrepot.domain.message import Message
-from entrepot.domain.topic import Topic
+from entrepot.domain.topic import Cleanup, Topic
 from tests.inspect import full_store
 from tests.inspect.looking import (
     SEGMENT,
@@ -44,7 +46,7 @@ from tests.inspect.looking import (
 )
 from tests.support.clock import ManualClock
 from tests.support.soak_table import tell
-from tests.support.store_steps import append_all
+from tests.support.store_steps import append_all, eventually
 from tests.tiers.marks import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +73,42 @@ def test_a_store_that_ended_cleanly_is_healthy(clean: Path, arguments: tuple[str
     assert any(window["unsettled"] for window in report["windows"])
     assert (report["timers"], report["halfMessages"]) == (7, 3)
     assert report["recovery"]["scannedBytes"] == 0
+
+
+async def carried(directory: Path, *, is_kept: bool) -> Path:
+    """A store whose oldest messages were carried forward; with `is_kept` their old records are still there."""
+    clock = ManualClock()
+    settings = replace(full_store.settings_of(directory), retention_seconds=3600, retention_interval_seconds=0.01)
+    store = await Broker.open(settings, clock)
+    await store.topology.put_topics([Topic("t", queues=1), Topic("kept", queues=2, cleanup=Cleanup.CONSUMED)])
+    await append_all(store, *(Message("kept", b"%d" % n, queue_id=n % 2, message_id=b"id%d" % n) for n in range(6)))
+    for at in range(120):
+        await append_all(store, Message("t", b"%d" % at * 1500, queue_id=0))
+    clock.advance(7_200_000)
+    await append_all(store, Message("t", b"new", queue_id=0))
+    with pytest.MonkeyPatch.context() as patch:
+        if is_kept:
+            patch.setattr(Cleaner, "_delete_segments", lambda cleaner, needed: iter(()))
+
+        async def is_done() -> bool:
+            return store.cleaner.carrying.carried >= 6 and (is_kept or store.cleaner.deleted_segments >= 2)
+
+        await eventually(is_done)
+        assert await store.condition.pins() == []
+        for queue_id in range(2):
+            read = await store.messages.read("kept", queue_id, 0, 10)
+            assert [message.body for message in read] == [b"%d" % number for number in range(queue_id, 6, 2)]
+        await store.close()
+    return directory
+
+
+@pytest.mark.parametrize("arguments", [(), ("--full",)])
+@pytest.mark.parametrize("is_kept", [False, True])
+async def test_a_store_with_carried_messages_is_healthy(tmp_path: Path, arguments: tuple[str, ...], is_kept: bool):
+    report = report_of(await carried(tmp_path / "data", is_kept=is_kept), *arguments)
+    what_retention_removed = "the state's queue t/0"  # the log alone has it, while its segments are there
+    assert [found for found in report["findings"] if not found["text"].startswith(what_retention_removed)] == []
+    assert sum(queue["maxOffset"] - queue["minOffset"] for queue in report["queues"] if queue["topic"] == "kept") == 6
 
 
 @pytest.mark.parametrize("arguments", [(), ("--full",)])

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
-from entrepot.domain.names import DEFAULT_NAMESPACE
+from entrepot.domain.names import DEFAULT_NAMESPACE, split_name
+from entrepot.domain.pin import Pin
 from entrepot.domain.timestamp import to_rfc3339
 
 LAG_SECONDS: Final = 120.0
 """Age of a group's oldest unsettled message at which it is an alarm."""
 LAG_CRITICAL_SECONDS: Final = 900.0
+MAX_PINS: Final = 3
+"""Queues that are named as keeping the log."""
 DISK_FULL: Final = 2
 """State of the disk at which new messages are refused."""
 
@@ -35,7 +39,9 @@ class Alarm:
     link: str
 
 
-def alarms_of(overview: dict[str, Any], lags: Iterable[dict[str, Any]], damage: Iterable[str]) -> list[Alarm]:
+def alarms_of(
+    overview: dict[str, Any], lags: Iterable[dict[str, Any]], damage: Iterable[str], pins: Iterable[Pin] = ()
+) -> list[Alarm]:
     """The alarms of an overview, critical ones first. `lags`: the shapes of `Lag`; `damage`: a text each."""
     found = [
         *_of_gateways(overview["answered"]["missing"]),
@@ -44,6 +50,7 @@ def alarms_of(overview: dict[str, Any], lags: Iterable[dict[str, Any]], damage: 
         *_of_background(overview),
         *_of_disk(overview["gauges"]),
         *_of_lags(lags),
+        *map(_of_pin, islice(pins, MAX_PINS)),
         *(Alarm(Severity.CRITICAL, "Stored data is damaged", each, "#/cluster") for each in damage),
     ]
     return sorted(found, key=lambda alarm: alarm.severity is not Severity.CRITICAL)
@@ -134,13 +141,20 @@ def _of_lags(lags: Iterable[dict[str, Any]]) -> list[Alarm]:
         subject = f"Group {lag['group']} falls behind on {lag['topic']}"
         at_least = "" if lag["isComplete"] else "at least "
         text = f"{at_least}{int(lag['messages']):,} messages, the oldest {seconds / 60:,.0f} min old"
-        found.append(Alarm(severity, subject, text, _group_page(lag["namespace"], lag["group"])))
+        found.append(Alarm(severity, subject, text, _page("groups", lag["namespace"], lag["group"])))
     return found
 
 
-def _group_page(namespace: str, group: str) -> str:
+def _of_pin(pin: Pin) -> Alarm:
+    namespace, topic = split_name(pin.topic)
+    subject = f"Old messages of {topic} keep the log"
+    text = f"{pin.bytes / (1 << 30):,.1f} GiB of it are kept by queue {pin.queue_id}: {pin.reason}"
+    return Alarm(Severity.WARNING, subject, text, _page("topics", namespace, topic))
+
+
+def _page(kind: str, namespace: str, name: str) -> str:
     where = "" if namespace == DEFAULT_NAMESPACE else f"?namespace={quote(namespace, safe='')}"
-    return f"#/groups/{quote(group, safe='')}{where}"
+    return f"#/{kind}/{quote(name, safe='')}{where}"
 
 
 class AlarmTimes:

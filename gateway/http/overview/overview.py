@@ -9,6 +9,7 @@ from typing import Any, Final
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
+from entrepot.domain.pin import Pin
 from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
 from entrepot.gateway.http.admin.bridges import bridge_shape
 from entrepot.gateway.http.admin.brokers import broker_shape, control_of
@@ -76,8 +77,8 @@ class Overview:
 
     async def _make(self) -> _Row:
         context = self._context
-        gathered, brokers, controllers, gauges = await asyncio.gather(
-            context.peers.gather(FIGURES), self._brokers(), self._controllers(), self._gauges()
+        gathered, brokers, controllers, gauges, pins = await asyncio.gather(
+            context.peers.gather(FIGURES), self._brokers(), self._controllers(), self._gauges(), self._pins()
         )
         control = control_of(context)
         name_servers = {} if control is None else control.name_servers()
@@ -101,12 +102,12 @@ class Overview:
             "failing": _failing(gathered),
             "counts": self._counts(),
         }
-        return {**overview, **self._readings(overview, lags)}
+        return {**overview, **self._readings(overview, lags, pins)}
 
-    def _readings(self, overview: _Row, lags: list[_Row] | None) -> _Row:
+    def _readings(self, overview: _Row, lags: list[_Row] | None, pins: list[Pin]) -> _Row:
         """Alarms, disk and tier, read from the rest."""
         context, gauges = self._context, overview["gauges"]
-        alarms = alarms_of(overview, lags or (), context.store.condition.damage)
+        alarms = alarms_of(overview, lags or (), context.store.condition.damage, pins)
         is_complete = all(each["isAvailable"] for each in overview["brokers"])
         disk = []
         if gauges.get("disk_total_bytes"):  # of all brokers: each tells its own in the metrics
@@ -142,6 +143,13 @@ class Overview:
                 return await self._context.store.condition.gauges()
         except (EntrepotError, TimeoutError):
             return {}
+
+    async def _pins(self) -> list[Pin]:
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                return await self._context.store.condition.pins()
+        except (EntrepotError, TimeoutError):
+            return []
 
     def _counts(self) -> dict[str, int]:
         topology, context = self._context.store.topology, self._context

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.broker.store import filter_index, hash_scan
-from entrepot.broker.store.consume_queue import ENTRY, ENTRY_SIZE
+from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.broker.store.filter_index import FilterIndex
 from entrepot.broker.store.hash_scan import HashSet, scan
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
+from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.domain.filter_hash import filter_hash
 from tests.support.simulated_disk import SimulatedDisk
 
