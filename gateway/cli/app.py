@@ -14,29 +14,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from entrepot.gateway.cli import (
-    acl,
-    amqp_connection,
-    bridge,
-    cluster,
-    config,
-    group,
-    importing,
-    job,
-    message,
-    mqtt_client,
-    namespace,
-    retained,
-    rocketmq_client,
-    session,
-    shovel,
-    tier,
-    timer,
-    topic,
-    transaction,
-    user,
-    webhook,
-)
 from entrepot.gateway.cli.client import Client
 from entrepot.gateway.cli.commands import CommandGroup
 from entrepot.gateway.cli.deployment import broker, controller, gateway, nameserver, serve
@@ -74,27 +51,6 @@ app.command()(controller)
 app.command()(broker)
 app.command()(gateway)
 app.command()(ping)
-app.add_typer(topic.app, name="topic")
-app.add_typer(group.app, name="group")
-app.add_typer(message.app, name="message")
-app.add_typer(timer.app, name="timer")
-app.add_typer(transaction.app, name="transaction")
-app.add_typer(retained.app, name="retained")
-app.add_typer(mqtt_client.app, name="client")
-app.add_typer(session.app, name="session")
-app.add_typer(amqp_connection.app, name="amqp")
-app.add_typer(rocketmq_client.app, name="rocketmq")
-app.add_typer(webhook.app, name="webhook")
-app.add_typer(namespace.app, name="namespace")
-app.add_typer(user.app, name="user")
-app.add_typer(acl.app, name="acl")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(bridge.app, name="bridge")
-app.add_typer(job.app, name="job")
-app.add_typer(importing.app, name="import")
-app.add_typer(shovel.app, name="shovel")
-app.add_typer(tier.app, name="tier")
-app.add_typer(config.app, name="config")
 app.command()(version)
 
 

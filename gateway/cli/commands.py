@@ -1,14 +1,16 @@
-"""Commands of other packages: entry points in the group `entrepot.commands`, each a typer app.
+"""Groups of commands, ours and those of other packages: entry points in the group `entrepot.commands`, typer apps.
 
-They are loaded only when they are named or listed. One that cannot be loaded fails alone: the rest of the command line
-works without its dependencies.
+They are loaded only when they are named or listed, so that no command pays for another. A foreign one that cannot be
+loaded fails alone: the rest of the command line works without its dependencies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -16,21 +18,60 @@ from typer.core import TyperGroup
 from entrepot.gateway.cli.errors import CommandError
 
 GROUP = "entrepot.commands"
+PARTS: Final = {
+    "topic": "topic",
+    "group": "group",
+    "message": "message",
+    "timer": "timer",
+    "transaction": "transaction",
+    "retained": "retained",
+    "client": "mqtt_client",
+    "session": "session",
+    "amqp": "amqp_connection",
+    "rocketmq": "rocketmq_client",
+    "webhook": "webhook",
+    "namespace": "namespace",
+    "user": "user",
+    "acl": "acl",
+    "cluster": "cluster",
+    "bridge": "bridge",
+    "job": "job",
+    "import": "importing",
+    "shovel": "shovel",
+    "tier": "tier",
+    "config": "config",
+}
+"""Groups of commands, by name: the module of each, whose `app` is loaded when it is named or listed."""
 
 
 class CommandGroup(TyperGroup):
     """The top of the command line: its own commands first, then those of the entry points."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        own = super().list_commands(ctx)
-        return own + sorted(name for name in _brought() if name not in own)
+        *own, last = (name for name in super().list_commands(ctx) if name not in PARTS)
+        known = [*own, *PARTS, last]
+        return known + sorted(name for name in _brought() if name not in known)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
+        if cmd_name in PARTS:
+            return _part(cmd_name)
         entry_point = _brought().get(cmd_name)
         return None if entry_point is None else _load(entry_point)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None:
+            self.commands.update((name, _part(name)) for name in PARTS)  # perhaps one of them was meant
+        return super().resolve_command(ctx, args)
+
+
+@cache
+def _part(name: str) -> Any:
+    group = typer.main.get_group(import_module(f"{__package__}.{PARTS[name]}").app)
+    group.name = name
+    return group
 
 
 def _brought() -> dict[str, EntryPoint]:

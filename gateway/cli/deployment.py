@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -35,6 +37,14 @@ ReadyFile = Annotated[
 ControllerList = Annotated[
     str | None, typer.Option("--controllers", metavar="ID=HOST:PORT,...", help="Ids and addresses of all controllers.")
 ]
+START_THRESHOLDS: Final = (100_000, 50, 1000)
+"""Thresholds of the garbage collector during a start: of what is made then nearly all stays."""
+
+
+def _loaded(name: str) -> ModuleType:
+    """A module that runs a process, for which no other command pays. `settle_memory` ends what is set here."""
+    gc.set_threshold(*START_THRESHOLDS)
+    return import_module(f"entrepot.gateway.{name}")
 
 
 def serve(
@@ -81,7 +91,7 @@ def serve(
     )
     if loaded.settings.cluster.workers > 1:
         _check_workers(loaded.settings)
-    raise typer.Exit(import_module("entrepot.gateway.serving").run(loaded))  # no other command pays for this import
+    raise typer.Exit(_loaded("serving").run(loaded))
 
 
 def _check_workers(settings: Settings) -> None:
@@ -126,7 +136,7 @@ def nameserver(
     )
     if loaded.settings.controller.id:
         _check_controller(loaded.settings)
-    raise typer.Exit(import_module("entrepot.gateway.deployment").run_name_server(loaded))
+    raise typer.Exit(_loaded("deployment").run_name_server(loaded))
 
 
 def controller(
@@ -156,7 +166,7 @@ def controller(
         },
     )
     _check_controller(loaded.settings)
-    raise typer.Exit(import_module("entrepot.gateway.deployment").run_controller(loaded))
+    raise typer.Exit(_loaded("deployment").run_controller(loaded))
 
 
 def _check_controller(settings: Settings) -> None:
@@ -205,7 +215,7 @@ def broker(
     )
     if loaded.settings.store.kind != "embedded":
         raise CommandError("a broker keeps what it is given: store.kind must be embedded", USAGE)
-    raise typer.Exit(import_module("entrepot.gateway.deployment").run_broker(loaded))
+    raise typer.Exit(_loaded("deployment").run_broker(loaded))
 
 
 def gateway(
@@ -247,7 +257,7 @@ def gateway(
     settings = loaded.settings
     if not (settings.cluster.name_servers or settings.cluster.brokers or settings.rocketmq.endpoints):
         raise CommandError("a gateway needs --nameserver, --broker, or rocketmq.endpoints: where is the store?", USAGE)
-    raise typer.Exit(import_module("entrepot.gateway.serving").run_gateway(loaded))
+    raise typer.Exit(_loaded("serving").run_gateway(loaded))
 
 
 def _addresses(text: str | None) -> list[str] | None:

@@ -13,7 +13,6 @@ from entrepot.gateway.cli.client import Client
 from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line
 from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
-from entrepot.gateway.replica_shape import replica_shape
 
 if TYPE_CHECKING:
     from entrepot.domain.cluster import ReplicaView
@@ -68,6 +67,8 @@ def ping(
     unready = "" if pong is None else _unready(pong, max_behind)
     told = None if pong is None else pong.replica
     if as_json:
+        from entrepot.gateway.replica_shape import replica_shape  # the command alone does not pay for it
+
         shape = None if told is None else replica_shape(told)
         if shape is not None:
             del shape["address"]  # that is the target

@@ -155,8 +155,9 @@ def build_rest(
         redoc_url=None,
         dependencies=[Depends(guard)],
     )
-    for router in routers:
-        app.include_router(router.api)
+    app.state.guard = guard
+    for router in routers:  # as they are: to include them would make each route a second time
+        app.router.routes += router.api.routes
     app.include_router(page_routes())
     app.include_router(dashboard_routes())
     table.check(app)

@@ -21,7 +21,7 @@ from entrepot.gateway.http.rights import DEFAULT_CLUSTER, Open
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.passwords import MAX_PASSWORD_BYTES
-from entrepot.gateway.security.tokens import MAX_TOKEN_BYTES
+from entrepot.gateway.security.token_shape import MAX_TOKEN_BYTES
 from entrepot.gateway.version import own_version
 
 PATH: Final = "/session"

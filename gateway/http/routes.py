@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.routing import APIRoute, iter_route_contexts
 
 from entrepot.gateway.http.change_names import change_of
@@ -84,11 +84,16 @@ class _Methods(ABC):
         return self.add("DELETE", path, rights, **options)
 
 
+async def _guard(request: Request) -> None:
+    """Ask the app that serves the route about the rights of a request."""
+    await request.app.state.guard(request)
+
+
 class Router(_Methods):
-    """Routes below one prefix."""
+    """Routes below one prefix, each behind the guard of its app (`state.guard`)."""
 
     def __init__(self, tags: Iterable[str], prefix: str = "", route_class: type[APIRoute] = APIRoute) -> None:
-        self.api = APIRouter(prefix=prefix, tags=[*tags], route_class=route_class)
+        self.api = APIRouter(prefix=prefix, tags=[*tags], route_class=route_class, dependencies=[Depends(_guard)])
         self.routes: list[Route] = []
 
     def add(

@@ -7,7 +7,7 @@ has the credential that they were right for.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from entrepot.domain.access.evaluator import is_loopback
 from entrepot.domain.access.model import ANONYMOUS, Origin, Principal, is_user_name
@@ -17,8 +17,11 @@ from entrepot.gateway.security.credentials import CertificateIdentity, Credentia
 from entrepot.gateway.security.directory import Directory
 from entrepot.gateway.security.failed_logins import FailedLogins
 from entrepot.gateway.security.passwords import PasswordChecker
-from entrepot.gateway.security.tokens import TokenVerifier, VerifiedToken, is_token_shaped
+from entrepot.gateway.security.token_shape import VerifiedToken, is_token_shaped
 from entrepot.gateway.settings.security import SecuritySettings
+
+if TYPE_CHECKING:
+    from entrepot.gateway.security.tokens import TokenVerifier
 
 _Fact = TypeVar("_Fact")
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -44,9 +45,10 @@ from entrepot.gateway.security.passwords import PasswordChecker
 from entrepot.gateway.security.records import encode
 from entrepot.gateway.security.scram import ScramExchange
 from entrepot.gateway.security.setup_token import SetupToken
-from entrepot.gateway.security.token_keys import open_keys
-from entrepot.gateway.security.tokens import TokenVerifier
 from entrepot.gateway.settings.security import SecuritySettings
+
+if TYPE_CHECKING:
+    from entrepot.gateway.security.tokens import TokenVerifier
 
 MAX_REMEMBERED_SOURCES: Final = 1024
 
@@ -79,7 +81,7 @@ class Security:
         self._passwords = PasswordChecker(settings)
         self._directory = Directory(key_values, self._changed)
         self.setup_token = SetupToken(key_values, settings.setup_token_file or setup_token_file)
-        tokens = TokenVerifier(settings, open_keys(settings, clock), clock) if settings.takes_tokens else None
+        tokens = _verifier(settings, clock) if settings.takes_tokens else None
         self.failed_logins = FailedLogins(clock, settings.max_failed_logins)
         self._authenticator = Authenticator(
             settings, self._directory, self._passwords, tokens, clock, self.failed_logins
@@ -360,3 +362,10 @@ def _is_revoked(change: DirectoryChange) -> bool:
     if now is None or not now.is_enabled:
         return True
     return before is not None and before.credential != now.credential
+
+
+def _verifier(settings: SecuritySettings, clock: Clock) -> TokenVerifier:
+    """The verifier of tokens: its library is loaded where an issuer is trusted."""
+    keys, tokens = (import_module(f"{__package__}.{name}") for name in ("token_keys", "tokens"))
+    made: TokenVerifier = tokens.TokenVerifier(settings, keys.open_keys(settings, clock), clock)
+    return made

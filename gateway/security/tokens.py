@@ -6,7 +6,6 @@ keys). A key is used with the algorithms of its type only. A token without `exp`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from joserfc import jws, jwt
@@ -19,25 +18,11 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.security.records import statements_of_claim
 from entrepot.gateway.security.token_keys import TokenKeys
+from entrepot.gateway.security.token_shape import VerifiedToken, is_token_shaped
 from entrepot.gateway.settings.security import SecuritySettings
 
-MAX_TOKEN_BYTES: Final = 16_384
 LONGEST_EXP_SECONDS: Final = 253_402_300_799
 """The end of the year 9999: a larger `exp` is invalid."""
-
-
-@dataclass(frozen=True, slots=True)
-class VerifiedToken:
-    """The verified claims of a token."""
-
-    name: str
-    expires_at_ms: int
-    statements: tuple[Statement, ...]
-
-
-def is_token_shaped(secret: bytes) -> bool:
-    """True if it may be a JWT: three parts, the first of which is JSON in Base64."""
-    return secret.startswith(b"eyJ") and secret.count(b".") == 2 and len(secret) <= MAX_TOKEN_BYTES
 
 
 class TokenVerifier:

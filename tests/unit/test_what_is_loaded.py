@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from entrepot.gateway.cli.commands import PARTS
+
 SCRIPT = "import sys, {}; print(*sorted(name for name in sys.modules if name.startswith('entrepot.broker')))"
 
 OF_THE_WIRE = {"entrepot.broker", "entrepot.broker.remoting"}
@@ -25,3 +27,26 @@ def test_no_engine_is_loaded(modules: str, allowed: set[str]) -> None:
     loaded = set(done.stdout.split())
     assert {name for name in loaded if not name.startswith("entrepot.broker.remoting")} <= allowed
     assert allowed <= loaded
+
+
+HEAVY = ("aiohttp", "joserfc", "pyspark", "pyarrow", "prompt_toolkit")
+"""Libraries that a server without webhooks, tokens and tables does not need."""
+
+
+def _loaded(script: str) -> set[str]:
+    told = "; import sys; print('LOADED', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script + told], capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("LOADED ")[2].split())
+
+
+def test_a_server_loads_what_it_uses() -> None:
+    loaded = _loaded("import entrepot.gateway.serving, entrepot.gateway.http.app, entrepot.store_client.embedded")
+    assert "fastapi" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_a_command_loads_no_other() -> None:
+    loaded = _loaded("from entrepot.gateway.cli.app import run; run(['ping', '--help'])")
+    parts = {f"entrepot.gateway.cli.{module}" for module in PARTS.values()}
+    assert loaded.isdisjoint({*parts, *HEAVY, "fastapi", "asyncio", "structlog"})
+    assert "entrepot.gateway.cli.topic" in _loaded("from entrepot.gateway.cli.app import run; run(['topic', '--help'])")

@@ -11,9 +11,6 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
-from aiohttp import ThreadedResolver
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _TRANSLATED: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 """Prefixes of IPv4/IPv6 translators: the embedded IPv4 address counts."""
@@ -66,27 +63,6 @@ def _inner(address: Address) -> Address:
         if any(address in network for network in _TRANSLATED):
             return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return address
-
-
-class CheckingResolver(AbstractResolver):
-    """A resolver of names that returns only allowed addresses."""
-
-    def __init__(self, policy: AddressPolicy) -> None:
-        self._policy = policy
-        self._resolver = ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Return the addresses of a name. Raises ForbiddenAddressError where none is allowed."""
-        found = await self._resolver.resolve(host, port, family)
-        allowed = [each for each in found if self._policy.allows(each["host"])]
-        if not allowed:
-            self._policy.check(host, found[0]["host"] if found else "")
-        return allowed
-
-    async def close(self) -> None:
-        await self._resolver.close()
 
 
 def checked_socket(policy: AddressPolicy, info: tuple[object, ...]) -> socket.socket:

@@ -25,7 +25,7 @@ from entrepot.gateway.events.webhooks.delivery_request import DeliveryRequest, r
 from entrepot.gateway.events.webhooks.handshake import DENIED, GRANTED, is_allowed
 from entrepot.gateway.events.webhooks.last_answers import LastAnswers
 from entrepot.gateway.events.webhooks.settlement import Asked, Settlement
-from entrepot.gateway.events.webhooks.sink_client import Answer
+from entrepot.gateway.events.webhooks.sink_answer import Answer
 from entrepot.gateway.limits import TokenBucket
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.odd_messages import set_aside

@@ -17,7 +17,7 @@ from entrepot.gateway.events.subscriptions.record import Subscription
 from entrepot.gateway.events.webhooks.circuit import Circuit
 from entrepot.gateway.events.webhooks.delivery_context import DeliveryContext
 from entrepot.gateway.events.webhooks.last_answers import MAX_FAULT, LastAnswers, SinkAnswer
-from entrepot.gateway.events.webhooks.sink_client import Answer
+from entrepot.gateway.events.webhooks.sink_answer import Answer
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.protocols.cloudevents.webhook import Verdict, retry_after_seconds, verdict_of

@@ -1,54 +1,26 @@
-"""SinkClient: the one HTTP client of all deliveries. Addresses are checked, redirects not followed, answers bounded."""
+"""SinkClient: the one HTTP client of all deliveries. A URL is checked before anything is sent.
+
+What speaks HTTP (`sink_session`) is loaded in a thread with the first request: a gateway without webhooks pays nothing
+for it, and one with webhooks starts sooner.
+"""
 
 from __future__ import annotations
 
-import ssl
-import zlib
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-import aiohttp
-import structlog
 from yarl import URL
 
-from entrepot.domain.url import target_of
-from entrepot.gateway.events.webhooks.addresses import (
-    AddressPolicy,
-    CheckingResolver,
-    ForbiddenAddressError,
-    checked_socket,
-)
-from entrepot.gateway.events.webhooks.sink_connection import SinkConnector
-from entrepot.gateway.events.webhooks.sink_faults import words_of
+from entrepot.gateway.events.webhooks.addresses import AddressPolicy, ForbiddenAddressError
+from entrepot.gateway.events.webhooks.sink_answer import Answer
 from entrepot.gateway.settings import WebhookSettings
-from entrepot.gateway.version import own_version
 
-USER_AGENT: Final = f"entrepot/{own_version()}"
-DNS_SECONDS: Final = 30
-IDLE_SECONDS: Final = 15.0
-ENCODINGS: Final = "gzip, deflate"
-"""Content codings that are decoded (RFC 9110 8.4.1)."""
-_ANY_ZLIB: Final = zlib.MAX_WBITS | 32
-"""For zlib: the data may be of either coding."""
-_CACHED_URLS: Final = 1024
+if TYPE_CHECKING:
+    from entrepot.gateway.events.webhooks.sink_session import SinkSession
 
-log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A sink's answer, with header names in lower case; `status` 0 is no answer, for the reason in `fault`."""
-
-    status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    fault: str = ""
-    is_forbidden: bool = False
-    """True if the sink's address is not allowed: another try would change nothing."""
-    is_sinks: bool = True
-    """True if the sink caused it; False if the sink was not asked for want of a token."""
+SESSION: Final = "entrepot.gateway.events.webhooks.sink_session"
 
 
 class SinkClient:
@@ -57,21 +29,7 @@ class SinkClient:
     def __init__(self, settings: WebhookSettings) -> None:
         self.policy = AddressPolicy(settings.allowed_networks)
         self._settings = settings
-        self._session = aiohttp.ClientSession(
-            connector=SinkConnector(
-                resolver=CheckingResolver(self.policy),
-                socket_factory=partial(checked_socket, self.policy),
-                ttl_dns_cache=DNS_SECONDS,
-                limit=settings.max_requests,
-                limit_per_host=settings.max_connections_per_host,
-                keepalive_timeout=IDLE_SECONDS,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": USER_AGENT, "Accept-Encoding": ENCODINGS},
-            skip_auto_headers=("Content-Type",),
-            auto_decompress=False,
-            trust_env=False,
-        )
+        self._session: SinkSession | None = None
 
     def refusal_of(self, url: str) -> str | None:
         """The reason why a URL is not allowed, as far as its text tells, or None."""
@@ -91,49 +49,13 @@ class SinkClient:
         refusal = self.refusal_of(url)
         if refusal is not None:
             return Answer(0, fault=refusal, is_forbidden=True)
-        timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=self._settings.connect_seconds or None)
-        try:
-            async with self._session.request(
-                method, _as_given(url), headers=headers, data=body, allow_redirects=False, timeout=timeout
-            ) as response:
-                told = {name.lower(): value for name, value in response.headers.items()}
-                content = await self._bounded(response)
-                return Answer(response.status, told, self._decoded(content, told.get("content-encoding", "")))
-        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:  # TimeoutError is an OSError
-            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-            if isinstance(cause, ForbiddenAddressError):
-                return Answer(0, fault=str(cause), is_forbidden=True)
-            log.debug("a request to a sink failed", sink=url, exc_info=error)
-            is_forbidden = isinstance(error, aiohttp.InvalidURL)
-            return Answer(0, fault=words_of(error, timeout_seconds), is_forbidden=is_forbidden)
-
-    async def _bounded(self, response: aiohttp.ClientResponse) -> bytes:
-        """Return the body up to the limit; the connection of a longer one is closed."""
-        limit = self._settings.max_response_bytes
-        content = b""
-        while len(content) <= limit:
-            part = await response.content.read(limit + 1 - len(content))
-            if not part:
-                return content
-            content += part
-        response.close()
-        return content[:limit]
-
-    def _decoded(self, content: bytes, coding: str) -> bytes:
-        """Return what is encoded, up to the limit; as it came where that cannot be done."""
-        if not content or coding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
-            return content
-        try:
-            return zlib.decompressobj(_ANY_ZLIB).decompress(content, self._settings.max_response_bytes)
-        except zlib.error:
-            return content
+        if self._session is None:
+            module = await asyncio.to_thread(import_module, SESSION)
+            if self._session is None:  # another request may have been quicker
+                self._session = module.SinkSession(self.policy, self._settings)
+        return await self._session.request(method, url, headers, body, timeout_seconds)
 
     async def close(self) -> None:
-        await self._session.close()
-
-
-@lru_cache(_CACHED_URLS)
-def _as_given(url: str) -> URL:
-    """A URL that is requested as it was given: yarl would decode and encode its characters."""
-    parsed = URL(url)
-    return URL.build(scheme=parsed.scheme, authority=parsed.raw_authority, path=target_of(url), encoded=True)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()

@@ -6,10 +6,10 @@ import pytest
 
 from entrepot.gateway.events.webhooks.addresses import (
     AddressPolicy,
-    CheckingResolver,
     ForbiddenAddressError,
     checked_socket,
 )
+from entrepot.gateway.events.webhooks.sink_session import CheckingResolver
 from tests.support.cases import cases
 
 REFUSED = [

@@ -18,7 +18,7 @@ from entrepot.gateway.events.webhooks import backlog
 from entrepot.gateway.events.webhooks import deliverer as module
 from entrepot.gateway.events.webhooks.deliverer import Deliverer
 from entrepot.gateway.events.webhooks.delivery_request import DeliveryRequest, request_of
-from entrepot.gateway.events.webhooks.sink_client import Answer
+from entrepot.gateway.events.webhooks.sink_answer import Answer
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.settings import WebhookSettings

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.gateway.events.subscriptions.record import Credential
-from entrepot.gateway.events.webhooks.sink_client import Answer
+from entrepot.gateway.events.webhooks.sink_answer import Answer
 from entrepot.gateway.settings import WebhookSettings
 from tests.support.cases import cases
 from tests.unit.webhooks.world import bodies_of, world

@@ -8,7 +8,8 @@ import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from entrepot.gateway.events.webhooks.sink_client import Answer, SinkClient
+from entrepot.gateway.events.webhooks.sink_answer import Answer
+from entrepot.gateway.events.webhooks.sink_client import SinkClient
 from entrepot.gateway.events.webhooks.sink_connection import MAX_HEAD
 from entrepot.gateway.settings import WebhookSettings
 from tests.support.cases import cases

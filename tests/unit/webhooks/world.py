@@ -22,7 +22,8 @@ from entrepot.gateway.events.webhooks.circuit import Circuit
 from entrepot.gateway.events.webhooks.delivery_context import DeliveryContext
 from entrepot.gateway.events.webhooks.handshake import Handshake
 from entrepot.gateway.events.webhooks.settlement import Asked, Settlement
-from entrepot.gateway.events.webhooks.sink_client import Answer, SinkClient
+from entrepot.gateway.events.webhooks.sink_answer import Answer
+from entrepot.gateway.events.webhooks.sink_client import SinkClient
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
