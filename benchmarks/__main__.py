@@ -1,6 +1,6 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
-[dashboard] [neighbours]`.
+[dashboard] [neighbours] [growth]`.
 
 Run, print, keep it all."""
 
@@ -19,7 +19,7 @@ from benchmarks.report import machine_facts
 NAMES: Final = (
     "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark", "rocketmq",
     "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
-    "neighbours",
+    "neighbours", "growth",
 )  # fmt: skip
 
 

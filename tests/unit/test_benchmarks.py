@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks import growth
 from benchmarks.mqtt_workloads import QUICK_SECONDS, RUN_SECONDS, WORKLOADS, chosen
 from benchmarks.processes import BenchmarkError
 from benchmarks.sessions import take_publishes
@@ -49,3 +52,23 @@ def test_packets_are_taken_whole_wherever_they_are_cut() -> None:
 def test_a_session_that_was_not_resumed_is_no_figure() -> None:
     with pytest.raises(BenchmarkError, match="not resumed"):
         take_publishes(bytearray(b"\x20\x02\x00\x00"))
+
+
+def test_growth_is_named_by_the_ratio_of_its_ends() -> None:
+    assert [growth.shape_of(1, large, 100) for large in (0.5, 2, 3.9, 100, 200, 201)] == [
+        "flat", "flat", "logarithmic", "linear", "linear", "more than linear",
+    ]  # fmt: skip
+    assert growth.shape_of(0, 5, 100) == ""
+
+
+def test_the_table_of_growth_goes_between_its_marks(tmp_path: Path) -> None:
+    page = tmp_path / "scale.md"
+    page.write_text(f"head\n{growth.BEGIN}\nold\n{growth.END}\ntail\n")
+    points = [growth.Point("topics", "publish", "us", size, value) for size, value in ((100, 10.0), (10_000, 15.0))]
+    points.insert(1, growth.Point("topics", "publish", "us", 1000, 1234.5))
+    growth.update_page(page, growth.table_of(points))
+    row = "| topics (100, 1,000, 10,000) | publish | us | 10 | 1,234 | 15 | flat |"
+    assert page.read_text().splitlines() == ["head", growth.BEGIN, *growth.table_of(points).splitlines()[:2], row,
+                                             growth.END, "tail"]  # fmt: skip
+    for mark in (growth.BEGIN, growth.END):
+        assert mark in growth.PAGE.read_text()
