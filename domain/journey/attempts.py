@@ -169,7 +169,7 @@ def _unkept(course: Course, facts: JourneyFacts) -> Iterator[JourneyHop]:
     state = None if reading is None else reading.consumer.state
     if reading is not None and state is not ConsumptionState.DEAD_LETTERED:
         rounds[-1].most = max(rounds[-1].most, reading.consumer.attempts)
-    if state is ConsumptionState.CONSUMED and not rounds[-1].is_acknowledged:
+    if state is ConsumptionState.CONSUMED and not (rounds[-1].is_acknowledged or _is_buried(course)):
         detail = f"The group has settled it. When, and which consumer took it, is not kept: {reason}."
         yield _unseen(course, JourneyKind.ACKNOWLEDGED, detail, "settled", attempt=rounds[-1].most, is_known=True)
     for each in rounds:
@@ -179,6 +179,12 @@ def _unkept(course: Course, facts: JourneyFacts) -> Iterator[JourneyHop]:
             words = f"attempts {listed}" if len(missing) > 1 else f"attempt {listed}"
             detail = f"When {words} began, and who got it, is not kept: {reason}."
             yield _unseen(course, JourneyKind.DELIVERED, detail, "", attempt=missing[0], is_known=False)
+
+
+def _is_buried(course: Course) -> bool:
+    """True if the last attempt ended as a dead letter: the window of a resent copy is settled by that, too."""
+    kinds = [hop.kind for hop in _moves(course)]
+    return kinds.count(JourneyKind.DEAD_LETTERED) > kinds.count(JourneyKind.RESENT)
 
 
 def _unseen(

@@ -9,7 +9,7 @@ The plan of repairs is empty exactly when all brokers agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -26,13 +26,15 @@ _D = TypeVar("_D", Topic, ConsumerGroup)
 
 @dataclass(slots=True)
 class BrokerView:
-    """The definitions of one broker, as it told; kept while it is away."""
+    """The definitions of one broker, as it told; kept while it is away.  `gone_namespaces`: the deletions of namespaces
+    among `deleted`, which has all there ever were."""
 
     name: str = ""
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     namespaces: dict[str, int] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
+    gone_namespaces: set[str] = field(default_factory=set)
 
     def apply(self, told: Definitions, *, is_first: bool) -> tuple[list[str], list[str]]:
         """Apply what it told; `is_first`: it is everything it has.  Returns the topics and groups that may differ, in
@@ -46,15 +48,17 @@ class BrokerView:
             touched_topics += self.topics
             touched_groups += self.groups
             self.topics, self.groups = topics, groups
-            self.deleted = dict(told.deleted)
+            self.deleted = {}
+            self.gone_namespaces.clear()
         else:
             self.topics.update(topics)
             self.groups.update(groups)
-            self.deleted.update(told.deleted)
             for name in told.gone_topics:
                 self.topics.pop(name, None)
             for name in told.gone_groups:
                 self.groups.pop(name, None)
+        self.deleted.update(told.deleted)
+        self.gone_namespaces.update(what for what in told.deleted if what.startswith("namespace/"))
         if told.namespaces is not None:
             self.namespaces = told.namespaces
         touched_topics += [what.removeprefix("topic/") for what in told.deleted if what.startswith("topic/")]
@@ -82,6 +86,12 @@ class BrokerView:
         """Note that it has deleted a group up to a revision."""
         _drop(self.groups, name, revision)
         self._note_deletion(f"group/{name}", revision)
+
+    def dropped_namespace(self, name: str, revision: int) -> None:
+        """Note that it has deleted a namespace at a revision."""
+        self.namespaces.pop(name, None)
+        self.gone_namespaces.add(f"namespace/{name}")
+        self._note_deletion(f"namespace/{name}", revision)
 
     def _note_deletion(self, what: str, revision: int) -> None:
         self.deleted[what] = max(revision, self.deleted.get(what, 0))
@@ -185,12 +195,13 @@ class Repairs:
 def plan_repairs(
     view: BrokerView,
     views: list[BrokerView],
-    topics: Iterable[str] | None = None,
-    groups: Iterable[str] | None = None,
+    topics: Collection[str] | None = None,
+    groups: Collection[str] | None = None,
 ) -> Repairs:
     """Return the repairs of the broker of `view`; `views` are those of all brokers, it included.  `topics` and
     `groups`: those to examine; None is all."""
     plan = Repairs()
+    gone = _deletions(views, topics, groups)
     if topics is None:
         topics = {name for each in views for name in each.topics}
     if groups is None:
@@ -215,13 +226,22 @@ def plan_repairs(
             group = _settled(group, [(group, each.groups[name]) for each in views if name in each.groups])
             if held is None or held.revision < group.revision:
                 plan.groups.append(group)
-    for what in {what for each in views for what in each.deleted}:
+    for what in gone:
         kind, _, name = what.partition("/")
         revision = deletion(what, views)
-        if view.deleted.get(what, 0) < revision or _has(view, kind, name, revision):
-            gone = {"topic": plan.gone_topics, "group": plan.gone_groups}.get(kind, plan.gone_namespaces)
-            gone.append((name, revision))
+        if revision and (view.deleted.get(what, 0) < revision or _has(view, kind, name, revision)):
+            of_kind = {"topic": plan.gone_topics, "group": plan.gone_groups}.get(kind, plan.gone_namespaces)
+            of_kind.append((name, revision))
     return plan
+
+
+def _deletions(views: list[BrokerView], topics: Collection[str] | None, groups: Collection[str] | None) -> set[str]:
+    """Return what may have been deleted of those to examine.  There may be a million deletions: a change does not look
+    at all of them."""
+    if topics is None or groups is None:
+        return {what for each in views for what in each.deleted}
+    found = {f"topic/{name}" for name in topics} | {f"group/{name}" for name in groups}
+    return found.union(*(each.gone_namespaces for each in views))
 
 
 def _settled(wanted: _D, pairs: list[tuple[_D, _D]]) -> _D:

@@ -185,8 +185,7 @@ class RemoteTopology:
         ready = self._cluster.some_ready("namespaces cannot be changed")
         answers = await ask_all(ready, lambda c: c.ask(wire.DELETE_NAMESPACE, name, revision))
         for client in _took(answers):
-            client.view.namespaces.pop(name, None)
-            client.view.deleted[f"namespace/{name}"] = revision
+            client.view.dropped_namespace(name, revision)
 
     # -- groups --------------------------------------------------------------------------------------------------
 

@@ -17,10 +17,10 @@ from entrepot.domain.message import StoredMessage
 from entrepot.domain.query import MessageQuery
 from entrepot.domain.topic import Cleanup, Topic
 from tests.crash.test_retention import HOUR_MS, cleaner_of, derived_from_the_log_alone, facts, filled, new_store
-from tests.support.cases import cases
 from tests.support.simulated_disk import Crash
 from tests.support.simulated_store import SMALL, SimulatedStore
 from tests.support.stepped_ports import done
+from tests.tiers.marks import scaled
 
 SEGMENT = SMALL.segment_size_bytes
 
@@ -359,7 +359,8 @@ def test_a_crash_at_any_step(seed: int):
             assert bodies(recovered) == expected, (seed, crash_at)
 
 
-@cases("seed", range(12))
+@pytest.mark.scaled
+@pytest.mark.parametrize("seed", range(scaled(4, 60)))
 def test_random_lives(seed: int):
     """Queues that are consumed a little, others that write much, restarts and crashes: what is unsettled is there."""
     rng, store = Random(seed), new_store()
@@ -368,7 +369,7 @@ def test_random_lives(seed: int):
     store.answer()
     wanted: dict[str, dict[int, bytes]] = {"q": {}, "r": {}}
     ends = {"q": 0, "r": 0}
-    for step in range(60):
+    for step in range(40):
         topic = rng.choice("qr")
         match rng.choice(("append", "append", "both", "consume", "age", "clean", "restart", "crash", "checkpoint")):
             case "append" | "both" as what:

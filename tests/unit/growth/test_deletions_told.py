@@ -11,6 +11,7 @@ from entrepot.domain.route import BrokerInfo
 from entrepot.protocols.remoting.operations import WATCH_DEFINITIONS, Definitions
 from entrepot.store_client.memory import MemoryStore
 from entrepot.store_client.memory.key_values import KeyValues
+from entrepot.store_client.remote.definitions import BrokerView, plan_repairs
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
 
@@ -25,6 +26,14 @@ class CountedDeletions(dict[str, int]):
     def __getitem__(self, what: str) -> int:
         self.read += 1
         return super().__getitem__(what)
+
+    def get(self, what: str, default: int = 0) -> int:  # type: ignore[override]
+        self.read += 1
+        return super().get(what, default)
+
+    def __iter__(self) -> Any:
+        self.read += len(self)
+        return super().__iter__()
 
     def items(self) -> Any:
         self.read += len(self)
@@ -60,10 +69,32 @@ async def test_each_deletion_is_told_once():
     stream.changed()
     stream.tell_now()
     assert told.items[1].deleted == {"topic/t5": 2000, "group/g": 2001}
-    assert log.deleted.read == 2, "those of before cost nothing"
+    assert log.deleted.read == 3 + 2, "three were looked up and two told: those of before cost nothing"
     stream.changed()
     stream.tell_now()
     assert len(told.items) == 2, "there is nothing more to tell"
     told.on_close()
     await log.note_deleted("group", "g", 2002)
     assert not stream._dirty_deletions
+
+
+def test_a_change_is_compared_with_its_own_deletions():
+    """A gateway that sees brokers disagree looks at what changed, however much was ever deleted."""
+    views = [BrokerView(f"broker-{number}") for number in range(2)]
+    for view in views:
+        view.deleted = CountedDeletions({f"topic/t{number}": number + 1 for number in range(1000)})
+    views[0].dropped_topic("t5", 2000)
+    views[0].dropped_group("g", 2001)
+    views[0].dropped_namespace("n", 2002)
+    views[1].namespaces["n"] = 7
+    for view in views:
+        view.deleted.read = 0  # type: ignore[attr-defined]
+    plan = plan_repairs(views[1], views, {"t5", "new"}, {"g"})
+    assert (plan.gone_topics, plan.gone_groups) == ([("t5", 2000)], [("g", 2001)])
+    assert plan.gone_namespaces == [("n", 2002)]
+    assert plan == plan_repairs(views[1], views), "as if all were looked at"
+    assert sum(view.deleted.read for view in views) > 2000, "which that does"  # type: ignore[attr-defined]
+    for view in views:
+        view.deleted.read = 0  # type: ignore[attr-defined]
+    assert not plan_repairs(views[0], views, {"t5", "new"}, {"g"})
+    assert sum(view.deleted.read for view in views) < 40  # type: ignore[attr-defined]

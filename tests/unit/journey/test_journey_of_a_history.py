@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from entrepot.domain.consumer_group import ConsumerGroup
@@ -153,6 +153,7 @@ def unseen(journey: Journey, group: str) -> list[JourneyHop]:
 
 
 @given(st.lists(ACTIONS, max_size=25))
+@example([("billing", action) for action in ("take", "reject", "resend", "take", "reject")])
 def test_a_traced_message_has_its_whole_history(actions: list[tuple[str, str]]):
     async def run() -> None:
         history = History(is_traced=True)
@@ -210,6 +211,8 @@ def test_an_untraced_message_has_its_failures_and_the_rest_is_said(actions: list
 
 
 @given(st.lists(ACTIONS, max_size=25))
+@example([("stock", action) for action in ("take", "reject", "resend", "take", "ack")])
+@example([("stock", action) for action in ("take", "reject", "resend", "take", "reject", "resend")])
 def test_where_all_hops_were_dropped_the_log_and_the_windows_tell(actions: list[tuple[str, str]]):
     async def run() -> None:
         history = History(is_traced=False)
