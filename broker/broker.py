@@ -211,7 +211,7 @@ class Broker:
         """Bury exhausted messages, one topic of a group at a time; cold ones that it needs are fetched for the next
         round."""
         consumption = self.core.consumption
-        for group, topic in consumption.consumed():
+        for group, topic in consumption.unsettled():
             if self.engine.failure is not None:
                 return
             consumption.thawed.take_missed()

@@ -17,7 +17,7 @@ from entrepot.broker.consume.consumption_op import ALONE_OPS, ConsumptionOp
 from entrepot.broker.consume.tick_record import TickOp, read_tick
 from entrepot.broker.consume.window import ConsumeWindow
 from entrepot.broker.consume.window_state import MAX_GENERATION
-from entrepot.broker.consume.window_table import WindowTable
+from entrepot.broker.consume.window_table import Key, WindowTable
 from entrepot.broker.store.changed_rows import ChangedRows
 from entrepot.broker.store.record_trailer import Move
 from entrepot.domain.names import is_retry_topic
@@ -87,10 +87,12 @@ def _consumed(found: TickOp) -> Consumed:
 
 
 class Progress:
-    """The windows by (group, topic), then queue id."""
+    """The windows by (group, topic), then queue id.  `unsettled`: keys of all that have unsettled messages, and of some
+    that had: who looks for these looks at no idle group."""
 
     def __init__(self, rows: ChangedRows) -> None:
         self.windows = WindowTable()
+        self.unsettled: dict[Key, None] = {}
         self._rows = rows
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -118,7 +120,8 @@ class Progress:
         attempt_id = ""
         if op == ConsumptionOp.ATTEMPT:
             topic, _, attempt_id = topic.partition("\0")
-        windows = self.windows.get((group, topic))
+        key = (group, topic)
+        windows = self.windows.get(key)
         window = None if windows is None else windows.get(queue_id)
         if window is None or commit_log_offset < window.as_of:
             return  # the group or topic was dropped since, or the window has it already
@@ -126,6 +129,7 @@ class Progress:
             self._rows.mark(window_key(group, topic, queue_id), window, commit_log_offset)
         if op == ConsumptionOp.DELIVER:
             window.deliver(offsets, deadline)
+            self.unsettled[key] = None
         elif op == ConsumptionOp.SETTLE:
             window.settle(offsets)
         elif op == ConsumptionOp.SKIP:
@@ -134,6 +138,7 @@ class Progress:
             window.trim(offsets[0])
         elif op == ConsumptionOp.HOLD:
             window.hold(offsets[0])
+            self.unsettled[key] = None
         elif op == ConsumptionOp.ATTEMPT:
             window.remember_try(attempt_id, offsets, deadline, store_time_ms)
         elif op == ConsumptionOp.UNCOUNT:
@@ -170,6 +175,7 @@ class Progress:
         if commit_log_offset >= window.as_of:
             self._rows.mark(window_key(move.group, topic, MOVED_QUEUE), window, commit_log_offset)
             window.admit(queue_offset, move.attempts, move.visible_at_ms)
+            self.unsettled[move.group, topic] = None
 
     def drop_group(self, group: str, commit_log_offset: int) -> None:
         """Drop the group's windows made before the record at an offset."""
@@ -220,7 +226,9 @@ class Progress:
     def restore_window(self, key: bytes, row: bytes) -> None:
         """Restore a window from its row."""
         group, topic, queue_id = read_window_key(key)
-        self.windows.made(group, topic)[queue_id] = ConsumeWindow.restore(row)
+        window = self.windows.made(group, topic)[queue_id] = ConsumeWindow.restore(row)
+        if window.unsettled:
+            self.unsettled[group, topic] = None
 
 
 def window_key(group: str, topic: str, queue_id: int) -> bytes:

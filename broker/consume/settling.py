@@ -163,16 +163,19 @@ class Settling(GroupWindows):
 
     # -- dead letters --------------------------------------------------------------------------------------------
 
-    def consumed(self) -> list[tuple[str, str]]:
-        """Return each group with each topic that it has consumed."""
-        return list(self.progress.windows)
+    def unsettled(self) -> list[tuple[str, str]]:
+        """Return each group with each topic of which it may have unsettled messages."""
+        return list(self.progress.unsettled)
 
     def bury_exhausted(self, group_name: str, topic: str, now_ms: int) -> None:
         """Move messages whose last attempt ended unsettled to the dead letters, polled for or not."""
-        group = self.registry.groups.get(group_name)
+        group, windows = self.registry.groups.get(group_name), self.progress.windows.get((group_name, topic), {})
+        if not any(window.unsettled for window in windows.values()):
+            self.progress.unsettled.pop((group_name, topic), None)  # until the next delivery
+            return
         if group is None:
             return
-        for queue_id, window in self.progress.windows.get((group_name, topic), {}).items():
+        for queue_id, window in windows.items():
             spent = window.exhausted(now_ms, group.max_attempts) if window.unsettled else []
             if spent:
                 queue = self.engine.dispatcher.queue(topic, queue_id)

@@ -7,5 +7,5 @@ from entrepot.broker.consume.consumption import Consumption
 
 def bury_exhausted(consumption: Consumption, now_ms: int) -> None:
     """Bury what is exhausted, of every group and topic."""
-    for group, topic in consumption.consumed():
+    for group, topic in consumption.unsettled():
         consumption.bury_exhausted(group, topic, now_ms)

@@ -72,4 +72,7 @@ def check_derived(store: SimulatedStore) -> dict[str, Any]:
         assert set(wanted) <= set(known.get(topic, ())), ("names", topic)
     for name, value in expected.items():
         assert found[name] == value, name
+    for key, windows in store.opened.progress.windows.items():
+        if any(window.unsettled for window in windows.values()):
+            assert key in store.opened.progress.unsettled, ("looked at for dead letters", key)
     return expected
