@@ -85,13 +85,7 @@ class Broker:
         self.timers = Timers(core)
         self.missing = Missing(self.messages, self.finder, self.timers)
         self.transactions = Transactions(core, self.messages, self.timers)
-        self.condition = Condition(
-            core,
-            lambda: self.cleaner.deleted_segments,
-            lambda: self.tier,
-            lambda: self.cleaner.kept_bytes,
-            lambda: self.cleaner.carrying,
-        )
+        self.condition = Condition(core, lambda: self.cleaner, lambda: self.tier)
         self.tables = Tables(core, self.topology, lambda: self.tier)
         self._is_closed = False
         self.cleaner = Cleaner(

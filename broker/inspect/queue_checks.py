@@ -16,8 +16,8 @@ from entrepot.broker.store.dispatcher import QueueKey
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.broker.store.record import MESSAGE_KINDS
-from entrepot.broker.store.record_placement import read_placement
-from entrepot.broker.store.record_trailer import carried_places, read_further
+from entrepot.broker.store.record_placement import places_of, read_placement
+from entrepot.broker.store.record_trailer import carried_places
 from entrepot.broker.store.state_file import Rows
 from entrepot.domain.errors import CorruptedError
 
@@ -149,10 +149,9 @@ class EntryWalk:
 
     def _take(self, found: Record) -> None:
         placement = read_placement(found.data, found.position)
-        first = (placement.topic, placement.queue_id, placement.queue_offset)
         is_carried = carried_places(found.data, found.position) is not None
         expected = ENTRY.pack(found.header.commit_log_offset, found.header.length, placement.filter_hash)
-        for topic, queue_id, offset in (first, *read_further(found.data, found.position)):
+        for topic, queue_id, offset in places_of(placement, found.data, found.position):
             key = (topic, queue_id)
             dispatcher = self._store.engine.dispatcher
             queue = dispatcher.queues.get(key) or dispatcher.retired.get(key)

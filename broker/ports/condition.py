@@ -7,7 +7,7 @@ from collections.abc import Callable
 from entrepot.broker.measurements import engine_gauges
 from entrepot.broker.ports.cold_reads import is_tiered
 from entrepot.broker.ports.core import BrokerCore
-from entrepot.broker.retention.carrying import Carrying
+from entrepot.broker.retention.cleaner import Cleaner
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
@@ -18,19 +18,15 @@ from entrepot.domain.topic import Topic
 
 
 class Condition:
-    """The condition of a broker. `deleted_segments`: number deleted by retention. `tier`: the broker's, if any;
-    `kept_bytes`: bytes of the log kept because of it. `carrying`: what carries old messages forward."""
+    """The condition of a broker. `cleaner`, `tier`: its retention, and its object store, if any."""
 
     def __init__(
         self,
         core: BrokerCore,
-        deleted_segments: Callable[[], int],
-        tier: Callable[[], Tier | None] = lambda: None,
-        kept_bytes: Callable[[], int] = lambda: 0,
-        carrying: Callable[[], Carrying | None] = lambda: None,
+        cleaner: Callable[[], Cleaner],
+        tier: Callable[[], Tier | None],
     ) -> None:
-        self._core, self._deleted_segments, self._tier = core, deleted_segments, tier
-        self._kept_bytes, self._carrying = kept_bytes, carrying
+        self._core, self._cleaner, self._tier = core, cleaner, tier
 
     @property
     def failure(self) -> EntrepotError | None:
@@ -50,23 +46,22 @@ class Condition:
             "disk_state": self._core.disk_state,
             "disk_total_bytes": self._core.disk_space[0],
             "disk_free_bytes": self._core.disk_space[1],
-            "deleted_segments": self._deleted_segments(),
-            **self._carrying_gauges(),
+            **self._retention_gauges(),
             "background_faulty": len(background(self._core.loop).failing),
             "dropped_hops": self._core.tracer.dropped,
             **self._tier_gauges(),
         }
 
     async def pins(self) -> list[Pin]:
-        carrying = self._carrying()
-        return [] if carrying is None else list(carrying.pins)
+        return list(self._cleaner().carrying.pins)
 
-    def _carrying_gauges(self) -> dict[str, float]:
-        carrying = self._carrying()
-        if carrying is None:
-            return {}
-        pinned = max((pin.bytes for pin in carrying.pins), default=0)
-        return {"pinned_bytes": pinned, "carried_messages": carrying.carried}
+    def _retention_gauges(self) -> dict[str, float]:
+        cleaner = self._cleaner()
+        return {
+            "deleted_segments": cleaner.deleted_segments,
+            "pinned_bytes": max((pin.bytes for pin in cleaner.carrying.pins), default=0),
+            "carried_messages": cleaner.carrying.carried,
+        }
 
     async def tiering(self) -> list[TierStatus]:
         tier = self._tier()
@@ -85,7 +80,7 @@ class Condition:
             "tier_bytes": sum(status.bytes for status in statuses),
             "tier_problems": 1 if tier.problem else of_topics + len(tier.attached.problems),
             "tier_failed_requests": tier.failed_requests,
-            "tier_kept_bytes": self._kept_bytes(),
+            "tier_kept_bytes": self._cleaner().kept_bytes,
             "tier_missing_messages": sum(status.missing for status in statuses),
         }
 

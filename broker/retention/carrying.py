@@ -9,7 +9,7 @@ the log is some segments long; at most half of it is needed, as far as sizes tel
 segment alone counts, whatever its age: at most half of it may be needed. No message of a queue is ever removed for the
 sake of room, but by its topic's retention.
 
-Who keeps the log for long all the same is told (`Pin`): a compacted or tiered topic, a queue with too many such
+Queues that keep the log for long all the same are told (`Pin`): of a compacted or tiered topic, or with too many such
 messages.
 """
 
@@ -139,7 +139,7 @@ class Carrying:
             wanted = [found for found in survivors[place] if self._is_needed(*found, place)]
             if not wanted:
                 continue
-            size = engine.carry(place, wanted, self.now_ms())
+            size = engine.carry(wanted, self.now_ms())
             self.carried += 1
             batch, step = batch + size, step + size
             if step >= STEP_BYTES:

@@ -12,7 +12,7 @@ there. Bytes before `durable_offset` never change. Each record states that all b
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from entrepot.broker.store import record
@@ -22,7 +22,7 @@ from entrepot.broker.store.disk import Disk, is_want_of_room, refusal_of
 from entrepot.broker.store.healer import NO_HEALER, Healer
 from entrepot.broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
 from entrepot.broker.store.record_placement import Placement, decode_placement
-from entrepot.broker.store.record_trailer import carried_forward
+from entrepot.broker.store.record_trailer import put_at
 from entrepot.broker.store.watermark import NO_END
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
@@ -114,14 +114,14 @@ class CommitLog:
         self.end = offset + HEADER_SIZE + len(payload)
         return offset
 
-    def append_carried(self, data: bytes, places: Sequence[int], now_ms: int) -> tuple[int, int]:
-        """Take a checked message record once more; return and raise as `append_new`."""
-        size, offset = len(carried_forward(data, places, 0, 0)), self.end
-        if offset + size > self._message_room_end:
-            offset = self._make_room(size, self.layout.reserve_bytes, now_ms)
-        self._pending.append(carried_forward(data, places, offset, self.floor))
-        self.end = offset + size
-        return offset, size
+    def append_carried(self, made: bytearray, now_ms: int) -> int:
+        """Take a record by `carried_forward`; return its commit-log offset. Raises as `append_new`."""
+        offset = self.end
+        if offset + len(made) > self._message_room_end:
+            offset = self._make_room(len(made), self.layout.reserve_bytes, now_ms)
+        self._pending.append(put_at(made, offset, self.floor))
+        self.end = offset + len(made)
+        return offset
 
     def has_space(self, payload_bytes: int) -> bool:
         """True if a record with so many bytes after its header fits at the end of the log as it is."""
@@ -277,8 +277,8 @@ class CommitLog:
 
     def _read_span(self, offset: int, length: int) -> bytes:
         start = offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
-        found = self._segments.get(start)
-        return b"" if found is None else self._disk.read(found, length, offset - start)
+        descriptor = self._segments.get(start)
+        return b"" if descriptor is None else self._disk.read(descriptor, length, offset - start)
 
     # -- recovery ----------------------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class CommitLog:
 
     def delete_first_segment(self) -> None:
         """Delete the first segment (`ConfirmedLog.remove_first_segment`)."""
-        start, end = min(self._segments), min(self._segments) + self.layout.segment_size_bytes
+        start, end = min(self._segments), self.first_segment_end
         assert end <= self.durable_offset, "it is written still"
         self._disk.close(self._segments.pop(start))
         self._disk.remove(self._path(start))

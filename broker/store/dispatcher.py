@@ -18,7 +18,7 @@ from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.pending import Pending
 from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
-from entrepot.broker.store.record_placement import Placement, read_placement
+from entrepot.broker.store.record_placement import Placement, places_of, read_placement
 from entrepot.broker.store.record_trailer import Move, carried_places, decode_move, read_further, read_origin
 from entrepot.broker.store.watermark import Watermark
 from entrepot.domain.errors import CorruptedError
@@ -275,8 +275,7 @@ class Dispatcher:
         placement, offset = read_placement(data, position), header.commit_log_offset
         self.note(placement.topic, placement.message_id, placement.keys, offset, placement.store_time_ms)
         entry = ENTRY.pack(offset, header.length, placement.filter_hash)
-        first = (placement.topic, placement.queue_id, placement.queue_offset)
-        places = (first, *read_further(data, position))
+        places = places_of(placement, data, position)
         for topic, queue_id, queue_offset in [places[number] for number in carried]:
             queue = self.queues.get((topic, queue_id)) or self.retired.get((topic, queue_id))
             if queue is None and self.begins_anywhere:

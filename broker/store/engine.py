@@ -23,9 +23,9 @@ from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.pending import Pending
 from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.broker.store.record import RecordKind
-from entrepot.broker.store.record_placement import read_placement
+from entrepot.broker.store.record_placement import places_of, read_placement
 from entrepot.broker.store.record_reading import Entry, read_places, read_records
-from entrepot.broker.store.record_trailer import MOVE_FLAG, Move, Origin, encode_move, encode_trailer, read_further
+from entrepot.broker.store.record_trailer import MOVE_FLAG, Move, Origin, carried_forward, encode_move, encode_trailer
 from entrepot.broker.store.state_file import StateFile
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.broker.store.sync_channel import SyncChannel
@@ -244,26 +244,26 @@ class StorageEngine(ConfirmedLog):
         self._note(message, offset, now_ms)
         self.dispatcher.move_appliers[kind].apply_move(move, message.topic, queue_offset, offset)
 
-    def carry(self, place: int, wanted: Sequence[tuple[ConsumeQueue, int]], now_ms: int) -> int:
-        """Take the message recorded at a place once more, for queues that still need it, each with its queue offset;
-        return the new record's size.  Raises CorruptedError, StorageFullError."""
+    def carry(self, wanted: Sequence[tuple[ConsumeQueue, int]], now_ms: int) -> int:
+        """Take a stored message once more, for queues that still need its record, each with its queue offset; return
+        the new record's size.  Raises CorruptedError, StorageFullError."""
         self._ready_to_append()
-        log, (queue, queue_offset) = self.commit_log, wanted[0]
-        _, size, filter_hash = queue.entries(queue_offset, 1)[0]
-        log.read_header(place, size)
-        record = log.read_span(place, place + size)
+        queue, queue_offset = wanted[0]
+        [entry] = queue.entries(queue_offset, 1)
+        [record] = self.read_records(queue, queue_offset, [entry])
+        if isinstance(record, CorruptedError):
+            raise record
         found = read_placement(record, 0)
-        first = (found.topic, found.queue_id, found.queue_offset)
-        places = [first, *read_further(record, 0)]
-        numbers = [places.index((queue.topic, queue.queue_id, queue_offset)) for queue, queue_offset in wanted]
+        places = places_of(found, record, 0)
+        made = carried_forward(record, [places.index((q.topic, q.queue_id, offset)) for q, offset in wanted])
         try:
-            offset, length = log.append_carried(record, numbers, now_ms)
+            place = self.commit_log.append_carried(made, now_ms)
         except OSError as error:
             raise self.fail(error) from error
-        self.dispatcher.note(found.topic, found.message_id, found.keys, offset, found.store_time_ms)
-        for queue, queue_offset in wanted:
-            self.dispatcher.carry(queue, queue_offset, ENTRY.pack(offset, length, filter_hash), offset)
-        return length
+        self.dispatcher.note(found.topic, found.message_id, found.keys, place, found.store_time_ms)
+        for each, offset in wanted:
+            self.dispatcher.carry(each, offset, ENTRY.pack(place, len(made), found.filter_hash), place)
+        return len(made)
 
     def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
         """Take a record and apply it; return its commit-log offset."""

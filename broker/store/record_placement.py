@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from google_crc32c import value as crc32c
 
 from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store.record_trailer import read_further
+from entrepot.domain.message import Place
 from entrepot.protocols.remoting.stored_record import (
     CARRIED_FLAG,
     CRC_START,
@@ -37,6 +39,11 @@ class Placement(NamedTuple):
     keys: bytes
     """Keys joined by NUL, as in the record."""
 
+    @property
+    def first_place(self) -> Place:
+        """Place in the record's own queue."""
+        return self.topic, self.queue_id, self.queue_offset
+
 
 def is_plain(data: bytes, position: int) -> bool:
     """True for a message of one queue that was in no record before."""
@@ -55,6 +62,11 @@ def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Plac
     if crc32c(data[position + CRC_START : end]) != crc:
         return None
     return read_placement(data, position)
+
+
+def places_of(placement: Placement, data: bytes, position: int) -> list[Place]:
+    """Return all places of a checked message record with this placement: its own queue first, then further ones."""
+    return [placement.first_place, *read_further(data, position)]
 
 
 def read_placement(data: bytes, position: int) -> Placement:

@@ -36,8 +36,10 @@ MOVE_FLAG: Final = 8
 _COUNT = struct.Struct(">I")
 _FURTHER = struct.Struct(">HIQ")
 _ORIGIN = struct.Struct(">Qq")
-_PLACED = struct.Struct(">HIQQ")  # flags, length, the record's own offset, durable floor
+_FLAGS = struct.Struct(">H")
+_PLACED = struct.Struct(">IQQ")  # length, the record's own offset, durable floor
 _FLAGS_AT: Final = 10
+_LENGTH_AT: Final = 12
 _MOVE = struct.Struct(">qQIHHH")
 _LENGTHS = struct.Struct(">HHHBBHII")
 
@@ -137,15 +139,21 @@ def carried_places(data: bytes, position: int) -> tuple[int, ...] | None:
     return struct.unpack_from(f">{count}I", data, end - 4 * count)
 
 
-def carried_forward(record: bytes, places: Sequence[int], commit_log_offset: int, durable_floor: int) -> bytes:
-    """Return a checked message record for another place of the log: the same message, with its queues and times.
-    `places`: the numbers of those that need it."""
-    flags, length, _, _ = _PLACED.unpack_from(record, _FLAGS_AT)
+def carried_forward(record: bytes, places: Sequence[int]) -> bytearray:
+    """Return a checked message record for another place of the log (`put_at`): the same message, with its queues and
+    times.  `places`: the numbers of those that need it."""
+    (flags,), length = _FLAGS.unpack_from(record, _FLAGS_AT), len(record)
     before = carried_places(record, 0)
     if before is not None:
         length -= 4 * len(before) + _COUNT.size
     made = bytearray(record[:length])
     made += struct.pack(f">{len(places)}I", *places) + _COUNT.pack(len(places))
-    _PLACED.pack_into(made, _FLAGS_AT, flags | CARRIED_FLAG, len(made), commit_log_offset, durable_floor)
+    _FLAGS.pack_into(made, _FLAGS_AT, flags | CARRIED_FLAG)
+    return made
+
+
+def put_at(made: bytearray, commit_log_offset: int, durable_floor: int) -> bytes:
+    """Return a record by `carried_forward` as it lies at an offset of the log."""
+    _PLACED.pack_into(made, _LENGTH_AT, len(made), commit_log_offset, durable_floor)
     made[4:CRC_START] = crc32c(bytes(made[CRC_START:])).to_bytes(4, "big")
     return bytes(made)

@@ -18,8 +18,8 @@ from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.log_applier import LogApplier
 from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.broker.store.record import HEADER_SIZE, MESSAGE_KINDS, RecordKind
-from entrepot.broker.store.record_placement import Placement, read_placement
-from entrepot.broker.store.record_trailer import carried_places, read_further
+from entrepot.broker.store.record_placement import Placement, places_of, read_placement
+from entrepot.broker.store.record_trailer import carried_places
 from entrepot.broker.store.state_file import Rows, read_meta
 from entrepot.broker.store.watermark import NO_END
 from entrepot.domain.errors import CorruptedError
@@ -215,8 +215,7 @@ def _rebuild(engine: StorageEngine, corrupted: set[QueueKey], until: int) -> Non
         offset = header.commit_log_offset
         placement = read_placement(data, at)
         carried = carried_places(data, at)
-        first = (placement.topic, placement.queue_id, placement.queue_offset)
-        for number, (topic, queue_id, queue_offset) in enumerate((first, *read_further(data, at))):
+        for number, (topic, queue_id, queue_offset) in enumerate(places_of(placement, data, at)):
             found = queues.get((topic, queue_id))
             if found is None or offset < found.since or queue_offset < starts[topic, queue_id]:
                 continue

@@ -54,6 +54,16 @@ class Client:
     def get(self, path: str) -> Any:
         return self.request("GET", path)
 
+    def pages(self, path: str, **query: str | int | float) -> Iterator[dict[str, Any]]:
+        """The pages of a listing, up to its end."""
+        after: dict[str, str | int | float] = {}
+        while True:
+            page = self.request("GET", path, query={**query, **after} or None)
+            yield page
+            if page.get("next") is None:
+                return
+            after = {"after": page["next"]}
+
     def put(self, path: str, body: Any) -> Any:
         return self.request("PUT", path, body=body)
 

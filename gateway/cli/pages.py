@@ -27,13 +27,9 @@ def listing(client: Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
         wanted = {"limit": DEFAULT_LIMIT, **query}
         page: dict[str, Any] = client.request("GET", path, query=wanted)
         return page
-    rows: list[dict[str, Any]] = []
-    piece: dict[str, Any] = client.get(path)
-    rows += piece["value"]
-    while piece.get("next") is not None:
-        piece = client.request("GET", path, query={"after": piece["next"]})
-        rows += piece["value"]
-    return {"value": rows, "missing": piece.get("answered", {}).get("missing", [])}
+    pages = list(client.pages(path))
+    missing = pages[-1].get("answered", {}).get("missing", [])
+    return {"value": [row for page in pages for row in page["value"]], "missing": missing}
 
 
 def print_page(
@@ -42,9 +38,10 @@ def print_page(
     """Print a page with its cursor, or a whole list, and name the brokers that did not answer."""
     if "answered" in answer:
         print_listing(answer, columns, rows, as_json=as_json, continued_by="--after")
+        missed = answer["answered"]["missing"]
     else:
         print_listing(answer["value"], columns, rows, as_json=as_json)
-    missed = answer["answered"]["missing"] if "answered" in answer else answer.get("missing", ())
+        missed = answer.get("missing", ())
     for missing in missed:
         print_line(f"{missing['name']} gave no answer: {missing['reason']}", err=True)
 

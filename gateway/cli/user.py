@@ -181,14 +181,7 @@ def audit(
 
 def all_pages(client: Client, path: str, **query: str) -> list[Any]:
     """All pages of a listing."""
-    found: list[Any] = []
-    after = ""
-    while True:
-        page = client.request("GET", path, query={**query, "after": after, "limit": _PAGE})
-        found += page["value"]
-        if page["next"] is None:
-            return found
-        after = page["next"]
+    return [row for page in client.pages(path, **query, limit=_PAGE) for row in page["value"]]
 
 
 def _password(file: Path | None) -> str:

@@ -1,7 +1,7 @@
 """Metrics, read from the gateway's parts for each scrape: nothing is counted twice, nothing locks.
 
-What is few is told by the library's families.  What grows with topics, groups and connections is read a page at a time
-(`status_lines`, `mqtt_metrics`), with turns for others, and the text is shared by scrapers that come together.
+The library's families tell a few lines each.  Lines that grow with topics, groups and connections are read a page at a
+time (`status_lines`, `mqtt_metrics`), with turns for others, and the text is shared by scrapers that come together.
 """
 
 from __future__ import annotations

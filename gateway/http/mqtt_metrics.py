@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from entrepot.gateway.http.metric_families import counters, gauges
-from entrepot.gateway.messaging.yielding import with_pauses
+from entrepot.gateway.messaging.yielding import in_pages
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.protocols.mqtt.packets import Publish
 
@@ -44,7 +44,7 @@ class MqttFigures:
 async def mqtt_figures(mqtt: MqttFrontend) -> MqttFigures:
     """Look at all connections, a page at a time."""
     figures, there = MqttFigures(mqtt), tuple(mqtt.conversations)
-    async for page in with_pauses(there[at : at + PAGE] for at in range(0, len(there), PAGE)):
+    async for page in in_pages(there, PAGE):
         for each in page:
             session = each.client.session
             figures.versions[version_name(each.machine.version)] += 1

@@ -15,6 +15,7 @@ from entrepot.domain.topic import TopicStatus
 from entrepot.gateway.http.admin.paging import group_statuses, topic_statuses
 from entrepot.gateway.http.metric_families import FamilyLines
 from entrepot.gateway.messaging.traffic import Flow, Traffic
+from entrepot.gateway.messaging.yielding import in_pages
 
 PAGE: Final = 200
 """Topics or groups between two turns of others."""
@@ -91,15 +92,14 @@ class StatusLines:
     ) -> AsyncIterator[Iterable[_Status]]:
         """The statuses, page by page; the rest is left out once brokers have let it wait for too long."""
         waited, now = 0.0, asyncio.get_running_loop().time
-        for at in range(0, len(names), PAGE):
+        async for page in in_pages(names, PAGE):
             began = now()
-            answers = await ask(names[at : at + PAGE])
+            answers = await ask(page)
             if answers.missing:
                 self.is_complete, waited = False, waited + now() - began
             yield answers.statuses.values()
             if waited > LOOK_SECONDS:
                 return
-            await asyncio.sleep(0)
 
     def text(self) -> Iterator[bytes]:
         """The lines, family by family."""
@@ -108,9 +108,8 @@ class StatusLines:
 
 
 async def _write_flows(lines: FamilyLines, flows: Sequence[tuple[Sequence[str], Flow]]) -> None:
-    for at in range(0, len(flows), PAGE):
-        lines.write((of, (flow.messages, flow.size)) for of, flow in flows[at : at + PAGE])
-        await asyncio.sleep(0)
+    async for page in in_pages(flows, PAGE):
+        lines.write((of, (flow.messages, flow.size)) for of, flow in page)
 
 
 def _offsets(statuses: Iterable[TopicStatus]) -> Iterator[_Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -16,8 +16,15 @@ from entrepot.domain.errors import CorruptedError, StorageFullError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.query import MessageQuery
 from entrepot.domain.topic import Cleanup, Topic
-from tests.crash.test_retention import HOUR_MS, cleaner_of, derived_from_the_log_alone, facts, filled, new_store
-from tests.support.simulated_disk import Crash
+from tests.crash.test_retention import (
+    HOUR_MS,
+    cleaner_of,
+    crashed,
+    derived_from_the_log_alone,
+    facts,
+    filled,
+    new_store,
+)
 from tests.support.simulated_store import SMALL, SimulatedStore
 from tests.support.stepped_ports import done
 from tests.tiers.marks import scaled
@@ -265,12 +272,12 @@ def test_a_full_disk_leaves_them(monkeypatch: pytest.MonkeyPatch):
     aged(store)
     cleaner, append, room = cleaner_of(store), CommitLog.append_carried, 1
 
-    def full(log: CommitLog, data: bytes, places: Sequence[int], now_ms: int) -> tuple[int, int]:
+    def full(log: CommitLog, made: bytearray, now_ms: int) -> int:
         nonlocal room
         room -= 1
         if room < 0:
             raise StorageFullError()
-        return append(log, data, places, now_ms)
+        return append(log, made, now_ms)
 
     with monkeypatch.context() as patch:
         patch.setattr(CommitLog, "append_carried", full)
@@ -342,14 +349,8 @@ def test_a_crash_at_any_step(seed: int):
         return store
 
     whole = prepared()
-    start, expected, known = whole.disk.steps, bodies(whole)[2:], facts(whole)
-    run(whole)
-    for crash_at in range(start + 1 + seed, whole.disk.steps, 6):
-        store = prepared()
-        store.disk.crash_at = crash_at
-        with pytest.raises(Crash):
-            run(store)
-        again = SimulatedStore(store.disk.crash(Random(f"{seed} {crash_at}")), store.world)
+    expected, known = bodies(whole)[2:], facts(whole)
+    for crash_at, again in crashed(prepared, run, seed):
         for recovered in (again, derived_from_the_log_alone(again)):
             assert bodies(recovered)[-3:] == expected, (seed, crash_at)
             assert facts(recovered) == known, (seed, crash_at)

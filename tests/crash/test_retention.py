@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 
@@ -236,6 +237,21 @@ def test_the_log_alone_is_enough_after_segments_went():
     assert again.engine.pending.timers.count == 0
 
 
+def crashed(
+    prepared: Callable[[], SimulatedStore], work: Callable[[SimulatedStore], object], seed: int
+) -> Iterator[tuple[int, SimulatedStore]]:
+    """Crash at each sixth step of some work, from a seed on: the step, and the store as it comes back."""
+    whole = prepared()
+    start = whole.disk.steps
+    work(whole)
+    for crash_at in range(start + 1 + seed, whole.disk.steps, 6):
+        store = prepared()
+        store.disk.crash_at = crash_at
+        with pytest.raises(Crash):
+            work(store)
+        yield crash_at, SimulatedStore(store.disk.crash(Random(f"{seed} {crash_at}")), store.world)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_crash_at_any_step_of_cleaning(seed: int):
     """Whatever is left: nothing is unreadable that should be read, and the log alone is enough."""
@@ -249,16 +265,8 @@ def test_a_crash_at_any_step_of_cleaning(seed: int):
         filled(store, "t", 1)
         return store
 
-    whole = prepared()
-    start = whole.disk.steps
-    expected = facts(whole)
-    clean(whole)
-    for crash_at in range(start + 1 + seed, whole.disk.steps, 6):
-        store = prepared()
-        store.disk.crash_at = crash_at
-        with pytest.raises(Crash):
-            clean(store)
-        again = SimulatedStore(store.disk.crash(Random(f"{seed} {crash_at}")), store.world)
+    expected = facts(prepared())
+    for crash_at, again in crashed(prepared, clean, seed):
         for recovered in (again, derived_from_the_log_alone(again)):
             assert facts(recovered) == expected, (seed, crash_at)
             for queue in recovered.engine.dispatcher.queues.values():

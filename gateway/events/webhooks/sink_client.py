@@ -1,6 +1,6 @@
 """SinkClient: the one HTTP client of all deliveries. A URL is checked before anything is sent.
 
-What speaks HTTP (`sink_session`) is loaded in a thread with the first request: a gateway without webhooks pays nothing
+The HTTP library (`sink_session`) is loaded in a thread with the first request: a gateway without webhooks pays nothing
 for it, and one with webhooks starts sooner.
 """
 

@@ -26,6 +26,7 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_namespace, known_namespace
 from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import Needs, listed
+from entrepot.gateway.messaging.yielding import in_pages
 
 STATUS_SECONDS: Final = 1.5
 """Longest wait for a broker's figures."""
@@ -146,9 +147,8 @@ async def _visible(
         return why(principal, Action.GET, resource_type, access_name(name)).is_allowed
 
     found: list[str] = []
-    for at in range(0, len(names), NAMES_AT_ONCE):
-        found += filter(is_visible, names[at : at + NAMES_AT_ONCE])
-        await asyncio.sleep(0)
+    async for page in in_pages(names, NAMES_AT_ONCE):
+        found += filter(is_visible, page)
     return found
 
 
@@ -281,10 +281,8 @@ async def _asked_here(
     seconds, problem = _seconds_for(names), ""
     try:
         async with asyncio.timeout(seconds):
-            for at in range(0, len(names), STATUSES_AT_ONCE):
-                told = await ask(names[at : at + STATUSES_AT_ONCE])
-                statuses.update((name_of(status), status) for status in told)
-                await asyncio.sleep(0)
+            async for page in in_pages(names, STATUSES_AT_ONCE):
+                statuses.update((name_of(status), status) for status in await ask(page))
     except TimeoutError:
         problem = f"no answer within {seconds} s"
     except EntrepotError as error:

@@ -17,7 +17,7 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.documents.event_schema import EVENT_SCHEMA
 from entrepot.gateway.http.rights import PER_TOPIC
 from entrepot.gateway.http.routes import Router
-from entrepot.gateway.messaging.yielding import with_pauses
+from entrepot.gateway.messaging.yielding import in_pages
 from entrepot.gateway.mqtt.listener import HTTP_PATH
 from entrepot.gateway.version import own_version
 
@@ -80,8 +80,7 @@ async def document_of(context: HttpContext, topics: list[Topic], host: str, sche
     messages: dict[str, Any] = {}
     schemas: dict[str, Any] = {}
     ordered = sorted(topics, key=lambda each: each.name)
-    pages = (ordered[at : at + TOPICS_AT_ONCE] for at in range(0, len(ordered), TOPICS_AT_ONCE))
-    async for page in with_pauses(pages):
+    async for page in in_pages(ordered, TOPICS_AT_ONCE):
         for topic in page:
             key = _key(topic.name)
             own = _channels(topic, servers, _message(context, topic, messages, schemas, key))

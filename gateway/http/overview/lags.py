@@ -14,7 +14,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import Store
 from entrepot.gateway.http.admin.paging import group_statuses
-from entrepot.gateway.messaging.yielding import with_pauses
+from entrepot.gateway.messaging.yielding import in_pages
 
 MAX_GROUPS: Final = 20
 """Groups whose lag is told, those with most messages."""
@@ -60,7 +60,7 @@ async def furthest_lags(store: Store, now_ms: int) -> list[Lag]:
     answers = await group_statuses(store, [group.name for group in store.topology.groups()])
     found: list[tuple[str, str, int, list[QueueProgress]]] = []
     statuses = list(answers.statuses.values())
-    async for page in with_pauses(statuses[at : at + PAGE] for at in range(0, len(statuses), PAGE)):
+    async for page in in_pages(statuses, PAGE):
         found += _behind(page)
     behind = heapq.nlargest(MAX_GROUPS, found, key=lambda each: each[2])
     ages = await asyncio.gather(*(_age_seconds(store, queues, now_ms) for *_, queues in behind))

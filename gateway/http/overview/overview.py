@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Awaitable, Iterable
+from typing import Any, Final, TypeVar
 
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
@@ -34,6 +34,7 @@ HISTORY: Final = "overview-history"
 _UNKNOWN: Final = dict.fromkeys(("unsettled", "waiting", "unread", "keyValues"))
 _SUMS: Final = ("connections", "in", "out", "bytesIn", "refused")
 _Row = dict[str, Any]
+_Told = TypeVar("_Told")
 
 
 class Overview:
@@ -78,7 +79,11 @@ class Overview:
     async def _make(self) -> _Row:
         context = self._context
         gathered, brokers, controllers, gauges, pins = await asyncio.gather(
-            context.peers.gather(FIGURES), self._brokers(), self._controllers(), self._gauges(), self._pins()
+            context.peers.gather(FIGURES),
+            self._brokers(),
+            _in_time(controller_list(context), {"value": []}),
+            _in_time(context.store.condition.gauges(), {}),
+            _in_time(context.store.condition.pins(), []),
         )
         control = control_of(context)
         name_servers = {} if control is None else control.name_servers()
@@ -96,7 +101,7 @@ class Overview:
             "gauges": gauges,
             "gateways": _gateways(context, gathered),
             "brokers": brokers,
-            "controllers": controllers,
+            "controllers": controllers["value"],
             "nameServers": [{"address": address, "isAvailable": up} for address, up in name_servers.items()],
             "bridges": _bridges(gathered),
             "failing": _failing(gathered),
@@ -129,28 +134,6 @@ class Overview:
             return [{**each, **_UNKNOWN, "isAvailable": False, "problem": text} for each in self._seen]
         return self._seen
 
-    async def _controllers(self) -> list[_Row]:
-        try:
-            async with asyncio.timeout(STORE_SECONDS):
-                found: list[_Row] = (await controller_list(self._context))["value"]
-                return found
-        except (EntrepotError, TimeoutError):
-            return []
-
-    async def _gauges(self) -> dict[str, float]:
-        try:
-            async with asyncio.timeout(STORE_SECONDS):
-                return await self._context.store.condition.gauges()
-        except (EntrepotError, TimeoutError):
-            return {}
-
-    async def _pins(self) -> list[Pin]:
-        try:
-            async with asyncio.timeout(STORE_SECONDS):
-                return await self._context.store.condition.pins()
-        except (EntrepotError, TimeoutError):
-            return []
-
     def _counts(self) -> dict[str, int]:
         topology, context = self._context.store.topology, self._context
         return {
@@ -159,6 +142,15 @@ class Overview:
             "namespaces": len(topology.namespaces()),
             "retained": context.retained.count,
         }
+
+
+async def _in_time(asking: Awaitable[_Told], otherwise: _Told) -> _Told:
+    """What the store tells in time, or something else."""
+    try:
+        async with asyncio.timeout(STORE_SECONDS):
+            return await asking
+    except (EntrepotError, TimeoutError):
+        return otherwise
 
 
 def _doors(gathered: Gathered) -> list[_Row]:
