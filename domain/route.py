@@ -63,11 +63,16 @@ def mastership_epoch(order: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A broker's registration at a name server.  `version` grows with every change of it within one epoch."""
+    """A broker's registration at a name server.  `version` grows with every change of it within one epoch.
+
+    One that is not whole has the topics that changed since an earlier one, and the names of those `gone`.
+    """
 
     broker: BrokerInfo
     version: int
     topics: tuple[TopicRoute, ...] = ()
+    gone: tuple[str, ...] = ()
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +91,10 @@ class BrokerRoute:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """All routes of a name server.  `version` grows with every change, and begins anew with the server
-    (`server_id`)."""
+    """All routes of a name server.  `version` grows with every change, and begins anew with the server (`server_id`).
+    `since`: version that these are the changes of; None if they are all there are."""
 
     server_id: str
     version: int
     brokers: tuple[BrokerRoute, ...] = field(default=())
+    since: int | None = None

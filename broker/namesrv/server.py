@@ -6,6 +6,9 @@ import asyncio
 import secrets
 import socket
 import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -13,6 +16,7 @@ import structlog
 from entrepot.broker.namesrv.route_table import RouteTable
 from entrepot.broker.remoting.listener import RemotingListener, ServerChannel, ServerStream, Service
 from entrepot.domain.route import Registration, Routes
+from entrepot.domain.topic_shares import ReportedBroker
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.connection import Requested
 from entrepot.protocols.remoting.values import encode
@@ -22,6 +26,14 @@ GATHER_SECONDS: Final = 0.01
 """Time for which changes are gathered before watchers are told, in seconds."""
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Watcher:
+    """One that follows the routes. `told`: version that it has; None before the first."""
+
+    are_whole: bool
+    told: int | None = None
 
 
 class NameServer:
@@ -39,13 +51,16 @@ class NameServer:
         self.table = RouteTable(secrets.token_hex(8), lease_seconds)
         self.service = service = Service(on_closed=self._disconnected)
         service.direct[wire.REGISTER] = self._register
+        service.direct[wire.REGISTER_CHANGE] = self._register_change
         service.direct[wire.HEARTBEAT] = self._heartbeat
         service.calls[wire.UNREGISTER] = self._unregister
         service.calls[wire.ROUTES] = self._routes
-        service.streams[wire.WATCH_ROUTES] = self._watch
+        service.streams[wire.WATCH_ROUTES] = partial(self._watch, are_whole=True)
+        service.streams[wire.WATCH_ROUTE_CHANGES] = self._watch
         self._listener = RemotingListener(service, listener, "nameserver", cluster, tls)
-        self._watchers: set[ServerStream] = set()
-        self._told_version = 0
+        self._watchers: dict[ServerStream, _Watcher] = {}
+        self._seen_version = 0
+        self._item: tuple[tuple[int | None, int], bytes] | None = None
         self._telling: asyncio.TimerHandle | None = None
         self._scanning: asyncio.TimerHandle | None = None
 
@@ -67,6 +82,13 @@ class NameServer:
         channel.answer(request.id, encode(None))
         self._changed()
 
+    def _register_change(self, channel: ServerChannel, request: Requested) -> None:
+        assert wire.REGISTER_CHANGE.arguments is not None
+        registration, since = wire.REGISTER_CHANGE.arguments.decode(request.payload)
+        is_known = self.table.register_change(registration, since, channel, self._loop.time())
+        channel.answer(request.id, encode(is_known))
+        self._changed()
+
     def _heartbeat(self, channel: ServerChannel, request: Requested) -> None:
         assert wire.HEARTBEAT.arguments is not None
         name, epoch, version = wire.HEARTBEAT.arguments.decode(request.payload)
@@ -80,14 +102,24 @@ class NameServer:
     async def _routes(self) -> Routes:
         return self.table.routes()
 
-    def _watch(self, stream: ServerStream) -> None:
-        self._watchers.add(stream)
-        stream.on_close = lambda: self._watchers.discard(stream)
-        stream.on_credit = lambda: self._tell_one(stream)
-        self._tell_one(stream)
+    def _watch(self, stream: ServerStream, *, are_whole: bool = False) -> None:
+        self._watchers[stream] = _Watcher(are_whole)
+        stream.on_close = partial(self._watchers.__delitem__, stream)
+        stream.on_credit = lambda: self._tell(stream)
+        self._tell(stream)
 
-    def _tell_one(self, stream: ServerStream) -> None:
-        stream.send(encode(self.table.routes()))
+    def _tell(self, stream: ServerStream) -> None:
+        """Tell a watcher what it lacks, as soon as it has credit."""
+        watcher = self._watchers[stream]
+        if stream.has_credit and watcher.told != self.table.version:
+            stream.send(self._encoded(None if watcher.are_whole else watcher.told))
+            watcher.told = self.table.version
+
+    def _encoded(self, since: int | None) -> bytes:
+        """Return the item of routes since a version; many watchers have the same one."""
+        if self._item is None or self._item[0] != (since, self.table.version):
+            self._item = (since, self.table.version), encode(self.table.routes(since))
+        return self._item[1]
 
     def _disconnected(self, channel: ServerChannel) -> None:
         self.table.disconnected(channel)
@@ -99,22 +131,22 @@ class NameServer:
         self._scanning = self._loop.call_later(SCAN_SECONDS, self._scan)
 
     def _changed(self) -> None:
-        if self.table.version != self._told_version and self._telling is None:
-            self._telling = self._loop.call_later(GATHER_SECONDS, self._tell)
+        if self.table.version != self._seen_version and self._telling is None:
+            self._telling = self._loop.call_later(GATHER_SECONDS, self._tell_all)
 
-    def _tell(self) -> None:
+    def _tell_all(self) -> None:
         self._telling = None
-        self._told_version = self.table.version
-        log.info("routes", version=self.table.version, brokers=_words(self.table.routes()))
+        self._seen_version = self.table.version
+        log.info("routes", version=self.table.version, brokers=_words(self.table.brokers()))
         for stream in tuple(self._watchers):
-            if stream.has_credit:
-                self._tell_one(stream)
+            self._tell(stream)
+        self._item = None  # the whole of it may be large
 
 
-def _words(routes: Routes) -> str:
+def _words(brokers: Sequence[ReportedBroker]) -> str:
     """Return every broker and its state, for the log."""
 
     def state(is_alive: bool, has_left: bool) -> str:
         return "left" if has_left else "alive" if is_alive else "away"
 
-    return " ".join(f"{r.broker.name}={state(r.is_alive, r.has_left)}" for r in routes.brokers)
+    return " ".join(f"{r.broker.name}={state(r.is_alive, r.has_left)}" for r in brokers)

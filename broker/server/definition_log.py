@@ -2,15 +2,16 @@
 
 A broker that was away during a deletion still has the definition. One that was there must be able to tell that it is
 gone for good. So deletions are kept, as key-values of this broker under `%definitions/`, which clients do not see. A
-definition with a revision not above that of its deletion is ignored.
+definition with a revision not above that of its deletion is ignored. The latest are kept (`domain.deletions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
 from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.deletions import Deletions
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from entrepot.domain.ports import KeyValues
@@ -30,12 +31,11 @@ def check_keys(keys: Sequence[str]) -> None:
 
 
 class DefinitionLog:
-    """The deletions. `deleted`: revision by `topic/NAME`, `group/NAME`, `namespace/NAME`. `namespaces`: revision by
-    name."""
+    """The deletions. `namespaces`: revision by name."""
 
     def __init__(self, key_values: KeyValues) -> None:
         self._key_values = key_values
-        self.deleted: dict[str, int] = {}
+        self.deleted = Deletions()
         self.namespaces: dict[str, int] = {}
         self._watchers: list[Callable[[str], None]] = []
 
@@ -45,13 +45,21 @@ class DefinitionLog:
         return lambda: self._watchers.remove(on_deleted)
 
     async def load(self) -> None:
-        """Read the stored deletions."""
-        for prefix, revisions in ((DELETED, self.deleted), (NAMESPACES, self.namespaces)):
-            after = ""
-            while page := await self._key_values.scan(prefix, after=after, limit=MAX_SCAN):
-                for found in page:
-                    revisions[found.key.removeprefix(prefix)] = int(found.value)
-                after = page[-1].key
+        """Read the stored deletions, and remove those beyond their limit."""
+        async for page in self._pages(DELETED):
+            await self._forget(self.deleted.note(page)[1])
+        async for page in self._pages(NAMESPACES):
+            self.namespaces.update(page)
+
+    async def _pages(self, prefix: str) -> AsyncIterator[dict[str, int]]:
+        after = ""
+        while page := await self._key_values.scan(prefix, after=after, limit=MAX_SCAN):
+            yield {found.key.removeprefix(prefix): int(found.value) for found in page}
+            after = page[-1].key
+
+    async def _forget(self, forgotten: Sequence[str]) -> None:
+        if forgotten:
+            await self._key_values.write([KeyValueChange(DELETED + what, None) for what in forgotten])
 
     def is_deleted(self, kind: str, name: str, revision: int) -> bool:
         """True if a definition of this revision was deleted since; never for one without a revision."""
@@ -59,12 +67,12 @@ class DefinitionLog:
 
     async def note_deleted(self, kind: str, name: str, revision: int) -> None:
         """Store a deletion. Revision 0 is that of a store by itself, for which nobody will ask."""
-        what = f"{kind}/{name}"
-        if revision > self.deleted.get(what, 0):
-            self.deleted[what] = revision
+        news, forgotten = self.deleted.note({f"{kind}/{name}": revision})
+        for what in news:
             for on_deleted in tuple(self._watchers):
                 on_deleted(what)
-            await self._key_values.write([KeyValueChange(DELETED + what, str(revision).encode())])
+            changes = [KeyValueChange(DELETED + what, str(revision).encode())]
+            await self._key_values.write([*changes, *(KeyValueChange(DELETED + each, None) for each in forgotten)])
 
     async def note_namespace(self, name: str, revision: int) -> None:
         """Store the revision at which a namespace was made."""

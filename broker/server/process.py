@@ -43,7 +43,7 @@ class BrokerProcessSettings:
     cluster: str = ""
     name_servers: Sequence[str] = ()
     keeps_key_values: bool | None = None
-    register_seconds: float = 30.0
+    register_seconds: float = 600.0
     heartbeat_seconds: float = 1.0
     silence_seconds: float = 5.0
     tls: TlsFiles = field(default_factory=TlsFiles)

@@ -1,7 +1,7 @@
 """Registrar: registers a broker with every name server, each by itself.
 
-Each of them gets everything that the broker has on a new connection, at every change, and every 30 s; and a heartbeat
-each second. A name server with other knowledge asks for everything again.
+Each of them gets everything that the broker has on a new connection and now and then, what changed at every change, and
+a heartbeat each second. A name server with other knowledge asks for everything again.
 
 It also decides the keeper of a cluster's key-values, once. A new broker takes them if, a moment after
 it registered, all brokers are undecided and none has a lower number.
@@ -24,7 +24,10 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.ports import Store
 from entrepot.domain.route import BrokerInfo, BrokerRoute, Registration, TopicRoute
+from entrepot.domain.topic import Topic
+from entrepot.domain.topic_shares import TopicShares
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.values import encode
 
 GATHER_SECONDS: Final = 0.05
 ASK_SECONDS: Final = 3.0
@@ -55,15 +58,21 @@ class Registrar:
         self._store, self._info = store, info
         self._register_seconds, self._heartbeat_seconds = register_seconds, heartbeat_seconds
         self._on_refused = on_refused
-        self._version = 0
         self._is_accepted = False
-        self._told: Registration | None = None
-        self._topics: tuple[TopicRoute, ...] | None = None
-        """The topics as last read; None once some have changed: a heartbeat costs the same however many there are."""
+        self._version = 0
+        self._told: BrokerInfo | None = None
+        self._shares = TopicShares()
+        self._changed = {topic.name for topic in store.topology.topics()}
+        """Topics to look at: a heartbeat, and a change, cost the same however many there are."""
         self._timer: asyncio.TimerHandle | None = None
-        self._links = [Link(address, settings, on_up=self._register_all) for address in name_servers]
+        self._links = {self._link(address, settings): 0 for address in name_servers}
+        """The version that each name server was sent last."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._stop = store.topology.watch_topics(lambda name: self.changed())
+        self._stop = store.topology.watch_topics(self._topic_changed)
+
+    def _link(self, address: str, settings: LinkSettings) -> Link:
+        link = Link(address, settings, on_up=lambda: self._register_all(link))
+        return link
 
     def start(self) -> None:
         for link in self._links:
@@ -80,33 +89,56 @@ class Registrar:
 
     def changed(self) -> None:
         """Report a change in the broker's data soon."""
-        self._topics = None
         if self._timer is None:
-            self._timer = self._loop.call_later(GATHER_SECONDS, self._register_all)
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._tell)
 
-    def _registration(self) -> Registration:
-        info, told = self._info(), self._told
-        if self._topics is None:
-            read = tuple(
-                TopicRoute(topic.name, topic.queues, topic.writable_queues)
-                for topic in self._store.topology.topics()
-                if not is_system_topic(topic.name)
-            )
-            self._topics = told.topics if told is not None and told.topics == read else read
-        if told is None or told.topics is not self._topics or told.broker != info:
+    def _topic_changed(self, name: str) -> None:
+        self._changed.add(name)
+        self.changed()
+
+    def _update(self) -> BrokerInfo:
+        """Take up what changed, as the next version."""
+        info, names = self._info(), self._changed
+        self._changed = set()
+        found = [self._store.topology.topic(name) for name in names if not is_system_topic(name)]
+        there = [_share(topic) for topic in found if topic is not None]
+        gone = names - {share.name for share in there}
+        if self._shares.change(self._version + 1, there, gone) or self._told != info:
             self._version += 1
-            told = self._told = Registration(info, self._version, self._topics)
-        return told
+            self._told = info
+        return info
 
-    def _register_all(self) -> None:
+    def _tell(self) -> None:
         self._timer = None
         for link in self._links:
             if link.is_up:
                 self._register(link)
 
     def _register(self, link: Link) -> None:
-        payload = wire.REGISTER.encode_arguments(self._registration())
-        link.send(wire.REGISTER, payload, ASK_SECONDS, self._registered)
+        """Register what changed since the last time."""
+        info, since = self._update(), self._links[link]
+        if since == self._version:
+            return
+        changes = self._shares.since(since)
+        if changes is None:
+            self._register_all(link)
+        else:
+            registration = Registration(info, self._version, *changes, is_whole=False)
+            payload = wire.REGISTER_CHANGE.encode_arguments(registration, since)
+            self._links[link] = self._version
+            link.send(wire.REGISTER_CHANGE, payload, ASK_SECONDS, partial(self._registered_change, link))
+
+    def _register_all(self, link: Link) -> None:
+        """Register everything."""
+        registration = Registration(self._update(), self._version, tuple(self._shares.topics.values()))
+        self._links[link] = self._version
+        link.send(wire.REGISTER, wire.REGISTER.encode_arguments(registration), ASK_SECONDS, self._registered)
+
+    def _registered_change(self, link: Link, error: EntrepotError | None, payload: bytes) -> None:
+        if error is not None and error.code == Code.PRECONDITION_FAILED:
+            self._registered(error, payload)
+        elif link.is_up and (error is not None or payload != encode(True)):
+            self._register_all(link)  # it began anew, or is of an earlier version
 
     def _registered(self, error: EntrepotError | None, payload: bytes) -> None:
         if error is None:
@@ -129,15 +161,13 @@ class Registrar:
                 continue
             if self._loop.time() - registered >= self._register_seconds:
                 registered = self._loop.time()
-                self._topics = None  # whatever was not told as a change
-                self._register(link)
+                self._register_all(link)
                 continue
-            told = self._registration()
+            self._register(link)  # the broker's own state may have changed
+            told = self._update()
             try:
-                if not await link.ask(
-                    wire.HEARTBEAT, told.broker.name, told.broker.epoch, told.version, seconds=ASK_SECONDS
-                ):
-                    self._register(link)
+                if not await link.ask(wire.HEARTBEAT, told.name, told.epoch, self._links[link], seconds=ASK_SECONDS):
+                    self._register_all(link)
             except EntrepotError as error:
                 log.debug("a heartbeat was not answered", name_server=link.address, problem=error.message)
 
@@ -178,3 +208,7 @@ class Registrar:
                 if route.is_alive
             ):
                 return True
+
+
+def _share(topic: Topic) -> TopicRoute:
+    return TopicRoute(topic.name, topic.queues, topic.writable_queues)

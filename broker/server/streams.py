@@ -235,7 +235,8 @@ class DefinitionStream:
         topics, gone_topics = _changes(self._dirty_topics, self._topics, self._store.topology.topic)
         groups, gone_groups = _changes(self._dirty_groups, self._groups, self._store.topology.group)
         namespaces = {name: self._deletions.namespaces.get(name, 0) for name in self._store.topology.namespaces()}
-        deleted = {what: self._deletions.deleted[what] for what in self._dirty_deletions}
+        log = self._deletions.deleted
+        deleted = {what: log[what] for what in self._dirty_deletions if what in log}
         info = self._info()
         is_same = not (topics or gone_topics or groups or gone_groups or deleted)
         if is_same and namespaces == self._namespaces and info == self._sent_info:

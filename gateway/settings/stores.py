@@ -104,7 +104,7 @@ class BrokerSettings(Table):
     compare_bytes_per_second: int = Field(
         8 * MIB, ge=0, description="Rate of a slave's comparison of its log with the master's; 0: no comparison"
     )
-    register_seconds: Seconds = Field(30, description="Interval between full registrations with a name server")
+    register_seconds: Seconds = Field(600, description="Interval between full registrations with a name server")
     heartbeat_seconds: Seconds = Field(1, description="Interval between heartbeats to a name server")
 
     @model_validator(mode="after")

@@ -13,8 +13,9 @@ import structlog
 from entrepot.broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.route import BrokerInfo, Registration
+from entrepot.domain.route import BrokerInfo
 from entrepot.domain.shard import local_place, local_queue
+from entrepot.domain.topic_shares import ReportedBroker
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import encode_stored
 from entrepot.store_client.remote.asking import Asking
@@ -48,8 +49,8 @@ class BrokerClient(Asking):
         self.request_seconds = request_seconds
         self.view = BrokerView()
         self.info: BrokerInfo | None = None
-        self.registration: Registration | None = None
-        """Name servers' registration of it, used while it is away."""
+        self.reported: ReportedBroker | None = None
+        """Name servers' word on it, used while it is away."""
         self.number = 0
         self.is_ready = False
         self.has_other_store = False
@@ -63,7 +64,7 @@ class BrokerClient(Asking):
     def name(self) -> str:
         if self.info is not None:
             return self.info.name
-        return self.registration.broker.name if self.registration is not None else self.link.address
+        return self.reported.broker.name if self.reported is not None else self.link.address
 
     @property
     def zone(self) -> str:
@@ -76,8 +77,8 @@ class BrokerClient(Asking):
     @property
     def known(self) -> BrokerInfo | None:
         """Its own information, or else that of name servers."""
-        if self.info is None and self.registration is not None:
-            return self.registration.broker
+        if self.info is None and self.reported is not None:
+            return self.reported.broker
         return self.info
 
     def start(self) -> None:
@@ -88,11 +89,11 @@ class BrokerClient(Asking):
             self._again.cancel()
         await self.link.close()
 
-    def register(self, registration: Registration) -> None:
-        """Take a name server's registration of it."""
-        self.registration = registration
+    def register(self, reported: ReportedBroker) -> None:
+        """Take a name server's word on it."""
+        self.reported = reported
         if self.info is None:
-            self.number = registration.broker.number
+            self.number = reported.broker.number
 
     def follow_on(self, other: BrokerClient) -> None:
         """Take over from the client of the same broker's other address, until this one tells."""

@@ -21,9 +21,10 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_system_topic
-from entrepot.domain.route import BrokerInfo, BrokerRoute
+from entrepot.domain.route import BrokerInfo
 from entrepot.domain.shard import broker_of_queue, first_queue
 from entrepot.domain.topic import Confirm, Topic, TopicQueues
+from entrepot.domain.topic_shares import ReportedBroker
 from entrepot.protocols.remoting.operations import ReadOffer
 from entrepot.store_client.remote.arriving_topics import ArrivingTopics
 from entrepot.store_client.remote.asking import Asking
@@ -97,21 +98,22 @@ class Cluster:
             client.start()
         return client
 
-    def take_routes(self, brokers: Iterable[BrokerRoute]) -> None:
-        """Add the brokers that name servers know, and forget those that have left."""
-        for route in brokers:
-            address = route.broker.address
-            if route.has_left:
-                if address in self.clients and self.clients[address].name == route.broker.name:
+    def take_routes(self, brokers: Iterable[ReportedBroker], topics: Iterable[str] | None = None) -> None:
+        """Add the brokers that name servers know, and forget those that have left.  `topics`: those whose shares may
+        differ; None: any."""
+        for reported in brokers:
+            address = reported.broker.address
+            if reported.has_left:
+                if address in self.clients and self.clients[address].name == reported.broker.name:
                     self._forget(address)
                 continue
             client = self.add(address)
-            client.register(route.registration)
+            client.register(reported)
             self.slaves.expect(client)
-            for old in [a for a, c in self.clients.items() if c is not client and c.name == route.broker.name]:
+            for old in [a for a, c in self.clients.items() if c is not client and c.name == reported.broker.name]:
                 client.follow_on(self.clients[old])  # it has moved, or was known by another address
                 self._forget(old)
-        self._queues_changed(self.topics)
+        self._queues_changed(self.topics if topics is None else topics)
 
     def _forget(self, address: str) -> None:
         client = self.clients.pop(address)
@@ -148,7 +150,7 @@ class Cluster:
         return found
 
     def of_number(self, number: int) -> BrokerClient | None:
-        found = [c for c in self.clients.values() if c.number == number and (c.info or c.registration)]
+        found = [c for c in self.clients.values() if c.number == number and (c.info or c.reported)]
         return next((c for c in found if c.is_ready), found[0] if found else None)
 
     def of_queue(self, topic: str, queue_id: int) -> BrokerClient:
@@ -246,10 +248,10 @@ class Cluster:
             if known.revision <= (self.deletion(f"topic/{topic.name}") or -1):
                 return 0, 0  # it missed the topic's deletion: what it has goes as soon as it is told
             return known.queues, known.writable_queues
-        if client.registration is not None and not client.is_ready:
-            for route in client.registration.topics:
-                if route.name == topic.name:
-                    return route.queues, route.writable_queues
+        if client.reported is not None and not client.is_ready:
+            share = client.reported.shares.topics.get(topic.name)
+            if share is not None:
+                return share.queues, share.writable_queues
         return 0, 0
 
     def _queues_changed(self, topics: Iterable[str]) -> None:
@@ -314,7 +316,7 @@ class Cluster:
         assert client.info is not None
         for address, other in tuple(self.clients.items()):
             if other is not client and other.info is not None and _is_one(other.info, client.info):
-                self._forget(client.link.address if client.registration is None else address)
+                self._forget(client.link.address if client.reported is None else address)
                 return
         if self._infos.get(client.link.address) != client.info:
             self._infos[client.link.address] = client.info

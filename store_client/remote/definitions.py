@@ -9,13 +9,14 @@ The plan of repairs is empty exactly when all brokers agree.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import msgspec
 
 from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.deletions import Deletions
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting.operations import Definitions
@@ -27,13 +28,13 @@ _D = TypeVar("_D", Topic, ConsumerGroup)
 @dataclass(slots=True)
 class BrokerView:
     """The definitions of one broker, as it told; kept while it is away.  `gone_namespaces`: the deletions of namespaces
-    among `deleted`, which has all there ever were."""
+    among `deleted`, which may be many."""
 
     name: str = ""
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     namespaces: dict[str, int] = field(default_factory=dict)
-    deleted: dict[str, int] = field(default_factory=dict)
+    deleted: Deletions = field(default_factory=Deletions)
     gone_namespaces: set[str] = field(default_factory=set)
 
     def apply(self, told: Definitions, *, is_first: bool) -> tuple[list[str], list[str]]:
@@ -48,7 +49,7 @@ class BrokerView:
             touched_topics += self.topics
             touched_groups += self.groups
             self.topics, self.groups = topics, groups
-            self.deleted = {}
+            self.deleted = Deletions()
             self.gone_namespaces.clear()
         else:
             self.topics.update(topics)
@@ -57,8 +58,7 @@ class BrokerView:
                 self.topics.pop(name, None)
             for name in told.gone_groups:
                 self.groups.pop(name, None)
-        self.deleted.update(told.deleted)
-        self.gone_namespaces.update(what for what in told.deleted if what.startswith("namespace/"))
+        self._note_deletions(told.deleted)
         if told.namespaces is not None:
             self.namespaces = told.namespaces
         touched_topics += [what.removeprefix("topic/") for what in told.deleted if what.startswith("topic/")]
@@ -80,21 +80,22 @@ class BrokerView:
         """Note that it has deleted a topic up to a revision."""
         _drop(self.topics, name, revision)
         if not is_system_topic(name):
-            self._note_deletion(f"topic/{name}", revision)
+            self._note_deletions({f"topic/{name}": revision})
 
     def dropped_group(self, name: str, revision: int) -> None:
         """Note that it has deleted a group up to a revision."""
         _drop(self.groups, name, revision)
-        self._note_deletion(f"group/{name}", revision)
+        self._note_deletions({f"group/{name}": revision})
 
     def dropped_namespace(self, name: str, revision: int) -> None:
         """Note that it has deleted a namespace at a revision."""
         self.namespaces.pop(name, None)
-        self.gone_namespaces.add(f"namespace/{name}")
-        self._note_deletion(f"namespace/{name}", revision)
+        self._note_deletions({f"namespace/{name}": revision})
 
-    def _note_deletion(self, what: str, revision: int) -> None:
-        self.deleted[what] = max(revision, self.deleted.get(what, 0))
+    def _note_deletions(self, deleted: Mapping[str, int]) -> None:
+        news, forgotten = self.deleted.note(deleted)
+        self.gone_namespaces.update(what for what in news if what.startswith("namespace/"))
+        self.gone_namespaces.difference_update(forgotten)
 
 
 def _take(known: dict[str, _D], definition: _D, deleted: int) -> None:

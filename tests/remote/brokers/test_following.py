@@ -9,8 +9,9 @@ import pytest
 
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.ports import Pulled
-from entrepot.domain.route import BrokerRoute, Registration, TopicRoute
+from entrepot.domain.route import TopicRoute
 from entrepot.domain.topic import Topic
+from entrepot.domain.topic_shares import ReportedBroker, TopicShares
 from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.hub_subscriber import HubSubscriber, follow
@@ -133,10 +134,9 @@ async def test_a_broker_that_comes_back_at_another_address_is_not_replayed(world
     await world.topic()
     moved = world.brokers[1]
 
-    def routes(epoch: int) -> list[BrokerRoute]:
-        topics = (TopicRoute("t", 2, 2),)
+    def routes(epoch: int) -> list[ReportedBroker]:
         infos = [replace(each.info(), epoch=epoch) for each in world.brokers]
-        return [BrokerRoute(Registration(info, epoch, topics)) for info in infos]
+        return [ReportedBroker(info, epoch, TopicShares([TopicRoute("t", 2, 2)])) for info in infos]
 
     store.cluster.take_routes(routes(1))
     _, subscriber = await follow(store, world.clock)

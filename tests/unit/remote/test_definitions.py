@@ -146,7 +146,9 @@ def check(view: BrokerView, kind: str, name: str, revision: int | None) -> None:
 
 
 def view_of(name: str, *topics: Topic, deleted: dict[str, int] | None = None) -> BrokerView:
-    return BrokerView(name, {topic.name: topic for topic in topics}, {}, {}, deleted or {})
+    view = BrokerView(name, {topic.name: topic for topic in topics})
+    view.deleted.note(deleted or {})
+    return view
 
 
 def test_a_topic_that_is_there_anew_survives_its_deletion():

@@ -87,7 +87,7 @@ async def test_a_replica_that_is_not_master_has_done_nothing() -> None:
             raise EntrepotError(Code.BAD_REQUEST, f"operation {operation.number} {wire.NOT_HERE}")
 
     client = BrokerClient.__new__(BrokerClient)
-    client.link, client.info, client.registration = Link(), None, None  # type: ignore[assignment]
+    client.link, client.info, client.reported = Link(), None, None  # type: ignore[assignment]
     client.is_ready, client.request_seconds = True, 1.0
     with pytest.raises(ConnectionLostError, match="its master has moved"):
         await client.ask(wire.GET, ["key"])
