@@ -62,14 +62,27 @@ class Descriptors:
     @property
     def are_scarce(self) -> bool:
         """True if the next connection is to be refused."""
+        number = self.used
+        return number is None or self.is_scarce(number)
+
+    @property
+    def used(self) -> int | None:
+        """The descriptors in use, which is the lowest free number: they are taken from below. None if all are."""
         try:
             if self._own < 0:
                 self._own = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             number = os.dup(self._own)
         except OSError:
-            return True
+            return None
         os.close(number)
-        return self.is_scarce(number)
+        return number
+
+    def figures(self) -> dict[str, int]:
+        """Descriptors in use, the limit, and the number from which connections are refused; empty without a limit."""
+        limit, used = self.limit, self.used
+        if limit is None:
+            return {}
+        return {"used": limit if used is None else used, "limit": limit, "refusedFrom": limit - self.reserve}
 
 
 _own: Final = Descriptors()

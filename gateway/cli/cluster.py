@@ -30,13 +30,16 @@ def _path(name: str) -> str:
 
 @app.command()
 def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Show every broker, name server and controller with its state."""
+    """Show every gateway, broker, name server and controller with its state."""
     client = Client(server)
     found = client.get("/api/v1/brokers")
     found["controllers"] = client.get(controllers.PATH)["value"]
+    overview = client.get("/api/v1/overview")
+    found["gateways"] = overview["gateways"]
     if as_json:
         print_json(found)
         return
+    _print_gateways(overview)
     print_table(
         ("broker", "number", "address", "zone", "state", "unsettled", "waiting", "unread", "key-values"),
         (
@@ -63,6 +66,22 @@ def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> 
     )
     if found["controllers"]:
         controllers.print_controllers(found["controllers"])
+
+
+def _print_gateways(overview: dict[str, Any]) -> None:
+    reasons = {each["name"]: each["reason"] for each in overview["answered"]["missing"]}
+    print_table(
+        ("gateway", "state", "connections", "open files", "limit", "refused from"),
+        (
+            (
+                each["name"],
+                reasons.get(each["name"], "answers"),
+                each["connections"],
+                *((each["openFiles"] or {}).get(of) for of in ("used", "limit", "refusedFrom")),
+            )
+            for each in overview["gateways"]
+        ),
+    )
 
 
 def print_replicas(broker: dict[str, Any]) -> None:

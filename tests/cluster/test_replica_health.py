@@ -107,8 +107,11 @@ def test_a_slave_that_was_away_is_ready_when_it_has_everything(
     assert found[f'entrepot_replica_role{{broker="broker-0",replica="{master}",role="master"}}'] == 1
     assert run(["ping", address(cluster, slave)]) == 1
     assert run(["cluster", "show", "--server", f"http://{cluster.gateways[0].address('http')}"]) == 0
-    [row] = [line for line in capsys.readouterr().out.splitlines() if "it does not answer" in line]
+    lines = capsys.readouterr().out.splitlines()
+    [row] = [line for line in lines if "it does not answer" in line]
     assert "away" in row
+    used, limit, refused_from = map(int, next(line for line in lines if " answers " in line).split()[-3:])
+    assert 0 < used < refused_from < limit
 
     cluster.replica(slave).start()
     wait_until(lambda: is_ready(cluster, slave), "it has everything")

@@ -57,6 +57,7 @@ _DOOR: Final = {
     "bytesIn": Maybe(98304.5),
     "refused": Maybe(0.5),
 }
+_OPEN_FILES: Final = {"used": 20980, "limit": 65536, "refusedFrom": 65024}
 _ALARM: Final = {
     "severity": Choice(tuple(Severity)),
     "subject": "Group billing falls behind on orders",
@@ -78,7 +79,7 @@ _OVERVIEW: Final = named(
         "furthest": Maybe(_LAG),
         "lags": Maybe([_LAG]),
         "gauges": Keyed("disk_state", 0.0),
-        "gateways": [{**_PROCESS, "connections": Maybe(20871.0), "cpu": Maybe(0.41)}],
+        "gateways": [{**_PROCESS, "connections": Maybe(20871.0), "cpu": Maybe(0.41), "openFiles": Maybe(_OPEN_FILES)}],
         "brokers": [BROKER],
         "controllers": [CONTROLLER],
         "nameServers": [{"address": "192.0.2.10:9000", "isAvailable": True}],

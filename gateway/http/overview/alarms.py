@@ -16,6 +16,8 @@ from entrepot.domain.timestamp import to_rfc3339
 LAG_SECONDS: Final = 120.0
 """Age of a group's oldest unsettled message at which it is an alarm."""
 LAG_CRITICAL_SECONDS: Final = 900.0
+FILES_SHARE: Final = 0.9
+"""Share of the open files that connections may have, at which it is an alarm."""
 MAX_PINS: Final = 3
 """Queues that are named as keeping the log."""
 DISK_FULL: Final = 2
@@ -45,6 +47,7 @@ def alarms_of(
     """The alarms of an overview, critical ones first. `lags`: the shapes of `Lag`; `damage`: a text each."""
     found = [
         *_of_gateways(overview["answered"]["missing"]),
+        *_of_open_files(overview["gateways"]),
         *_of_brokers(overview["brokers"]),
         *_of_parts(overview),
         *_of_background(overview),
@@ -61,6 +64,22 @@ def _of_gateways(missing: list[dict[str, str]]) -> list[Alarm]:
         Alarm(Severity.WARNING, f"Gateway {each['name']} does not answer", each["reason"], "#/cluster")
         for each in missing
     ]
+
+
+def _of_open_files(gateways: list[dict[str, Any]]) -> list[Alarm]:
+    found = []
+    for each in gateways:
+        files = each["openFiles"]
+        if files is None or files["used"] < FILES_SHARE * files["refusedFrom"]:
+            continue
+        used, most = files["used"], files["refusedFrom"]
+        text = f"{used:,} of {files['limit']:,} files are open, connections are refused from {most:,}"
+        if used >= most:
+            found.append(Alarm(Severity.CRITICAL, f"Gateway {each['name']} refuses connections", text, "#/cluster"))
+        else:
+            subject = f"Gateway {each['name']} has many open files"
+            found.append(Alarm(Severity.WARNING, subject, text, "#/cluster"))
+    return found
 
 
 def _of_brokers(brokers: list[dict[str, Any]]) -> list[Alarm]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, Final, TypeVar
 
 from entrepot.domain.background import background
+from entrepot.domain.descriptors import descriptors
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
 from entrepot.domain.pin import Pin
@@ -66,7 +67,8 @@ class Overview:
 
     async def _own_figures(self, arguments: _Row) -> _Row:
         bridges = [bridge_shape(each) for each in self._context.bridges()]
-        return {**self.sampler.shape(), "bridges": bridges, "failing": background().failing}
+        own = {"bridges": bridges, "failing": background().failing, "openFiles": descriptors().figures()}
+        return {**self.sampler.shape(), **own}
 
     async def _own_history(self, arguments: _Row) -> _Row:
         span = arguments["span"]
@@ -186,8 +188,12 @@ def _gateways(context: HttpContext, gathered: Gathered) -> list[_Row]:
     rows = []
     for row in gateway_rows(context.peers):
         told = gathered.answers.get(row["name"])
-        connections = None if told is None else sum(each["connections"] for each in told["doors"].values())
-        rows.append({**row, "connections": connections, "cpu": None if told is None else told["cpu"]})
+        if told is None:
+            rows.append({**row, "connections": None, "cpu": None, "openFiles": None})
+            continue
+        connections = sum(each["connections"] for each in told["doors"].values())
+        files = told.get("openFiles") or None  # earlier versions do not tell
+        rows.append({**row, "connections": connections, "cpu": told["cpu"], "openFiles": files})
     return rows
 
 

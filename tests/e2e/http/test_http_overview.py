@@ -36,6 +36,12 @@ def test_rates_come_from_what_is_published(server: HttpServer, client: httpx2.Cl
     wait_until(has_history, "the history has it")
 
 
+def test_open_files_and_their_limit_are_told(client: httpx2.Client) -> None:
+    [gateway] = client.get("/api/v1/overview").json()["gateways"]
+    files = gateway["openFiles"]
+    assert 0 < files["used"] < files["refusedFrom"] < files["limit"]
+
+
 def test_a_group_that_is_behind_is_told_in_messages_and_seconds(
     server: HttpServer, client: httpx2.Client, topic: str
 ) -> None:

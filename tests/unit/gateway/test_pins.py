@@ -14,7 +14,7 @@ from entrepot.store_client.remote.condition import RemoteCondition
 
 QUIET: dict[str, Any] = {
     "answered": {"missing": []},
-    **dict.fromkeys(("brokers", "nameServers", "controllers", "bridges", "failing"), ()),
+    **dict.fromkeys(("brokers", "nameServers", "controllers", "bridges", "failing", "gateways"), ()),
     "gauges": {},
 }
 

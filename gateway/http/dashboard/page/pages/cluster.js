@@ -146,6 +146,7 @@ function gatewayPanel({ gateways, answered }, span) {
       h("th", { scope: "row" }, name(each.name), each.isThis && [" ", h("span.chip", "this one")]),
       h("td", each.reason === null ? state("ok", "answers") : state("bad", each.reason)),
       h("td.n", number(each.connections)),
+      h("td.n.opt", openFiles(each.openFiles)),
       h("td.n.opt", percent(each.cpu)),
       h("td.opt", each.version ?? unknown()),
       h("td.n.opt", { title: each.startedAt }, isUnknown(each.startedAt) ? unknown() : time(each.startedAt)),
@@ -154,10 +155,17 @@ function gatewayPanel({ gateways, answered }, span) {
   const known = all.map((each) => each.connections).filter((value) => !isUnknown(value));
   const atLeast = answered.answered < answered.asked || known.length < all.length;
   const sum = known.length ? number(known.reduce((one, other) => one + other, 0), { atLeast }) : unknown();
-  const foot = h("tr", h("th", { scope: "row" }, "All"), h("td", `${answered.answered} of ${answered.asked}`), h("td.n", sum), h("td.opt"), h("td.opt"), h("td.opt"));
-  const heads = [["Gateway"], ["State"], ["Connections", "n"], ["CPU", "n opt"], ["Version", "opt"], ["Started, UTC", "n opt"]].map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title));
+  const foot = h("tr", h("th", { scope: "row" }, "All"), h("td", `${answered.answered} of ${answered.asked}`), h("td.n", sum), h("td.opt"), h("td.opt"), h("td.opt"), h("td.opt"));
+  const heads = [["Gateway"], ["State"], ["Connections", "n"], ["Open files", "n opt"], ["CPU", "n opt"], ["Version", "opt"], ["Started, UTC", "n opt"]].map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title));
   const table = h("table", h("thead", h("tr", heads)), h("tbody", rows), h("tfoot", foot));
   return panel("Gateways", { span, flush: scrolling("Gateways", table) });
+}
+
+/** Open files of a process and their limit; new connections are refused a little before it. */
+function openFiles(files) {
+  if (isUnknown(files)) return unknown();
+  const words = [number(files.used), " of ", number(files.limit)];
+  return files.used < files.refusedFrom ? words : h("span.warn-t", { title: "New connections are refused" }, words);
 }
 
 const CONTROLLER_STATES = { leads: "leader", follows: "follower", waits: "waits for a leader", away: "away", outside: "no member" };

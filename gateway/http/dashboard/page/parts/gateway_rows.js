@@ -5,6 +5,6 @@ export function gatewayRows({ gateways = [], answered }) {
   const reasons = new Map((answered?.missing ?? []).map((each) => [each.name, each.reason]));
   const there = gateways.filter((each) => !reasons.has(each.name)).map((each) => ({ ...each, reason: null }));
   const known = new Map(gateways.map((each) => [each.name, each]));
-  const away = [...reasons].map(([called, reason]) => ({ version: null, startedAt: null, ...known.get(called), name: called, reason, connections: null, cpu: null }));
+  const away = [...reasons].map(([called, reason]) => ({ version: null, startedAt: null, ...known.get(called), name: called, reason, connections: null, cpu: null, openFiles: null }));
   return [...away, ...there];
 }
