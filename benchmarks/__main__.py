@@ -1,6 +1,6 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
-[dashboard] [neighbours] [growth]`.
+[dashboard] [neighbours] [growth]`, or `large`, which is run only where it is named.
 
 Run, print, keep it all."""
 
@@ -21,12 +21,15 @@ NAMES: Final = (
     "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
     "neighbours", "growth",
 )  # fmt: skip
+NAMED: Final = ("large",)
+"""Those that run only where they are named: they take long."""
 
 
 def main() -> int:
     """Run the benchmarks; return 0 when everything asked for ran, whatever the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="name", help=f"which: {', '.join(NAMES)}")
+    every = (*NAMES, *NAMED)
+    parser.add_argument("names", nargs="*", choices=[*every, []], metavar="name", help=f"which: {', '.join(every)}")
     parser.add_argument("--quick", action="store_true", help="one short round of each; nothing is kept")
     parser.add_argument("--only", help="mqtt: the workloads whose names begin so; nothing is kept")
     parser.add_argument("--messages", type=int, default=1_000_000, help="sessions: how many are published")

@@ -46,7 +46,7 @@ PARTS: Final = (topics_of_a_server, connections_of_a_server)
 
 
 @contextmanager
-def _server(data: Path) -> Iterator[Server]:
+def server_of(data: Path) -> Iterator[Server]:
     ready = data.parent / "ready.json"
     command = [*ENTREPOT, "serve", "--free-ports", "--data-dir", str(data), "--ready-file", str(ready)]
     with running("entrepot", [*command, "--set", "log.level=warning"], ready) as server:
@@ -64,16 +64,16 @@ def _with_topics(count: int) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
         data = Path(directory) / "data"
         uvloop.run(_plant(data, count))
-        with _server(data) as server:
+        with server_of(data) as server:
             add("CPU of a start", "s", cpu_seconds(server.pid))
             add("memory of the server", "MiB", own_resident_bytes(server.pid) / (1 << 20))
-            add("CPU at rest", "% of a core", 100 * _rest(server))
+            add("CPU at rest", "% of a core", 100 * rest(server))
             for path, what in PATHS.items():
-                cpu, waited = _beside(server, lambda path=path: _get(server, path))  # type: ignore[misc]
+                cpu, waited = beside(server, lambda path=path: get(server, path))  # type: ignore[misc]
                 add(f"CPU of {what}", "ms", cpu * 1000)
                 add(f"longest PUBACK beside {what}", "ms", waited, is_each=path == "/metrics")
         begun = time.perf_counter()
-        with _server(data):
+        with server_of(data):
             add("start until ready", "s", time.perf_counter() - begun)
             begun = time.perf_counter()
         add("stop", "s", time.perf_counter() - begun)
@@ -93,14 +93,14 @@ def _with_connections(count: int) -> list[Row]:
     name = "idle MQTT connections"
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="entrepot-bench-"))
-        server = stack.enter_context(_server(Path(directory) / "data"))
+        server = stack.enter_context(server_of(Path(directory) / "data"))
         stack.callback(Client(server.ports, "first").close)
         before, cpu = own_resident_bytes(server.pid), cpu_seconds(server.pid)
         for number in range(count):
             stack.callback(Client(server.ports, f"c{number}").close)
         made, grown = cpu_seconds(server.pid) - cpu, own_resident_bytes(server.pid) - before
-        resting = _rest(server)
-        cpu, waited = _beside(server, lambda: _get(server, "/metrics"))
+        resting = rest(server)
+        cpu, waited = beside(server, lambda: get(server, "/metrics"))
     return [
         (name, "memory of each", "KiB", count, max(grown, 1) / count / 1024, True),
         (name, "CPU of one connect", "us", count, made / count * 1e6, True),
@@ -110,14 +110,14 @@ def _with_connections(count: int) -> list[Row]:
     ]
 
 
-def _rest(server: Server) -> float:
+def rest(server: Server) -> float:
     """Share of a core that a server takes which nobody asks for anything."""
     before = cpu_seconds(server.pid)
     time.sleep(REST_SECONDS)
     return (cpu_seconds(server.pid) - before) / REST_SECONDS
 
 
-def _beside(server: Server, work: Callable[[], None]) -> tuple[float, float]:
+def beside(server: Server, work: Callable[[], None]) -> tuple[float, float]:
     """CPU seconds of some work, less those of the same time before it, and the longest PUBACK meanwhile in ms."""
     waits: list[float] = []
     is_over = threading.Event()
@@ -147,7 +147,7 @@ def _beside(server: Server, work: Callable[[], None]) -> tuple[float, float]:
     return max(cpu - beside, 0.0), longest
 
 
-def _get(server: Server, path: str) -> None:
+def get(server: Server, path: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.ports["http"], timeout=60)
     connection.request("GET", path)
     answer = connection.getresponse()
