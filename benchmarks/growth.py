@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from rich.console import Console
 
-from benchmarks import growth_server, growth_store
+from benchmarks import growth_kept, growth_server, growth_store
 from benchmarks.processes import ROOT
 from benchmarks.report import Goal, Report
 
@@ -40,7 +40,7 @@ def run(console: Console, *, quick: bool) -> Report:
     """Run for some six minutes.  Quick: a tenth of the units."""
     report = Report("growth", "Cost of one operation at 100 times the things, beside 1 time", "at 1 time")
     points: list[Point] = []
-    for measured in (*growth_store.PARTS, *growth_server.PARTS):
+    for measured in (*growth_store.PARTS, *growth_server.PARTS, *growth_kept.PARTS):
         console.print(measured.__name__.replace("_", " "), style="dim")
         points += [Point(*each) for each in measured(quick)]
     for (dimension, what, unit, is_each), values in _by_operation(points):

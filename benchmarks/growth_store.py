@@ -1,4 +1,4 @@
-"""Growth of the store: topics, groups, key-values and retained names, by CPU time in this process."""
+"""Growth of the store: topics, groups, key-values and definitions, by CPU time in this process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,19 @@ import uvloop
 from benchmarks.processes import resident_bytes_here
 from benchmarks.store_parts import append_all
 from entrepot.broker.broker import Broker
+from entrepot.broker.namesrv.route_table import RouteTable
 from entrepot.broker.settings import BrokerSettings
 from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.deletions import Deletions
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
+from entrepot.domain.route import BrokerInfo, Registration, TopicRoute
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.values import encode
 
 Row = tuple[str, str, str, int, float, bool]
 TIMES: Final = (1, 10, 100)
@@ -45,8 +50,15 @@ def key_values(quick: bool) -> list[Row]:
     return [row for times in TIMES for row in uvloop.run(_key_values(times * (100 if quick else 1000)))]
 
 
+def definitions(quick: bool) -> list[Row]:
+    """Topics that brokers tell name servers, and these gateways; and definitions that were deleted."""
+    unit = 100 if quick else 1_000
+    told = [row for times in TIMES for row in uvloop.run(_routes(times * unit))]
+    return told + [row for times in TIMES for row in uvloop.run(_deletions(times * unit))]
+
+
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-PARTS: Final = (topics_and_groups, key_values)
+PARTS: Final = (topics_and_groups, key_values, definitions)
 
 
 @asynccontextmanager
@@ -141,3 +153,37 @@ async def _key_values(count: int) -> list[Row]:
     rows: list[Row] = [("key-values", what, "us", count, value, True) for what, value in figures.items()]
     rows.append(("key-values", "memory of each", "B", count, grown / count, True))
     return rows
+
+
+async def _routes(count: int) -> list[Row]:
+    """A change of a topic as a name server takes it and tells it, on top of so many."""
+    info = BrokerInfo("broker", 0, "127.0.0.1:1", "store", 1)
+    table = RouteTable("server", 600.0)
+    shares = tuple(TopicRoute(f"t{number}", 4, 4) for number in range(count))
+    whole = wire.REGISTER.encode_arguments(Registration(info, 1, shares))
+    table.register(Registration(info, 1, shares), None, 0.0)
+    told = 0
+
+    async def change(number: int) -> None:
+        nonlocal told
+        registration = Registration(info, number + 2, (TopicRoute(f"t{number}", number + 5, 4),), is_whole=False)
+        before = table.version
+        assert table.register_change(registration, number + 1, None, 0.0)
+        told = len(encode(table.routes(before)))
+
+    name = "topics of a broker"
+    return [
+        (name, "a change told to a gateway", "us", count, await _each(change), True),
+        (name, "a change told to a gateway", "B", count, told, True),
+        (name, "all of them", "B", count, len(whole), False),
+    ]
+
+
+async def _deletions(count: int) -> list[Row]:
+    deletions = Deletions()
+    deletions.note({f"topic/t{number}": number + 1 for number in range(count)})
+
+    async def delete(number: int) -> None:
+        deletions.note({f"topic/t{number}": count + number + 1})
+
+    return [("deleted definitions", "one more", "us", count, await _each(delete), True)]

@@ -28,6 +28,7 @@ from entrepot.domain.queues.policy import (
     with_policy,
 )
 from entrepot.gateway.amqp.virtual_hosts import records
+from entrepot.gateway.amqp.virtual_hosts.orphans import Orphans
 from entrepot.gateway.amqp.virtual_hosts.records import BindingRecord, ExchangeRecord, PolicyRecord, QueueRecord, Record
 
 DEFAULT_VHOST: Final = "/"
@@ -114,8 +115,7 @@ class Vhost:
         """Exchanges that are not durable, with the gateway that made each."""
         self._policies: dict[str, Policy] = {}
         """Policies by their keys, those of operators among them."""
-        self._orphans: dict[str, BindingRecord] = {}
-        """Bindings, by key, of which one end is not known yet."""
+        self._orphans = Orphans()
         self._by_key: dict[str, Record] = {}
 
     def queue(self, name: str) -> Queue | None:
@@ -222,12 +222,12 @@ class Vhost:
         if there and self.routing.exchange(record.source) is not None:
             self.routing.bind(records.binding_of(record))
         else:
-            self._orphans[key] = record
+            self._orphans.put(key, record)
 
     def _adopt(self, name: str) -> None:
-        for key, record in [each for each in self._orphans.items() if name in (each[1].source, each[1].destination)]:
-            del self._orphans[key]
-            self._bind(key, record)
+        for key in self._orphans.of(name):
+            if (record := self._orphans.pop(key)) is not None:
+                self._bind(key, record)
 
     def _remove(self, key: str, record: Record) -> None:
         if isinstance(record, ExchangeRecord):
@@ -246,5 +246,5 @@ class Vhost:
             self.routing.remove(Removal(queue=record.name))
         elif isinstance(record, PolicyRecord):
             self._policies.pop(key, None)
-        elif self._orphans.pop(key, None) is None:
+        elif self._orphans.pop(key) is None:
             self.routing.remove(Removal(bindings=(records.binding_of(record),)))
