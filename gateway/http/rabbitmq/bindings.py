@@ -6,8 +6,7 @@ Every queue is bound to the default exchange by its own name; these bindings are
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from fastapi import Request, Response
@@ -34,7 +33,7 @@ from entrepot.gateway.http.rabbitmq.api import (
     vhost_in_path,
     virtual_hosts_of,
 )
-from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rabbitmq.listing import Row, listing, rows_of
 from entrepot.gateway.http.rabbitmq.rights import GET, LIST, check, named
 from entrepot.gateway.http.rabbitmq.shapes import binding_shape, properties_key
 from entrepot.gateway.http.routes import Router
@@ -64,11 +63,11 @@ def _add_lists(router: Router, context: HttpContext) -> None:
     @router.get("/bindings", LIST, summary="List all bindings")
     async def list_bindings(request: Request) -> Response:
         vhosts = virtual_hosts_of(context).definitions.vhosts()
-        return await listing(request, [row for vhost in vhosts for row in _rows(vhost)])
+        return await listing(request, [row for vhost in vhosts for row in await _rows(vhost)])
 
     @router.get("/bindings/{vhost}", LIST, summary="List the bindings of a virtual host")
     async def list_bindings_of(request: Request, vhost: str) -> Response:
-        return await listing(request, _rows(vhost_in_path(context, vhost)))
+        return await listing(request, await _rows(vhost_in_path(context, vhost)))
 
     @router.get("/queues/{vhost}/{name}/bindings", GET, summary="List the bindings to a queue")
     async def list_bindings_of_queue(request: Request, vhost: str, name: str) -> Response:
@@ -147,8 +146,9 @@ def _default(queue: str) -> Binding:
     return Binding("", queue, queue)
 
 
-def _rows(vhost: Vhost) -> list[dict[str, Any]]:
-    return [binding_shape(each, vhost) for each in chain(default_bindings(vhost), vhost.bindings())]
+async def _rows(vhost: Vhost) -> list[Row]:
+    found = [*default_bindings(vhost), *vhost.bindings()]
+    return await rows_of(found, lambda binding: binding_shape(binding, vhost))
 
 
 def _kind(letter: str) -> DestinationKind:

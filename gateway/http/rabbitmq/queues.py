@@ -29,7 +29,7 @@ from entrepot.gateway.http.rabbitmq.api import (
     vhost_in_path,
     virtual_hosts_of,
 )
-from entrepot.gateway.http.rabbitmq.listing import Row, listing
+from entrepot.gateway.http.rabbitmq.listing import Row, listing, rows_of
 from entrepot.gateway.http.rabbitmq.local_views import CONSUMERS
 from entrepot.gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
 from entrepot.gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
@@ -93,7 +93,8 @@ def _add_reading(router: Router, context: HttpContext) -> None:
 
     async def listed(request: Request, vhosts: list[Vhost]) -> Response:
         rates.look()
-        rows = [row_of(queue, vhost) for vhost in vhosts for queue in tuple(vhost.queues.values())]
+        queues = [(queue, vhost) for vhost in vhosts for queue in vhost.queues.values()]
+        rows = await rows_of(queues, lambda each: row_of(*each))
 
         async def complete(shown: list[Row]) -> None:
             await add_counts(context, shown)
