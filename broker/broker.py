@@ -142,7 +142,7 @@ class Broker:
         """Return the object store of tiered topics. Raises StoreFailedError where its packages are missing."""
         if settings.tier is None:
             return None
-        tier = Tier(settings.tier, self.engine, self.registry, store_id, self.core)
+        tier = Tier(settings.tier, self.engine, self.registry, store_id, self.core, self.key_values)
         self.core.tier, self.cleaner.kept_from = tier, tier.kept_from
         self.core.consumption.thawed.tier = tier
         return tier

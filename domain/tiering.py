@@ -104,7 +104,7 @@ class TableTopic:
 
 
 class TierTables(Protocol):
-    """Tables that become topics.  Both calls raise BAD_REQUEST (invalid request), PRECONDITION_FAILED (not possible
+    """Tables that become topics.  All calls raise BAD_REQUEST (invalid request), PRECONDITION_FAILED (not possible
     now), TOPIC_NOT_FOUND (no such table) and UNAVAILABLE (the object store is away)."""
 
     async def restore(self, request: RestoreRequest) -> TableTopic:
@@ -112,6 +112,10 @@ class TierTables(Protocol):
 
     async def attach(self, request: AttachRequest) -> TableTopic:
         """Attach a table as a readable topic, up to its present end."""
+
+    async def accept(self, topic: str) -> None:
+        """Accept the table of a topic as the object store has it now, or that it has none; of "": all, and the object
+        store itself.  Messages that only the former one had are lost."""
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from entrepot.broker.ports.cold_reads import ColdReads
 from entrepot.broker.store.consume_queue import ConsumeQueue
-from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.errors import CorruptedError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position
@@ -95,12 +95,12 @@ class Thawed:
         """Return the first readable offset; 0 while it is not known."""
         if self.tier is None or not queue.min_offset:
             return queue.min_offset
-        return 0 if self.tier.is_pending(queue) else self.tier.min_offset(queue)
+        return self.tier.min_offset(queue) if self.tier.pending(queue) is None else 0
 
     def earliest(self, queue: ConsumeQueue) -> int:
         """Return the first readable offset. Raises UNAVAILABLE while it is not known."""
-        if self.tier is not None and queue.min_offset and self.tier.is_pending(queue):
-            raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} are not known yet")
+        if self.tier is not None and (refusal := self.tier.pending(queue)) is not None:
+            raise refusal
         return self.least(queue)
 
     def offset_of(self, queue: ConsumeQueue, start: Start) -> int | None:

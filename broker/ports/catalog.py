@@ -43,9 +43,16 @@ class Catalog:
 
     def bounds_of(self, topic: Topic) -> list[QueueBounds]:
         """Return the readable bounds of each queue."""
-        queues = [self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues)]
+        queues = self.queues_of(topic)
         return [QueueBounds(queue.queue_id, self.min_offset(queue), queue.visible_offset) for queue in queues]
 
+    def queues_of(self, topic: Topic) -> list[ConsumeQueue]:
+        """Return the queues of a topic, by their ids."""
+        return [self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues)]
+
     def min_offset(self, queue: ConsumeQueue) -> int:
-        """Return the first offset that can be read, from the disk or from the tier."""
-        return queue.min_offset if self.tier is None else self.tier.min_offset(queue)
+        """Return the first offset that can be read, from the disk or from the tier; 0 while it is not known: a read
+        there is refused, and skips nothing."""
+        if self.tier is None:
+            return queue.min_offset
+        return self.tier.min_offset(queue) if self.tier.pending(queue) is None else 0

@@ -98,8 +98,11 @@ class ColdReads(Protocol):
     def hot_from(self, queue: ConsumeQueue) -> int:
         """Return the first offset read from the disk."""
 
-    def is_pending(self, queue: ConsumeQueue) -> bool:
-        """True while a queue may have cold messages that are not known yet."""
+    def pending(self, queue: ConsumeQueue) -> EntrepotError | None:
+        """Return the refusal while a queue may have cold messages that are not known yet; None once they are."""
+
+    async def known(self, queue: ConsumeQueue) -> None:
+        """Wait a moment until a queue's cold messages are known. Raises UNAVAILABLE."""
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         """Return up to `most` messages from an offset below the queue's minimum on."""
@@ -130,9 +133,14 @@ class AwayTier:
     def hot_from(self, queue: ConsumeQueue) -> int:
         return queue.min_offset
 
-    def is_pending(self, queue: ConsumeQueue) -> bool:
+    def pending(self, queue: ConsumeQueue) -> EntrepotError | None:
         topic = self._registry.topics.get(queue.topic)
-        return topic is not None and may_be_cold(self._registry, topic)
+        may_be = queue.min_offset > 0 and topic is not None and may_be_cold(self._registry, topic)
+        return _away(queue) if may_be else None
+
+    async def known(self, queue: ConsumeQueue) -> None:
+        if (refusal := self.pending(queue)) is not None:
+            raise refusal
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         raise _away(queue)

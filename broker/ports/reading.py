@@ -15,7 +15,7 @@ from entrepot.broker.ports.cold_records import encode_cold, encode_corrupted
 from entrepot.broker.ports.cold_tail import ColdTail
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.record_runs import bytes_between
-from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.errors import CorruptedError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Pulled, Tail
@@ -54,8 +54,8 @@ class Reading:
     def known_minimum(self, queue: ConsumeQueue) -> int:
         """Return the first offset that can be read. Raises UNAVAILABLE while it is not known: nothing is skipped."""
         tier = self._catalog.tier
-        if tier is not None and queue.min_offset > 0 and tier.is_pending(queue):
-            raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} are not known yet")
+        if tier is not None and (refusal := tier.pending(queue)) is not None:
+            raise refusal
         return self._catalog.min_offset(queue)
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
@@ -191,7 +191,12 @@ class Reading:
         return place_of(self._engine, queue, position)
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
-        return self._catalog.bounds_of(self._catalog.existing_topic(topic))
+        found = self._catalog.existing_topic(topic)
+        if (tier := self._catalog.tier) is not None:  # whoever begins at a bound must not skip what is not known yet
+            for queue in self._catalog.queues_of(found):
+                await tier.known(queue)
+            found = self._catalog.existing_topic(topic)
+        return self._catalog.bounds_of(found)
 
     def tail(
         self,

@@ -111,6 +111,15 @@ class Tables:
         await core.record(RecordKind.METADATA, changes.begin_topic(topic, origin, found.ends))
         return TableTopic(topic, origin.place, core.bounds_of(topic))
 
+    async def accept(self, topic: str) -> None:
+        tier = self._needed_tier()
+        if topic and (found := self._registry.topics.get(topic)) is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
+        if topic and found is not None and not is_tiered(found):
+            text = f"topic {topic!r} is not uploaded from here: nothing of it is to be accepted"
+            raise EntrepotError(Code.PRECONDITION_FAILED, text)
+        await tier.accept(topic)
+
     def _attached(self, request: AttachRequest, name: str, origin: TopicOrigin, queues: int) -> Topic:
         """Return the definition to be made. Raises PRECONDITION_FAILED."""
         _check_name(name)

@@ -14,8 +14,8 @@ from typing import Final
 import structlog
 
 from entrepot.broker.broker import Broker
+from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.remoting.listener import Service
-from entrepot.broker.server.definition_log import PREFIX
 from entrepot.broker.server.identity import KeptIdentity
 from entrepot.broker.server.store_service import StoreService
 from entrepot.domain.errors import Code, EntrepotError
@@ -90,7 +90,7 @@ class BrokerControl:
             return 0
         found, after = 0, ""
         while page := await self._broker.key_values.scan("", after=after, limit=MAX_SCAN):
-            found += sum(not each.key.startswith(PREFIX) for each in page)
+            found += sum(not each.key.startswith(OWN) for each in page)
             after = page[-1].key
         return found
 
@@ -179,7 +179,7 @@ class BrokerControl:
     async def _forget_key_values(self) -> None:
         after = ""
         while page := await self._broker.key_values.scan("", after=after, limit=MAX_SCAN // 10):
-            gone = [KeyValueChange(each.key, None) for each in page if not each.key.startswith(PREFIX)]
+            gone = [KeyValueChange(each.key, None) for each in page if not each.key.startswith(OWN)]
             if gone:
                 await self._broker.key_values.write(gone)
             after = page[-1].key

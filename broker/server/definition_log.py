@@ -10,24 +10,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
+from entrepot.broker.metadata.own_keys import OWN
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.deletions import Deletions
-from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
+from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
 from entrepot.domain.ports import KeyValues
 from entrepot.domain.topic import Topic
 
-PREFIX: Final = "%definitions/"
-DELETED: Final = f"{PREFIX}deleted/"
-NAMESPACES: Final = f"{PREFIX}namespace/"
+DELETED: Final = f"{OWN}deleted/"
+NAMESPACES: Final = f"{OWN}namespace/"
 _Definition = TypeVar("_Definition", Topic, ConsumerGroup)
-
-
-def check_keys(keys: Sequence[str]) -> None:
-    """Raise FORBIDDEN for the broker's own keys."""
-    for key in keys:
-        if key.startswith(PREFIX):
-            raise EntrepotError(Code.FORBIDDEN, f"{key!r} is the broker's own")
 
 
 class DefinitionLog:
@@ -79,8 +71,3 @@ class DefinitionLog:
         if revision > self.namespaces.get(name, 0):
             self.namespaces[name] = revision
             await self._key_values.write([KeyValueChange(NAMESPACES + name, str(revision).encode())])
-
-
-def visible(found: Sequence[KeyValue]) -> list[KeyValue]:
-    """Return the key-values that clients may see."""
-    return [each for each in found if not each.key.startswith(PREFIX)]

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from entrepot.broker.server.definition_log import PREFIX
+from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.store.small_files import put_durably
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.key_value import KeyValueChange
@@ -20,7 +20,7 @@ from entrepot.domain.ports import KeyValues
 from entrepot.domain.shard import MAX_BROKER_NUMBER, broker_number
 
 FILE: Final = "broker.json"
-GROUP_KEY: Final = f"{PREFIX}identity"
+GROUP_KEY: Final = f"{OWN}identity"
 """Key-value of a group's log with the same content."""
 
 

@@ -8,8 +8,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from entrepot.broker.metadata.own_keys import check_keys, visible
 from entrepot.broker.remoting.listener import Call, ServerChannel, ServerStream, Service
-from entrepot.broker.server.definition_log import DefinitionLog, check_keys, visible
+from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.placement import Append, Placement
 from entrepot.broker.server.read_service import ReadService, stored
 from entrepot.broker.server.served_store import ServedStore
@@ -82,6 +83,7 @@ class StoreService:
         if isinstance(self.store, Tiered):
             service.calls[wire.RESTORE_TOPIC] = self.store.tables.restore
             service.calls[wire.ATTACH_TOPIC] = self.store.tables.attach
+            service.calls[wire.ACCEPT_TABLE] = self.store.tables.accept
         service.streams[wire.WATCH_AVAILABLE] = partial(AvailabilityStream, self.store)
         service.streams[wire.WATCH_KEY_VALUES] = partial(KeyValueStream, self.store)
         service.streams[wire.WATCH_DEFINITIONS] = self._open_definitions

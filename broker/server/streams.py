@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
+from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.remoting.listener import ServerStream
-from entrepot.broker.server.definition_log import PREFIX, DefinitionLog
+from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.served_store import ReadMessages, ServedStore
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
@@ -137,7 +138,7 @@ class KeyValueStream:
         self._stream.send(encode([]))
 
     def _on_events(self, events: list[KeyValueEvent]) -> None:
-        events = [event for event in events if not event.key.startswith(PREFIX)]
+        events = [event for event in events if not event.key.startswith(OWN)]
         self._waiting += events
         self._waiting_bytes += sum(map(_size_of, events))
         self._send_waiting()

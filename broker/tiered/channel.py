@@ -42,6 +42,7 @@ class Setup(msgspec.Struct, frozen=True):
     vacuum_grace_seconds: float
     payload: Payload
     seed: int
+    token: str = ""
 
 
 def frame(value: Any) -> tuple[bytes, bytes]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, CorruptedRowError
 from entrepot.broker.tiered.columns import SCHEMA, to_messages
+from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import MissingObjectError, TierError
 from entrepot.broker.tiered.read_ahead import LoadedGroup, ReadAhead
 from entrepot.broker.tiered.row_records import run_of_rows
@@ -49,13 +50,17 @@ class ColdTopic:
         self._ahead = ReadAhead(self, begin)
         self._known: dict[int, ColdBounds] = {}
 
-    def refresh(self) -> None:
-        """Take over uploads and removals since. Others read meanwhile."""
+    def refresh(self, known: TableMark | None = None, epoch: int = 0) -> TableMark:
+        """Take over uploads and removals since, and return the table's mark. Others read meanwhile. Raises
+        PRECONDITION_FAILED for a table that has less than is `known`."""
         with self._refreshing:
             newest = self._table.newest()
+            if known is not None:
+                known.check(self._table.root, self._table.url, newest)
             if newest is None:
                 raise TierError(f"the table {self._table.root} is not open: it is not there")
             self._take(newest)
+            return TableMark.of(newest, epoch)
 
     def _take(self, newest: Snapshot) -> None:
         with self._lock:

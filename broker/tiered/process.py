@@ -46,6 +46,7 @@ def main(descriptor: int) -> None:
         requests_per_hour=setup.requests_per_hour,
         grace=setup.vacuum_grace_seconds,
         payload=setup.payload,
+        token=setup.token,
     )
     while True:
         if not uploader.round():

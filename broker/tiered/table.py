@@ -30,6 +30,7 @@ from entrepot.broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile,
 from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
 from entrepot.broker.tiered.digest import digest_of
 from entrepot.broker.tiered.fence import Fence
+from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
 from entrepot.broker.tiered.snapshot import Snapshot
@@ -92,9 +93,17 @@ class TopicTable:
 
     # -- contents ------------------------------------------------------------------------------------------------
 
-    def open(self, *, create: bool = False) -> bool:
-        """Load the newest version; with `create` make a missing table. True if it is there."""
+    @property
+    def url(self) -> str:
+        """URL of the object store."""
+        return self._objects.url
+
+    def open(self, *, create: bool = False, known: TableMark | None = None) -> bool:
+        """Load the newest version; with `create` make a missing table, unless it is `known`. True if it is there.
+        Raises PRECONDITION_FAILED for a table that has less than is known."""
         snapshot = self._log.load()
+        if known is not None:
+            known.check(self.root, self.url, snapshot)
         if snapshot is None and create:
             snapshot = self._log.create(delta_schema(), {}, self._attempt())
         if snapshot is not None:

@@ -26,13 +26,16 @@ from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.tiered.attached import AttachedTables, key_of
 from entrepot.broker.tiered.counted import CountedObjects
-from entrepot.broker.tiered.fence import Writer
+from entrepot.broker.tiered.fence import Writer, epoch_of
+from entrepot.broker.tiered.marks import TableMark, TableMarks, agree
+from entrepot.broker.tiered.release import Release
 from entrepot.broker.tiered.settings import ReadPolicy, TierSettings
 from entrepot.broker.tiered.uploader_service import UploaderService
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.expression.filter import MessageFilter
+from entrepot.domain.ports import KeyValues
 from entrepot.domain.tiering import TierAddress
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting.records import ENTRY, encode_run
@@ -50,6 +53,8 @@ MAX_WAITING_READS: Final = 256
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Longest pause before the object store is tried again, or the uploader is restarted, in seconds; doubled each time."""
+KNOWN_SECONDS, LOOK_SECONDS = 3.0, 0.02
+"""Longest wait of a question for a table to be loaded, right after a start, and the pause between two looks."""
 REACH_SECONDS: Final = 10.0
 """Longest wait of a question for the store to be reached, right after the start, in seconds."""
 T = TypeVar("T")
@@ -66,24 +71,32 @@ class Tier:
     """A broker's `ColdReads`. `problem`: the reason why nothing is uploaded or read, or empty."""
 
     def __init__(
-        self, settings: TierSettings, engine: StorageEngine, registry: Registry, store_id: str, clock: Clock
+        self,
+        settings: TierSettings,
+        engine: StorageEngine,
+        registry: Registry,
+        store_id: str,
+        clock: Clock,
+        key_values: KeyValues,
     ) -> None:
         check_installed()
         self._settings, self._engine, self._registry = settings, engine, registry
         self._store_id, self._clock = store_id, clock
         self.writer, self.number = Writer(store_id, secrets.randbits(53)), settings.number
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._waiting = asyncio.get_running_loop(), 0
         self._threads = ThreadPoolExecutor(READERS, "tier")
-        self._waiting = 0
         self._spare = threading.Semaphore(READERS - 1)
         self._objects: CountedObjects | None = None
-        self._reached = asyncio.Event()
+        self._reached, self._accepted = asyncio.Event(), asyncio.Event()
         self._unreached = 0
         self._reader: SegmentReader | None = None
         self._cold: dict[str, ColdTopic] = {}
+        self.marks = TableMarks(key_values, store_id)
         self.progress: dict[str, Progress] = {}
+        release = Release(settings, engine, registry, self.root, self._cold, self.progress, self.marks)
+        self.kept_from = release.kept_from
         self.problem = "the object store was not reached yet"
-        self.service = UploaderService(engine, registry, self.root, self._told)
+        self.service = UploaderService(engine, registry, self.root, self.marks, self._told)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[str] = set()
         self.attached = AttachedTables(registry, clock, self._cold, self._in_thread, settings.cache_bytes)
@@ -106,33 +119,7 @@ class Tier:
         known = (self._settings.options.get("endpoint"), *self._settings.attach_endpoints)
         return not endpoint or endpoint in known
 
-    # -- retention -----------------------------------------------------------------------------------------------
-
-    def kept_from(self, queue: ConsumeQueue) -> int | None:
-        """Return the offset of a queue from which only this disk has its messages; None if the tier does not matter."""
-        topic = self._registry.topics.get(queue.topic)
-        if topic is None or not is_tiered(topic):
-            return None
-        cold = self._cold.get(self.root(topic))
-        bounds = None if cold is None else cold.bounds(queue.queue_id)
-        end = queue.min_offset
-        if bounds is not None and bounds.next_offset <= queue.visible_offset:  # else it is of another history
-            end = bounds.next_offset
-        return max(end, self._given_up_to(topic, queue))
-
-    def _given_up_to(self, topic: Topic, queue: ConsumeQueue) -> int:
-        """Return the offset before which retention goes on without the tier: the topic is stuck, and would keep more of
-        the log than the settings allow."""
-        most = self._settings.max_kept_bytes
-        if not most:
-            return 0
-        told = self.progress.get(self.root(topic))
-        if told is None or not told.problem:
-            return 0
-        first = queue.first_at_or_after(self._engine.commit_log.durable_offset - most)
-        if first > queue.min_offset:
-            log.error("the disk no longer waits for the store", seldom=f"given up {topic.name}", topic=topic.name)
-        return first
+    # -- tables --------------------------------------------------------------------------------------------------
 
     def root(self, topic: Topic) -> str:
         """Return the path of a topic's table; for another cluster's, its distinguishing name."""
@@ -146,12 +133,21 @@ class Tier:
     def _roots(self) -> set[str]:
         return {self.root(topic) for topic in self._registry.topics.values() if is_tiered(topic)}
 
-    def is_pending(self, queue: ConsumeQueue) -> bool:
-        """True while a queue may have cold messages that are not known yet."""
-        if self._settings.read is ReadPolicy.DISABLED:
-            return False
+    def pending(self, queue: ConsumeQueue) -> EntrepotError | None:
+        if self._settings.read is ReadPolicy.DISABLED or not queue.min_offset:
+            return None
         topic = self._registry.topics.get(queue.topic)
-        return topic is not None and may_be_cold(self._registry, topic) and self.root(topic) not in self._cold
+        if topic is None or not may_be_cold(self._registry, topic) or self.root(topic) in self._cold:
+            return None
+        return self._not_known(queue.topic)
+
+    async def known(self, queue: ConsumeQueue) -> None:
+        end = self._loop.time() + KNOWN_SECONDS
+        while (refusal := self.pending(queue)) is not None:
+            left = end - self._loop.time()
+            if left <= 0 or self._unreached or self._problem_of(queue.topic):
+                raise refusal
+            await asyncio.sleep(min(left, LOOK_SECONDS))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -170,7 +166,7 @@ class Tier:
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         cold = self._cold_of(queue)
         if cold is None:
-            raise _not_known(queue.topic)
+            raise self._not_known(queue.topic)
         if self._is_nowhere(queue, cold, first):
             return ColdPage([], queue.min_offset)
         page: ColdPage = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
@@ -182,7 +178,7 @@ class Tier:
     async def run(self, queue: ConsumeQueue, first: int, to_offset: int, limits: tuple[int, int]) -> bytes:
         cold = self._cold_of(queue)
         if cold is None:
-            raise _not_known(queue.topic)
+            raise self._not_known(queue.topic)
         bounds = self.min_offset(queue), queue.visible_offset
         if self._is_nowhere(queue, cold, first):
             return encode_run(np.empty(0, ENTRY), b"", (min(queue.min_offset, to_offset), *bounds))
@@ -220,7 +216,7 @@ class Tier:
             if not below or not may_be_cold(self._registry, topic) or self._is_of_another_log(topic, query):
                 continue
             if (cold := self._cold.get(self.root(topic))) is None:
-                raise _not_known(topic.name)
+                raise self._not_known(topic.name)
             part: ColdFound = await self._in_thread(cold.search, query, below)
             for message in part.messages:
                 message.topic = topic.name  # a row has the place in its table's topic, which may be a further one
@@ -238,6 +234,16 @@ class Tier:
             return None
         topic = self._registry.topics.get(queue.topic)
         return None if topic is None else self._cold.get(self.root(topic))
+
+    def _problem_of(self, topic: str) -> str:
+        """Return the reason why a topic is not uploaded, or empty."""
+        found = self._registry.topics.get(topic)
+        return "" if found is None or (told := self.progress.get(self.root(found))) is None else told.problem
+
+    def _not_known(self, topic: str) -> EntrepotError:
+        problem = self.problem or self._problem_of(topic)
+        text = f"the cold messages of topic {topic!r} cannot be read yet"
+        return EntrepotError(Code.UNAVAILABLE, f"{text}: {problem}" if problem else text)
 
     async def _in_thread(self, act: Any, *arguments: Any) -> Any:
         if self._waiting >= MAX_WAITING_READS:
@@ -274,6 +280,21 @@ class Tier:
         found: T = await self._in_thread(ask, self._objects)
         return found
 
+    async def accept(self, topic: str) -> None:
+        """Accept the table of a topic as it is now, or as none; of "", the object store and all tables in it."""
+        if topic:
+            root = self.root(self._registry.topics[topic])
+            await self.marks.forget(root)
+            self._cold.pop(root, None)
+            self._refresh_soon(root)
+            return
+        await self.marks.forget(None)
+        self._cold.clear()
+        self._objects = None
+        self._reached.clear()
+        self._accepted.set()
+        self.service.stop()
+
     # -- the uploader --------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -282,20 +303,30 @@ class Tier:
         while True:
             try:
                 if self._objects is None:
-                    await self._in_thread(self._open)
-                    self._reached.set()
+                    await self.marks.load()
+                    await self.marks.keep({self.root(topic) for topic in self._registry.topics.values()})
+                    await self._open()
                 self.problem = ""
                 pause = FIRST_PAUSE
-                await self.service.run(self._settings, self.writer)
+                await self.service.run(self._settings, self.writer, self.marks.token)
                 self.problem = "the uploader has ended, and is started again"
             except (EntrepotError, OSError) as error:  # the latter: no process can be started
                 self.problem = error.message if isinstance(error, EntrepotError) else str(error)
                 self._unreached += self._objects is None
             log.error("the tier", problem=self.problem, again_in=pause)
-            await asyncio.sleep(pause)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._accepted.wait(), pause)
+            self._accepted.clear()
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _open(self) -> None:
+    async def _open(self) -> None:
+        objects, token = await self._in_thread(self._opened)
+        await self.marks.note_store(token)
+        self._objects = objects
+        self._reached.set()
+
+    def _opened(self) -> tuple[CountedObjects, str]:
+        """Open the object store, and agree with it on this store's mark. Raises TierError."""
         from entrepot.broker.tiered.opening_store import open_objects
         from entrepot.broker.tiered.probe import probe
         from entrepot.broker.tiered.segment_reader import SegmentReader
@@ -303,8 +334,9 @@ class Tier:
 
         objects = CountedObjects(open_objects(self._settings.url, StoreOptions(**self._settings.options)))
         probe(objects, Random(secrets.randbits(64)))
+        token = agree(objects, self._store_id, self.marks.token, secrets.token_hex(16))
         self._reader = SegmentReader(objects, self._settings.cache_bytes)
-        self._objects = objects
+        return objects, token
 
     def _told(self, progress: Progress) -> None:
         if len(self.progress) > len(self._registry.topics):
@@ -317,11 +349,12 @@ class Tier:
         self.progress[progress.root] = progress
         if not progress.problem:
             self._forget_what_is_gone(progress)
-            self._to_refresh.add(progress.root)
-            if progress.root not in self._refreshing:
-                self._refreshing[progress.root] = background(self._loop).start(
-                    "refresh of a table", self._keep_fresh(progress.root)
-                )
+            self._refresh_soon(progress.root)
+
+    def _refresh_soon(self, root: str) -> None:
+        self._to_refresh.add(root)
+        if root not in self._refreshing:
+            self._refreshing[root] = background(self._loop).start("refresh of a table", self._keep_fresh(root))
 
     def _forget_what_is_gone(self, progress: Progress) -> None:
         """Load a table anew that was put back to an earlier state: until then nothing leaves the disk."""
@@ -361,10 +394,7 @@ class Tier:
         if cold is None:
             table = TopicTable(self._objects, root, self._clock, Random(secrets.randbits(64)))
             cold = ColdTopic(table, self._reader, self._settings.number, self._begin)
-        await self._in_thread(cold.refresh)
+        mark: TableMark = await self._in_thread(cold.refresh, self.marks.of(root), epoch_of(self._engine))
+        await self.marks.note(root, mark)  # before the disk lets go of anything that it has
         if self._cold.get(root) is known:  # else it was put back meanwhile, and is loaded anew
             self._cold[root] = cold
-
-
-def _not_known(topic: str) -> EntrepotError:
-    return EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {topic!r} cannot be read yet")

@@ -18,6 +18,7 @@ import structlog
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.fence import Fence, Writer
 from entrepot.broker.tiered.json_columns import JsonColumns
+from entrepot.broker.tiered.marks import TableMark, check_store
 from entrepot.broker.tiered.merging import merge
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.record_rows import rows_of_run
@@ -55,13 +56,14 @@ class QueueState(msgspec.Struct, frozen=True, array_like=True):
 
 class TopicState(msgspec.Struct, frozen=True, array_like=True):
     """A tiered topic. `root`: of its table. `retention_ms`: age at which segments leave the table. `epoch`: of the
-    broker that asks for the upload (`fence.epoch_of`)."""
+    broker that asks for the upload (`fence.epoch_of`). `mark`: the table as its store knows it."""
 
     name: str
     root: str
     retention_ms: int
     queues: list[QueueState]
     epoch: int = 0
+    mark: TableMark | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -98,6 +100,7 @@ class _Topic:
         self.table, self.fence = table, fence
         self.json = JsonColumns()
         self.is_open = False
+        self.known: TableMark | None = None
         self.waiting_since: float | None = None
         self.pause = 0.0
         self.not_before = 0.0
@@ -113,7 +116,7 @@ class _Topic:
 class Uploader:
     """The uploader. `steady`: seconds of a clock that never jumps. `number`: of the broker, `writer`: its identity.
     `max_age`: seconds that messages wait. `requests_per_hour`: to the object store, about, by all topics; many small
-    ones wait longer."""
+    ones wait longer. `token`: mark of the writer's store in the object store, without which nothing is written."""
 
     def __init__(
         self,
@@ -130,13 +133,14 @@ class Uploader:
         requests_per_hour: int,
         grace: float,
         payload: Payload = Payload.NONE,
+        token: str = "",
     ) -> None:
         self._source, self._objects = source, objects
         self._clock, self._random, self._steady = clock, random, steady
         self._base, self._writer = first_queue(number), writer
         self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
         self._requests_per_hour = requests_per_hour
-        self._payload = payload
+        self._payload, self._token = payload, token
         self._topics: dict[str, _Topic] = {}
         self._waiting = 0
 
@@ -157,6 +161,8 @@ class Uploader:
             table = TopicTable(self._objects, state.root, self._clock, self._random, fence)
             topic = self._topics[state.root] = _Topic(table, fence)
         topic.fence.epoch = state.epoch
+        if topic.known != state.mark:  # somebody has accepted the table as it is
+            topic.known, topic.not_before = state.mark, 0.0
         if self._steady() < topic.not_before:
             return False
         try:
@@ -180,7 +186,8 @@ class Uploader:
     def _bring_up(self, state: TopicState, topic: _Topic) -> bool:
         """Upload one segment where there is enough, or it has waited; True if there may be more."""
         if not topic.is_open:
-            topic.table.open(create=True)
+            self._check_store()
+            topic.table.open(create=True, known=state.mark)
             self._check_history(state, topic)
             topic.is_open = True
             self._tell(state, topic)
@@ -198,6 +205,12 @@ class Uploader:
             return False
         topic.waiting_since = None
         return self._upload(state, topic, starts) and waiting > self._segment_bytes
+
+    def _check_store(self) -> None:
+        """Raise PRECONDITION_FAILED where the object store is not the one that the broker has used: it may be a folder
+        without its disk."""
+        if self._token:
+            check_store(self._objects, self._writer.store, self._token)
 
     def _age(self, waiting: int) -> float:
         """Return the seconds that messages of a topic wait: the fewer bytes and the more waiting topics, the longer."""
@@ -249,6 +262,7 @@ class Uploader:
                 rows, schema = topic.json.typed(rows, schema)
             except (pa.ArrowException, ValueError) as error:  # bodies are anybody's: they never stop a topic
                 log.error("bodies went without their columns", topic=state.name, problem=str(error))
+        self._check_store()
         topic.table.upload(rows, expected, ends, schema)
         topic.last_queue = last
         topic.corrupted_since.clear()
@@ -283,6 +297,7 @@ class Uploader:
         if topic.kept_house_at and now < topic.kept_house_at + HOUSEKEEPING_SECONDS:
             return
         topic.kept_house_at = now
+        self._check_store()
         if merge(topic.table, self._objects):
             self._tell(state, topic)
         if topic.table.expire(self._clock.now_ms() - state.retention_ms):

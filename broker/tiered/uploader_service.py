@@ -23,6 +23,7 @@ from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.healer import NO_HEALER
 from entrepot.broker.store.record_runs import bytes_between
 from entrepot.broker.tiered.fence import Writer, epoch_of
+from entrepot.broker.tiered.marks import TableMarks
 from entrepot.broker.tiered.settings import TierSettings
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
@@ -45,10 +46,11 @@ class UploaderService:
         engine: StorageEngine,
         registry: Registry,
         root: Callable[[Topic], str],
+        marks: TableMarks,
         told: Callable[[Progress], None],
     ) -> None:
         self._engine, self._registry = engine, registry
-        self._root, self._told = root, told
+        self._root, self._marks, self._told = root, marks, told
         self.process: subprocess.Popen[bytes] | None = None
         self._failed_before = self._failed_now = 0
 
@@ -57,8 +59,13 @@ class UploaderService:
         """Requests to the object store that failed, of all uploaders so far."""
         return self._failed_before + self._failed_now
 
-    async def run(self, settings: TierSettings, own: Writer) -> None:
-        """Run an uploader, and serve it until it ends. `own`: the writer."""
+    def stop(self) -> None:
+        """End the uploader, if there is one."""
+        if self.process is not None:
+            self.process.terminate()
+
+    async def run(self, settings: TierSettings, own: Writer, token: str) -> None:
+        """Run an uploader, and serve it until it ends. `own`: the writer; `token`: its mark in the object store."""
         from entrepot.broker.tiered.channel import Setup, frame
 
         ours, theirs = socket.socketpair()
@@ -66,7 +73,7 @@ class UploaderService:
         reader, writer = await asyncio.open_connection(sock=ours)
         values = {key: value for key, value in asdict(settings).items() if key not in OURS}
         try:
-            writer.writelines(frame(Setup(**values, writer=own, seed=secrets.randbits(63))))
+            writer.writelines(frame(Setup(**values, writer=own, token=token, seed=secrets.randbits(63))))
             await self._serve(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -121,7 +128,8 @@ class UploaderService:
             if is_tiered(topic):
                 queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
                 states = [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues]
-                found.append(TopicState(topic.name, self._root(topic), 1000 * (topic.tier_seconds or 0), states, epoch))
+                root, retention_ms = self._root(topic), 1000 * (topic.tier_seconds or 0)
+                found.append(TopicState(topic.name, root, retention_ms, states, epoch, self._marks.of(root)))
         return found
 
 

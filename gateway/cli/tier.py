@@ -1,7 +1,7 @@
 """`entrepot tier`: the tables of cold messages in an object store.
 
-`show` and `verify` read them without a broker, and write nothing. `restore`, `attach` and `status` ask a running
-server. Exit codes: 0 healthy, 1 problems found, refused, or the store is away, 2 wrong usage.
+`show` and `verify` read them without a broker, and write nothing. `restore`, `attach`, `accept` and `status` ask a
+running server. Exit codes: 0 healthy, 1 problems found, refused, or the store is away, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typer
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import FAILED, OK, USAGE, CommandError
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_listing, print_table
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
@@ -136,6 +137,30 @@ def status(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -
         ),
         as_json=as_json,
     )
+
+
+@app.command()
+def accept(
+    topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", show_default=False)] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Accept another object store, with all tables as they are.")
+    ] = False,
+    yes: YesOption = False,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Accept a topic's table as the object store has it now, after `tier status` told of another state.
+
+    Without it nothing is uploaded, deleted or read, so that a folder that is not mounted costs nothing. Messages that
+    only the former table had are lost.
+    """
+    if (topic is None) != everything:
+        raise CommandError("name a topic, or --all for the object store with all tables", USAGE)
+    what = f"topic {topic}" if topic is not None else "all tables"
+    confirm(f"Accept the object store as it is for {what}? Messages that only the former one had are lost.", yes=yes)
+    path = api_path(namespace, "tiering:accept")
+    Client(server, TABLE_SECONDS).request("POST", path, body=given(topic=topic))
+    print_line(f"{what}: the object store is accepted as it is")
 
 
 @app.command()

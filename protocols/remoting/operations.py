@@ -225,6 +225,7 @@ TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=T
 PINS: Final = _operation(79, "pins", tuple[()], list[Pin], again=True)
 RESTORE_TOPIC: Final = _operation(128, "restore_topic", tuple[RestoreRequest], TableTopic)
 ATTACH_TOPIC: Final = _operation(129, "attach_topic", tuple[AttachRequest], TableTopic)
+ACCEPT_TABLE: Final = _operation(130, "accept_table", tuple[str], None, again=True)
 DRAINAGE: Final = _operation(72, "drainage", tuple[Readers], Drainage, again=True)
 SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], None, again=True)
 SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[int], int, again=True)

@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic
 from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 
@@ -30,6 +31,13 @@ class RemoteTables:
     async def attach(self, request: AttachRequest) -> TableTopic:
         client = self._client(request.broker)
         return await self._ask(client, wire.ATTACH_TOPIC, self._revised(request, client, request.name or ""))
+
+    async def accept(self, topic: str) -> None:
+        asked = (
+            self._cluster.of_topic(topic) if topic else self._cluster.all_ready("the object store is accepted by all")
+        )
+        answers = await ask_all(asked, lambda client: client.ask(wire.ACCEPT_TABLE, topic))
+        raise_if(next((answer for _, answer in answers if isinstance(answer, EntrepotError)), None))
 
     def _client(self, name: str) -> BrokerClient:
         """Return the broker of a name, or the only one.  Raises BAD_REQUEST, UNAVAILABLE."""

@@ -79,8 +79,8 @@ def uploaded(store: Broker) -> dict[int, int]:
     """By queue, up to where the table has it; empty until the table is loaded."""
     assert store.tier is not None
     told = store.tier.progress.get(root(store))
-    is_pending = store.tier.is_pending(store.engine.dispatcher.queue("factory", 0))
-    return {} if told is None or is_pending else told.ends
+    is_loaded = root(store) in store.tier._cold
+    return told.ends if told is not None and is_loaded else {}
 
 
 async def all_uploaded(store: Broker, count: int = COUNT) -> None:

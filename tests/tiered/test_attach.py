@@ -93,7 +93,9 @@ async def test_a_table_of_another_cluster_is_read_as_a_topic(tmp_path: Path) -> 
             assert [(b.min_offset, b.max_offset) for b in again.queues] == [(0, COUNT + 100)] * QUEUES
             assert len(await read(store, "copy", 0)) == COUNT + 100
         async with opened(tmp_path, clock) as store:  # after a start, too
-            await until(lambda: store.core.min_offset(store.engine.dispatcher.queue("copy", 1)) == 0, "it is known")
+            assert [bounds.min_offset for bounds in await store.messages.bounds("copy")] == [0] * QUEUES, (
+                "it is waited for"
+            )
             assert [each.queue_offset for each in await read(store, "copy", 1)] == list(range(COUNT + 100))
             objects = snapshot(tmp_path / "their-cold")
             await store.topology.delete_topic("copy")

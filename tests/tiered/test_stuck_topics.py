@@ -105,7 +105,7 @@ async def test_what_it_may_keep_can_be_bounded(tmp_path: Path, monkeypatch: pyte
         assert [each.queue_offset for each in await all_of(store, 0, left[0])] == list(range(left[0], COUNT))
 
 
-async def test_a_table_that_was_put_back_is_brought_up_again(tmp_path: Path) -> None:
+async def test_a_table_that_was_put_back_is_brought_up_again_once_that_is_accepted(tmp_path: Path) -> None:
     """Somebody restores an old state of the bucket; the disk still has what that lacks."""
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:
@@ -125,8 +125,11 @@ async def test_a_table_that_was_put_back_is_brought_up_again(tmp_path: Path) -> 
             ours.check_current()
         assert refused.value.code is Code.COLD_CORRUPTED and "has gone back behind version" in refused.value.message
         queue = store.engine.dispatcher.queue("factory", 0)
-        await until(lambda: any(each.ends.get(0) == 200 for each in told), "the uploader has seen it")
-        await until(lambda: told[-1].ends.get(0) == 400, "it is brought up again")
+        await until(lambda: told and "is at version" in told[-1].problem, "the uploader has seen it")
+        assert "ends of queues 0: 200, 1: 200" in told[-1].problem, "what is there"
+        assert "ends of queues 0: 400, 1: 400" in told[-1].problem, "and what is known"
+        await store.tables.accept("factory")
+        await until(lambda: told[-1].ends.get(0) == 400 and not told[-1].problem, "it is brought up again")
         await known(store)
         await until(lambda: store.tier and store.tier.kept_from(queue) == 400, "and known")
         await store.topology.put_topic(TOPIC)
@@ -201,6 +204,8 @@ async def test_an_uploader_that_lives_makes_no_commit_over_a_hole(tmp_path: Path
             path.unlink()
         await published(store, clock, 400, 100)
         await until(lambda: told and "gone back" in told[0].problem, "it says so")
+        await until(lambda: told and "is at version" in told[-1].problem, "and what is known of it")
+        await store.tables.accept("factory")
         await all_uploaded(store, 500)
         TopicTable(FolderStore(tmp_path / "cold"), root(store), clock, Random(1)).open()
         await known(store)

@@ -45,6 +45,12 @@ class Attaching(Body):
     broker: str = Field("", max_length=MAX_TEXT)
 
 
+class Accepting(Body):
+    """A topic whose table is accepted; none: the object store with all tables."""
+
+    topic: str | None = Field(None, max_length=MAX_TEXT)
+
+
 def tiering_routes(context: HttpContext) -> Routes:
     """The routes of tables; the list of all topics is in no namespace."""
     routes = Routes(["tiering"], PREFIX)
@@ -88,6 +94,19 @@ def tiering_routes(context: HttpContext) -> Routes:
         found = await _tables(context).attach(wanted)
         tell(request, f"topic {found.topic.name}", f"from the table {found.table}")
         return json_answer(_table_shape(found), CREATED)
+
+    @routes.post(
+        "/tiering:accept",
+        cluster(Action.UPDATE),
+        change="object store accepted",
+        summary="Accept the object store, or a topic's table in it, as it is now",
+    )
+    async def accept_tables(request: Request) -> Response:
+        asked = await body_of(request, context, Accepting)
+        name = "" if asked.topic is None else qualified(namespace_of(store, request), asked.topic)
+        await _tables(context).accept(name)
+        tell(request, f"topic {name}" if name else "all tables")
+        return json_answer({"accepted": asked.topic})
 
     return routes
 

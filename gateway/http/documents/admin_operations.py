@@ -12,7 +12,7 @@ from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.dead_letters import NDJSON
 from entrepot.gateway.http.admin.kinds import GROUP_KINDS, TOPIC_KINDS
 from entrepot.gateway.http.admin.messages import STATES
-from entrepot.gateway.http.admin.tiering import Attaching, Restoring
+from entrepot.gateway.http.admin.tiering import Accepting, Attaching, Restoring
 from entrepot.gateway.http.documents.event_operations import REFUSAL
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
 from entrepot.gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Maybe, Shape, listed, named, time
@@ -259,6 +259,11 @@ TOPIC_OPERATIONS: Final[Operations] = {
         "attachTable",
         {201: Answer("It is there", _TABLE_TOPIC)},
         body=Shape(schema_of(Attaching), {"url": "s3://their-bucket/entrepot", "table": "orders/4f1c2a9e8b7d6c5a-0"}),
+    ),
+    ("POST", f"{PREFIX}/tiering:accept"): Operation(
+        "acceptTables",
+        answers({"accepted": Maybe("telemetry")}),
+        body=Shape(schema_of(Accepting), {"topic": "telemetry"}),
     ),
     ("GET", f"{PREFIX}/event-rules"): Operation(
         "listEventRules", answers(listed(_LISTED_RULES, next=Maybe("factory")))

@@ -132,6 +132,8 @@ OPERATIONS = [
     http("POST", "/api/v1/namespaces/plant/topics/grid:restore", ("UPDATE", "Cluster:default"), json={}),
     http("POST", "/api/v1/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
     http("POST", "/api/v1/namespaces/plant/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
+    http("POST", "/api/v1/tiering:accept", ("UPDATE", "Cluster:default"), json={"topic": "grid"}),
+    http("POST", "/api/v1/namespaces/plant/tiering:accept", ("UPDATE", "Cluster:default"), json={"topic": "grid"}),
     http("GET", "/api/v1/overview", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/overview/history?span=300", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/overview:watch?every=0", ("LIST", "Cluster:default")),

@@ -17,7 +17,9 @@ from tests.support.http_server import serving
 from tests.support.seed import SEED
 
 EXAMPLES = 6
-LEFT_OUT = r"/topics/\{topic\}/events$|/api/v1/brokers|/api/v1/controllers|/topics/\{name\}:restore$|/tiering:attach$"
+LEFT_OUT = (
+    r"/topics/\{topic\}/events$|/api/v1/brokers|/api/v1/controllers|/topics/\{name\}:restore$|/tiering:(attach|accept)$"
+)
 """Streams go on until the client ends them; of brokers and tables a store in memory has none, and answers with 501."""
 
 

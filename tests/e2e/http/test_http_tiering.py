@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,24 @@ def settings(directory: Path) -> dict[str, str]:
     return {"tier.url": (directory / "cold").as_uri(), "mqtt.enabled": "false", **soon}
 
 
-@pytest.mark.soak
-def test_a_server_that_is_lost_with_its_disk(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def entrepot(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """The command line: its exit code, and what it says."""
     build_commands_once(monkeypatch)
 
-    def entrepot(*arguments: str) -> tuple[int, str]:
+    def run_it(*arguments: str) -> tuple[int, str]:
         capfd.readouterr()
         code = run(arguments)
         out, err = capfd.readouterr()
         return code, out + err
 
+    return run_it
+
+
+@pytest.mark.soak
+def test_a_server_that_is_lost_with_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entrepot: Callable[..., tuple[int, str]]
+) -> None:
     with ServerProcess(tmp_path, settings(tmp_path)) as server:
         with http_client(f"http://{server.address('http')}") as client:
             assert client.put(f"{V1}/topics/orders", json={"queues": 1, "tierSeconds": 10**9}).status_code == 201
@@ -82,6 +89,38 @@ def test_a_server_that_is_lost_with_its_disk(
             assert code == 0 and json.loads(out)["permission"] == "READ"
             assert client.delete(f"{V1}/topics/copy").status_code == 204
             assert tiering(client, bool), "the topic itself is as it was"
+
+
+@pytest.mark.soak
+def test_an_object_store_that_is_away_is_told_and_accepted_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entrepot: Callable[..., tuple[int, str]]
+) -> None:
+    with ServerProcess(tmp_path, settings(tmp_path)) as server:
+        with http_client(f"http://{server.address('http')}") as client:
+            assert client.put(f"{V1}/topics/orders", json={"queues": 1, "tierSeconds": 10**9}).status_code == 201
+            publish(client, "orders", event(0))
+            tiering(client, lambda found: found and found[0]["uploaded"])
+        server.stop()
+        (tmp_path / "cold").rename(tmp_path / "away")
+        server.start()
+        url = f"http://{server.address('http')}"
+        monkeypatch.setenv("ENTREPOT_SERVER", url)
+        with http_client(url) as client:
+            [told] = tiering(client, lambda found: found and "is the folder mounted?" in (found[0]["problem"] or ""))
+            assert "entrepot tier accept --all" in told["problem"]
+            is_problem(client.post(f"{V1}/tiering:accept", json={"topic": "others"}), 404, "others")
+            assert entrepot("tier", "accept")[0] == 2
+            assert entrepot("tier", "accept", "orders", "--all")[0] == 2
+            code, out = entrepot("tier", "accept", "orders")
+            assert code == 2 and "--yes" in out, "without a terminal it wants to be told so"
+            code, out = entrepot("tier", "accept", "orders", "--yes")
+            assert code == 0 and "topic orders" in out
+            code, out = entrepot("tier", "accept", "--all", "--yes")
+            assert code == 0 and "all tables" in out
+            publish(client, "orders", event(1))
+            tiering(client, lambda found: found and not found[0]["problem"] and found[0]["lagMessages"] == 0)
+            [seen] = client.get(f"{V1}/audit?limit=1").json()["value"]
+            assert "object store accepted" in str(seen)
 
 
 def tiering(client: Any, is_wanted: Any) -> list[dict[str, Any]]:

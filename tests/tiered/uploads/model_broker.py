@@ -12,6 +12,7 @@ from random import Random
 import msgspec
 import numpy as np
 
+from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.uploader import Progress, QueueState, TopicState
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.filter_hash import filter_hash
@@ -117,6 +118,9 @@ class ModelBroker:
         """Of its last time as master."""
         self.run = 0
         """Counts its starts."""
+        self.marks: dict[str, TableMark] = {}
+        """Tables as the log of the master has them."""
+        self.mark_of: Callable[[str], TableMark | None] = lambda root: None
 
     # -- as the uploader sees it -----------------------------------------------------------------------------------
 
@@ -127,7 +131,8 @@ class ModelBroker:
                 QueueState(number, self.min_offset(topic, number), self.end(topic, number), RECORD_BYTES)
                 for number in range(len(topic.queues))
             ]
-            found.append(TopicState(topic.name, topic.root, topic.retention_ms, states, self.epoch))
+            mark = self.marks.get(topic.root)
+            found.append(TopicState(topic.name, topic.root, topic.retention_ms, states, self.epoch, mark))
         return found
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
@@ -159,6 +164,8 @@ class ModelBroker:
         if progress.problem and before is not None and not progress.ends:
             progress = msgspec.structs.replace(progress, ends=before.ends)
         self.progress[progress.root] = progress
+        if not progress.problem and (mark := self.mark_of(progress.root)) is not None:
+            self.marks[progress.root] = mark
 
     # -- the disk --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.fence import Fence, Writer
+from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.table import TopicTable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 GRACE_MS = 24 * HOUR_MS
+TOKEN = "mark of the store"
 RUNS = {"first": 1_000, "second": 2_000}
 """Numbers of the runs of each site, of which none comes twice."""
 
@@ -50,6 +52,7 @@ class Site:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.broker = world.parts.broker(world.master, self._check)
+        self.broker.marks, self.broker.mark_of = world.marks, self._mark_of
         self.broker.healing = False  # some replica has it whole, and is away
         self.deaths = 0
         self.start()
@@ -69,6 +72,7 @@ class Site:
             max_age=30.0,
             requests_per_hour=20_000,
             grace=GRACE_MS / 1000,
+            token=TOKEN,
         )
         self.reader = SegmentReader(world.objects, max_bytes=4096)
         self.cold: dict[str, ColdTopic] = {}
@@ -77,6 +81,14 @@ class Site:
     def _check(self, progress: Progress) -> None:
         topic = self.world.by_root[progress.root]
         self.world.witness.check_told(topic, self.broker.progress.get(progress.root), progress)
+
+    def _mark_of(self, root: str) -> TableMark | None:
+        """What the table is where the broker loads it; None where it cannot."""
+        table = TopicTable(self.world.objects.working(), root, self.world.clock, random.Random(1))
+        try:
+            return TableMark.of(table.snapshot, 0) if table.open(known=self.world.marks.get(root)) else None
+        except TierError:
+            return None
 
     def round(self) -> bool:
         """A round of the uploader, which may die in it."""

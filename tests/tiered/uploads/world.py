@@ -12,7 +12,9 @@ from collections.abc import Callable
 
 import pytest
 
+from entrepot.broker.tiered.checkpoints import commit_name
 from entrepot.broker.tiered.fence import Fence
+from entrepot.broker.tiered.marks import TableMark, agree
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.broker.tiered.uploader import LONGEST_PAUSE
 from entrepot.domain.clock import Clock
@@ -20,8 +22,8 @@ from entrepot.domain.expression.filter import FilterExpression, FilterKind, Mess
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
 from tests.tiered.uploads.model_broker import RECORD_BYTES, Master, ModelTopic
-from tests.tiered.uploads.sites import GRACE_MS, HOUR_MS, Died, Parts, Site, damaged
-from tests.tiered.uploads.witness import Broken, Witness
+from tests.tiered.uploads.sites import GRACE_MS, HOUR_MS, TOKEN, Died, Parts, Site, damaged
+from tests.tiered.uploads.witness import STORE, Broken, Witness
 
 SETTLED_AFTER_MS = GRACE_MS // 2
 """What comes late comes within this."""
@@ -54,6 +56,9 @@ class World:
         self.segment_bytes = self.random.choice([4, 15, 60]) * RECORD_BYTES
         self.two_at_the_end = self.random.random() < 0.3
         self.by_root: dict[str, ModelTopic] = {}
+        self.marks: dict[str, TableMark] = {}
+        self.absences = 0
+        self._older: dict[str, tuple[bytes, int]] = {}
         self.master = Master(self.random)
         self._running: list[str] = []
         self._settled_at = self.clock.now_ms()
@@ -78,6 +83,9 @@ class World:
 
     def _new_store(self) -> None:
         self.objects = MemoryObjects(self.clock, self._plan)
+        agree(self.objects.working(), STORE, "", TOKEN)
+        self._older = dict(self.objects._objects)
+        self.marks.clear()
         self.witness = Witness(self.objects, self.clock)
 
     def _make(self, name: str) -> None:
@@ -111,6 +119,8 @@ class World:
             (1, self._harm),
             (2, self._heal),
             (1, self._other_store),
+            (2, self._keep_a_copy),
+            (2, self._be_away),
         ]
         weights = [10 * weight if act.__name__ == self.parts.often else weight for weight, act in choices]
         [act] = self.random.choices([act for _, act in choices], weights)
@@ -217,6 +227,38 @@ class World:
         self._new_store()
         for site in self.sites:
             site.start()
+
+    def _keep_a_copy(self) -> None:
+        """Somebody copies the bucket."""
+        self._older = dict(self.objects._objects)
+
+    def _be_away(self) -> None:
+        """For a while the store looks empty, or as it was at the last copy; then it is back as it was.
+
+        Each table has gone on since the copy: one that has not is no older, and may go on in the copy.
+        """
+        if self._running:
+            return
+        self.objects.settle()
+        there, self.may_fail = self.objects._objects, False
+        self.objects._objects = dict(self._older) if self._is_older() and self.random.random() < 0.7 else {}
+        self.absences += 1
+        for _ in range(self.random.randint(5, 25)):
+            ms = self.random.choice([1000, 40_000])
+            self.clock.advance(ms)
+            self.steady += ms / 1000
+            self.random.choice([self._publish, self._round, self._round, self._clean, self._crash, self._fail_over])()
+        self.objects._objects, self.may_fail = there, True
+        self.objects.settle()
+
+    def _is_older(self) -> bool:
+        known = [self.marks.get(topic.root) for topic in self.master.topics.values()]
+        commits = [
+            f"{topic.root}/_delta_log/{commit_name(mark.version)}"
+            for topic, mark in zip(self.master.topics.values(), known, strict=True)
+            if mark is not None
+        ]
+        return len(commits) == len(known) and not any(commit in self._older for commit in commits)
 
     # -- what goes wrong ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,150 @@
+"""TableMarks: the tables as this store knows them, kept apart from the object store that has them.
+
+An object store may be away and look empty: a folder that is not mounted, a changed `tier.url`, a bucket put back to an
+earlier state. A broker that asks only the store would begin a new table there, and lose what it gives up meanwhile. So
+the log has a mark of each table (id, version, progress, epoch), and the object store a mark of this store. What does
+not fit is neither written nor read, and nothing leaves the disk that the mark does not have. `forget` accepts another
+state.
+
+The marks are key-values of the broker (`own_keys`), so a group's next master knows them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from entrepot.broker.metadata.own_keys import OWN
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from entrepot.domain.errors import Code
+from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
+from entrepot.domain.ports import KeyValues
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from entrepot.broker.tiered.snapshot import Snapshot
+
+TABLES: Final = f"{OWN}tier/table/"
+STORE: Final = f"{OWN}tier/store"
+STORES: Final = "_stores/"
+"""Folder of the object store with an object for each store that uses it."""
+PROGRESS: Final = "next/"
+"""Prefix of the app ids with the end of each queue in a table."""
+_ACCEPT: Final = "Put the object store back as it was, or accept the change (entrepot tier accept"
+
+
+class TableMark(msgspec.Struct, frozen=True, array_like=True):
+    """A table at its last known version: Delta's id of it, and offsets by world's queue. `epoch`: of its writer."""
+
+    table_id: str
+    version: int
+    ends: dict[int, int]
+    epoch: int = 0
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, epoch: int) -> TableMark:
+        found = snapshot.transactions.items()
+        ends = {int(name[len(PROGRESS) :]): end for name, end in found if name.startswith(PROGRESS)}
+        return cls(snapshot.metadata.id, snapshot.version, ends, epoch)
+
+    def check(self, root: str, url: str, snapshot: Snapshot | None) -> None:
+        """Raise PRECONDITION_FAILED unless a snapshot has all that this mark has."""
+        if snapshot is None:
+            text = f"there is no table {root} in {url}, and this store knows it at {self._words()}"
+            raise TierError(f"{text}: is the folder mounted? {_ACCEPT} TOPIC)", Code.PRECONDITION_FAILED)
+        found = TableMark.of(snapshot, self.epoch)
+        is_behind = found.version < self.version or any(
+            found.ends.get(queue, 0) < end for queue, end in self.ends.items()
+        )
+        if found.table_id != self.table_id or is_behind:
+            text = f"the table {root} in {url} is at {found._words()}, and this store knows it at {self._words()}."
+            raise TierError(f"{text} {_ACCEPT} TOPIC)", Code.PRECONDITION_FAILED)
+
+    def _words(self) -> str:
+        ends = ", ".join(f"{queue}: {end}" for queue, end in sorted(self.ends.items())) or "none"
+        return f"version {self.version} (table {self.table_id}, ends of queues {ends})"
+
+
+class TableMarks:
+    """The marks. `key_values`: those of the broker; `store`: the id of its store."""
+
+    def __init__(self, key_values: KeyValues, store: str) -> None:
+        self._key_values, self._store = key_values, store
+        self._marks: dict[str, TableMark] = {}
+        self.token = ""
+        """Mark of this store in the object store; empty before the first use of one."""
+
+    async def load(self) -> None:
+        """Read the marks."""
+        after = ""
+        while page := await self._key_values.scan(TABLES, after=after, limit=MAX_SCAN):
+            for found in page:
+                self._marks[found.key.removeprefix(TABLES)] = msgspec.msgpack.decode(found.value, type=TableMark)
+            after = page[-1].key
+        [known] = await self._key_values.get([STORE])
+        self.token = "" if known is None else known.value.decode()
+
+    def of(self, root: str) -> TableMark | None:
+        return self._marks.get(root)
+
+    def end(self, root: str, queue_id: int) -> int:
+        """Return the offset up to which a mark has a world's queue."""
+        mark = self._marks.get(root)
+        return 0 if mark is None else mark.ends.get(queue_id, 0)
+
+    async def note(self, root: str, mark: TableMark) -> None:
+        """Note a table, durably on return."""
+        if mark != self._marks.get(root):
+            await self._key_values.write([KeyValueChange(TABLES + root, msgspec.msgpack.encode(mark))])
+            self._marks[root] = mark
+
+    async def note_store(self, token: str) -> None:
+        """Note the object store's mark, durably on return."""
+        if token != self.token:
+            await self._key_values.write([KeyValueChange(STORE, token.encode())])
+            self.token = token
+
+    async def keep(self, roots: Collection[str]) -> None:
+        """Forget the tables of topics that are gone."""
+        await self._forget([root for root in self._marks if root not in roots])
+
+    async def forget(self, root: str | None) -> None:
+        """Forget a table, or all of them with the object store: what is there now is accepted."""
+        if root is not None:
+            await self._forget([root])
+            return
+        await self._forget(list(self._marks))
+        await self._key_values.write([KeyValueChange(STORE, None)])
+        self.token = ""
+
+    async def _forget(self, roots: Collection[str]) -> None:
+        known = [root for root in roots if root in self._marks]
+        if known:
+            await self._key_values.write([KeyValueChange(TABLES + root, None) for root in known])
+        for root in known:
+            del self._marks[root]
+
+
+def agree(objects: ObjectStore, store: str, token: str, new: str) -> str:
+    """Return the mark that this store has in the object store: the known one, that of an earlier run, or a `new` one.
+    Raises PRECONDITION_FAILED where the known one is not there."""
+    if token:
+        check_store(objects, store, token)
+        return token
+    if objects.put_new(STORES + store, new.encode()):
+        return new
+    return objects.get(STORES + store).decode("ascii", "replace")
+
+
+def check_store(objects: ObjectStore, store: str, token: str) -> None:
+    """Raise PRECONDITION_FAILED unless the object store has this store's mark."""
+    try:
+        found = objects.get(STORES + store).decode("ascii", "replace")
+    except MissingObjectError:
+        found = ""
+    if found != token:
+        what = f"has another mark ({found})" if found else "has no mark of this store: is the folder mounted?"
+        text = f"{objects.url} is not the object store that this store has used: it {what}"
+        raise TierError(f"{text} {_ACCEPT} --all)", Code.PRECONDITION_FAILED)

@@ -1,0 +1,68 @@
+"""Release: the offset up to which the disk may let go of a tiered topic's messages.
+
+Invariant: nothing of a tiered topic leaves the disk before it is in the table, and in the durable mark of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.ports.cold_reads import is_tiered
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.tiered.marks import TableMarks
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.shard import first_queue
+from entrepot.domain.topic import Topic
+
+if TYPE_CHECKING:
+    from entrepot.broker.tiered.cold import ColdTopic
+    from entrepot.broker.tiered.uploader import Progress
+
+log = structlog.get_logger(__name__)
+
+
+class Release:
+    """The bounds of retention. `root`: path of a topic's table. `cold`, `progress`, `marks`: knowledge of tables."""
+
+    def __init__(
+        self,
+        settings: TierSettings,
+        engine: StorageEngine,
+        registry: Registry,
+        root: Callable[[Topic], str],
+        cold: Mapping[str, ColdTopic],
+        progress: Mapping[str, Progress],
+        marks: TableMarks,
+    ) -> None:
+        self._engine, self._registry, self._root = engine, registry, root
+        self._cold, self._progress, self._marks = cold, progress, marks
+        self._first_queue, self._max_kept_bytes = first_queue(settings.number), settings.max_kept_bytes
+
+    def kept_from(self, queue: ConsumeQueue) -> int | None:
+        """Return the offset of a queue from which only this disk has its messages; None if the tier does not matter."""
+        topic = self._registry.topics.get(queue.topic)
+        if topic is None or not is_tiered(topic):
+            return None
+        root = self._root(topic)
+        cold = self._cold.get(root)
+        bounds = None if cold is None else cold.bounds(queue.queue_id)
+        end = queue.min_offset
+        if bounds is not None and bounds.next_offset <= queue.visible_offset:  # else it is of another history
+            end = min(bounds.next_offset, self._marks.end(root, self._first_queue + queue.queue_id))
+        return max(end, self._given_up_to(topic, root, queue))
+
+    def _given_up_to(self, topic: Topic, root: str, queue: ConsumeQueue) -> int:
+        """Return the offset before which retention goes on without the tier: the topic is stuck, and would keep more of
+        the log than the settings allow."""
+        told = self._progress.get(root)
+        if not self._max_kept_bytes or told is None or not told.problem:
+            return 0
+        first = queue.first_at_or_after(self._engine.commit_log.durable_offset - self._max_kept_bytes)
+        if first > queue.min_offset:
+            log.error("the disk no longer waits for the store", seldom=f"given up {topic.name}", topic=topic.name)
+        return first
