@@ -70,9 +70,8 @@ def checked_ranges(path: str, ranges: Sequence[Span]) -> None:
 
 def ends_before(path: str, start: int, end: int) -> TierError:
     """Return the error for an object shorter than a wanted part."""
-    return TierError(
-        f"{path} ends before {end}: it is not the object that was stored, whose bytes {start} to {end} were asked for"
-    )
+    text = f"it is not the object that was stored, whose bytes {start} to {end} were asked for"
+    return TierError(f"{path} ends before {end}: {text}", Code.COLD_CORRUPTED)
 
 
 def spans_of(ranges: Sequence[Span], gap: int) -> Iterator[Span]:

@@ -97,7 +97,11 @@ def _run(arguments: Sequence[str] | None) -> int:
 def main() -> None:
     """Run as the console script."""
     open_streams()
-    sys.exit(run())
+    code = run()
+    if "pyarrow" in sys.modules:  # its threads may abort a process that ends while they do
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _complain(error: Any) -> int:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
 from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code
 
 
 class Fault(Enum):
@@ -65,7 +66,7 @@ class MemoryObjects:
         self._after(self._before("get_ranges", path), path)
         data = self._at(path)
         if any(end > len(data) for _, end in ranges):
-            raise TierError(f"{path} ends before a range")
+            raise TierError(f"{path} ends before a range", Code.COLD_CORRUPTED)
         return [data[start:end] for start, end in ranges]
 
     def size(self, path: str) -> int:

@@ -13,6 +13,7 @@ from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.object_paths import MAX_OBJECT_BYTES, MAX_PATH_BYTES, MAX_RANGES
 from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
 from entrepot.broker.tiered.opening_store import open_objects
+from entrepot.domain.errors import Code
 from tests.support.cases import cases
 from tests.support.seed import seeded
 from tests.tiers.marks import scaled
@@ -81,8 +82,9 @@ def test_parts_are_read_in_the_order_they_are_asked_for(store: ObjectStore) -> N
 @cases("wanted", [[(0, 11)], [(10, 11)], [(20, 30)], [(0, 5), (5, 9), (12, 20)], [(0, 1), (900_000, 900_001)]])
 def test_an_object_that_ends_before_a_part_is_an_error(store: ObjectStore, wanted: list[tuple[int, int]]) -> None:
     store.put_new("ten", bytes(10))
-    with pytest.raises(TierError, match="ends before"):
+    with pytest.raises(TierError, match="ends before") as refused:
         store.get_ranges("ten", wanted)
+    assert refused.value.code is Code.COLD_CORRUPTED, "to ask again does not help"
 
 
 @cases("wanted", [[(-1, 3)], [(3, 2)], [(0, 1)] * (MAX_RANGES + 1), [(0, MAX_OBJECT_BYTES + 1)]])

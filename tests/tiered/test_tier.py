@@ -218,6 +218,18 @@ async def test_a_segment_that_was_deleted_is_an_error_at_its_offsets(tmp_path: P
         assert [each.queue_offset for each in later] == [COUNT - 1], "the others are read"
 
 
+@pytest.mark.parametrize("left", [0.5, 0.0])
+async def test_a_segment_that_was_cut_is_an_error_at_its_offsets(tmp_path: Path, left: float) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await filled(store, clock)
+        for path in (tmp_path / "cold").rglob("*.parquet"):
+            os.truncate(path, int(path.stat().st_size * left))
+        with pytest.raises(EntrepotError) as refused:
+            await store.messages.read("factory", 0, 0, 10)
+        assert refused.value.code is Code.COLD_CORRUPTED and ".parquet ends before" in refused.value.message
+
+
 async def test_what_precedes_a_lost_segment_is_found_by_filters(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock, cache_bytes=1) as store:

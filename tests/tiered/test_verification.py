@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -290,3 +293,16 @@ def test_a_url_that_is_none_is_refused_and_not_repeated(url: str, capfd: pytest.
 def test_a_folder_without_a_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["tier", "verify", "--url", tmp_path.as_uri()]) == 0
     assert capfd.readouterr().out == "there is no table\n"
+
+
+def test_a_command_that_read_parquet_ends_without_waiting_for_its_threads() -> None:
+    """They may abort a process that ends while they do: here something that ends with the interpreter does."""
+    end = "import atexit, os, sys; atexit.register(os.abort)"
+    command = "sys.argv = ['entrepot', 'version']; from entrepot.gateway.cli.app import main; main()"
+    codes = [
+        subprocess.run(
+            [sys.executable, "-c", f"{end}; {reads}; {command}"], capture_output=True, check=False
+        ).returncode
+        for reads in ("import pyarrow", "pass")
+    ]
+    assert codes == [0, -signal.SIGABRT]
