@@ -151,12 +151,21 @@ def own_queues(queues: int, writable: int) -> TopicQueues:
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
     """The readable part of a message queue: offsets `min_offset` (inclusive) to `max_offset` (exclusive).  `may_lag`:
-    it is a slave's view; the queue may go on."""
+    it is a slave's view; the queue may go on.  `is_pending`: it may have earlier messages that are not known yet, as
+    its object store is away; `min_offset` is 0 then, where a read is refused."""
 
     queue_id: int
     min_offset: int
     max_offset: int
     may_lag: bool = False
+    is_pending: bool = False
+
+    @property
+    def first(self) -> int:
+        """The first readable offset, for whoever begins there.  Raises UNAVAILABLE while it is not known."""
+        if self.is_pending:
+            raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of queue {self.queue_id} cannot be read yet")
+        return self.min_offset
 
 
 @dataclass(frozen=True, slots=True)

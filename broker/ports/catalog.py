@@ -43,12 +43,21 @@ class Catalog:
 
     def bounds_of(self, topic: Topic) -> list[QueueBounds]:
         """Return the readable bounds of each queue."""
-        queues = self.queues_of(topic)
-        return [QueueBounds(queue.queue_id, self.min_offset(queue), queue.visible_offset) for queue in queues]
+        return [self._bounds(queue) for queue in self.queues_of(topic)]
+
+    def _bounds(self, queue: ConsumeQueue) -> QueueBounds:
+        is_pending = self.tier is not None and self.tier.pending(queue) is not None
+        return QueueBounds(queue.queue_id, self.min_offset(queue), queue.visible_offset, is_pending=is_pending)
 
     def queues_of(self, topic: Topic) -> list[ConsumeQueue]:
         """Return the queues of a topic, by their ids."""
         return [self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues)]
+
+    def least_known(self, queue: ConsumeQueue) -> int:
+        """Return the first offset that can be read as far as it is known, for counts."""
+        return max(
+            self.min_offset(queue), 0 if self.tier is None or self.tier.pending(queue) is None else queue.min_offset
+        )
 
     def min_offset(self, queue: ConsumeQueue) -> int:
         """Return the first offset that can be read, from the disk or from the tier; 0 while it is not known: a read

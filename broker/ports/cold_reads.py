@@ -101,8 +101,8 @@ class ColdReads(Protocol):
     def pending(self, queue: ConsumeQueue) -> EntrepotError | None:
         """Return the refusal while a queue may have cold messages that are not known yet; None once they are."""
 
-    async def known(self, queue: ConsumeQueue) -> None:
-        """Wait a moment until a queue's cold messages are known. Raises UNAVAILABLE."""
+    async def settle(self, topic: str) -> None:
+        """Right after a start, wait a moment until a topic's cold messages are known."""
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         """Return up to `most` messages from an offset below the queue's minimum on."""
@@ -138,9 +138,8 @@ class AwayTier:
         may_be = queue.min_offset > 0 and topic is not None and may_be_cold(self._registry, topic)
         return _away(queue) if may_be else None
 
-    async def known(self, queue: ConsumeQueue) -> None:
-        if (refusal := self.pending(queue)) is not None:
-            raise refusal
+    async def settle(self, topic: str) -> None:
+        """Return at once: a slave will not know them."""
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         raise _away(queue)

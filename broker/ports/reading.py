@@ -192,9 +192,8 @@ class Reading:
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
         found = self._catalog.existing_topic(topic)
-        if (tier := self._catalog.tier) is not None:  # whoever begins at a bound must not skip what is not known yet
-            for queue in self._catalog.queues_of(found):
-                await tier.known(queue)
+        if (tier := self._catalog.tier) is not None and any(map(tier.pending, self._catalog.queues_of(found))):
+            await tier.settle(topic)
             found = self._catalog.existing_topic(topic)
         return self._catalog.bounds_of(found)
 

@@ -57,6 +57,7 @@ class Tables:
 
         root = await tier.asked(named)
         found = await tier.asked(taken_over)
+        await tier.marks.forget(root)  # the request accepts the table
         await tier.know(root)
         topic = self._restored(request, found.queues)
         self._check(topic)  # others have had their turn: from here on it is one step

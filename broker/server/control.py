@@ -74,7 +74,7 @@ class BrokerControl:
             topic for group, topic in readers if (group, topic) not in windows and group in broker.registry.groups
         }
         for topic in broker.topology.topics():
-            held = sum(bounds.max_offset - bounds.min_offset for bounds in broker.core.bounds_of(topic))
+            held = sum(queue.visible_offset - broker.core.least_known(queue) for queue in broker.core.queues_of(topic))
             if topic.name in to_come:
                 unsettled += held
             elif topic.name in read:

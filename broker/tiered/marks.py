@@ -17,8 +17,8 @@ import msgspec
 
 from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
-from entrepot.domain.errors import Code
-from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from entrepot.domain.ports import KeyValues
 
 if TYPE_CHECKING:
@@ -81,10 +81,14 @@ class TableMarks:
         after = ""
         while page := await self._key_values.scan(TABLES, after=after, limit=MAX_SCAN):
             for found in page:
-                self._marks[found.key.removeprefix(TABLES)] = msgspec.msgpack.decode(found.value, type=TableMark)
+                self._marks[found.key.removeprefix(TABLES)] = _decoded(found)
             after = page[-1].key
         [known] = await self._key_values.get([STORE])
         self.token = "" if known is None else known.value.decode()
+
+    @property
+    def count(self) -> int:
+        return len(self._marks)
 
     def of(self, root: str) -> TableMark | None:
         return self._marks.get(root)
@@ -115,16 +119,28 @@ class TableMarks:
         if root is not None:
             await self._forget([root])
             return
-        await self._forget(list(self._marks))
         await self._key_values.write([KeyValueChange(STORE, None)])
         self.token = ""
+        while page := await self._key_values.scan(TABLES, limit=MAX_SCAN):
+            await self._key_values.write([KeyValueChange(found.key, None) for found in page])
+        self._marks.clear()
 
     async def _forget(self, roots: Collection[str]) -> None:
         known = [root for root in roots if root in self._marks]
-        if known:
-            await self._key_values.write([KeyValueChange(TABLES + root, None) for root in known])
-        for root in known:
-            del self._marks[root]
+        for start in range(0, len(known), MAX_SCAN):
+            some = known[start : start + MAX_SCAN]
+            await self._key_values.write([KeyValueChange(TABLES + root, None) for root in some])
+            for root in some:
+                self._marks.pop(root, None)
+
+
+def _decoded(found: KeyValue) -> TableMark:
+    """Return a mark. Raises INTERNAL_ERROR for another form of it."""
+    try:
+        return msgspec.msgpack.decode(found.value, type=TableMark)
+    except msgspec.DecodeError as error:
+        text = f"the mark {found.key} of a table cannot be read ({error}): entrepot tier accept --all"
+        raise EntrepotError(Code.INTERNAL_ERROR, text) from None
 
 
 def agree(objects: ObjectStore, store: str, token: str, new: str) -> str:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.util import find_spec
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -28,6 +26,7 @@ from entrepot.broker.tiered.attached import AttachedTables, key_of
 from entrepot.broker.tiered.counted import CountedObjects
 from entrepot.broker.tiered.fence import Writer, epoch_of
 from entrepot.broker.tiered.marks import TableMark, TableMarks, agree
+from entrepot.broker.tiered.read_threads import ReadThreads
 from entrepot.broker.tiered.release import Release
 from entrepot.broker.tiered.settings import ReadPolicy, TierSettings
 from entrepot.broker.tiered.uploader_service import UploaderService
@@ -46,15 +45,11 @@ if TYPE_CHECKING:
     from entrepot.broker.tiered.segment_reader import SegmentReader
     from entrepot.broker.tiered.uploader import Progress
 
-READERS: Final = 4
-"""Cold reads at a time."""
-MAX_WAITING_READS: Final = 256
-"""Most cold reads that wait for a thread; further ones are refused."""
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Longest pause before the object store is tried again, or the uploader is restarted, in seconds; doubled each time."""
-KNOWN_SECONDS, LOOK_SECONDS = 3.0, 0.02
-"""Longest wait of a question for a table to be loaded, right after a start, and the pause between two looks."""
+SETTLE_SECONDS, LOOK_SECONDS = 3.0, 0.02
+"""Time after a start for which questions wait for a table to be loaded, and the pause between two looks."""
 REACH_SECONDS: Final = 10.0
 """Longest wait of a question for the store to be reached, right after the start, in seconds."""
 T = TypeVar("T")
@@ -83,9 +78,9 @@ class Tier:
         self._settings, self._engine, self._registry = settings, engine, registry
         self._store_id, self._clock = store_id, clock
         self.writer, self.number = Writer(store_id, secrets.randbits(53)), settings.number
-        self._loop, self._waiting = asyncio.get_running_loop(), 0
-        self._threads = ThreadPoolExecutor(READERS, "tier")
-        self._spare = threading.Semaphore(READERS - 1)
+        self._loop = asyncio.get_running_loop()
+        self._settled_at, self._has_failed, self._accepts = self._loop.time() + SETTLE_SECONDS, False, 0
+        self._threads = ReadThreads()
         self._objects: CountedObjects | None = None
         self._reached, self._accepted = asyncio.Event(), asyncio.Event()
         self._unreached = 0
@@ -99,13 +94,13 @@ class Tier:
         self.service = UploaderService(engine, registry, self.root, self.marks, self._told)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[str] = set()
-        self.attached = AttachedTables(registry, clock, self._cold, self._in_thread, settings.cache_bytes)
+        self.attached = AttachedTables(registry, clock, self._cold, self._threads.run, settings.cache_bytes)
         register = background(self._loop)
         self._tasks = [register.keep("tier", self._run), register.keep("attached tables", self.attached.run)]
 
     async def close(self) -> None:
         await cancel_tasks(*self._tasks, *self._refreshing.values())
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     @property
     def address(self) -> TierAddress:
@@ -141,13 +136,12 @@ class Tier:
             return None
         return self._not_known(queue.topic)
 
-    async def known(self, queue: ConsumeQueue) -> None:
-        end = self._loop.time() + KNOWN_SECONDS
-        while (refusal := self.pending(queue)) is not None:
-            left = end - self._loop.time()
-            if left <= 0 or self._unreached or self._problem_of(queue.topic):
-                raise refusal
-            await asyncio.sleep(min(left, LOOK_SECONDS))
+    async def settle(self, topic: str) -> None:
+        found = self._registry.topics.get(topic)
+        while found is not None and self.root(found) not in self._cold and not self._has_failed:
+            if self._loop.time() > self._settled_at or self._problem_of(topic):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -169,7 +163,7 @@ class Tier:
             raise self._not_known(queue.topic)
         if self._is_nowhere(queue, cold, first):
             return ColdPage([], queue.min_offset)
-        page: ColdPage = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
+        page: ColdPage = await self._threads.run(cold.read, queue.queue_id, first, most, wanted)
         end = queue.visible_offset
         if page.next_offset <= end:
             return page
@@ -183,21 +177,21 @@ class Tier:
         if self._is_nowhere(queue, cold, first):
             return encode_run(np.empty(0, ENTRY), b"", (min(queue.min_offset, to_offset), *bounds))
         end = min(to_offset, queue.visible_offset)
-        found: bytes = await self._in_thread(cold.run, queue.queue_id, first, end, bounds, limits)
+        found: bytes = await self._threads.run(cold.run, queue.queue_id, first, end, bounds, limits)
         return found
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         cold = self._cold_of(queue)
         if cold is None:
             return queue.min_offset
-        offset: int = await self._in_thread(cold.since, queue.queue_id, time_ms)
+        offset: int = await self._threads.run(cold.since, queue.queue_id, time_ms)
         return queue.min_offset if self._is_nowhere(queue, cold, offset) else min(offset, queue.visible_offset)
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         cold = self._cold_of(queue)
         if cold is None:
             return queue.min_offset
-        offset: int = await self._in_thread(cold.behind, queue.queue_id, commit_log_offset)
+        offset: int = await self._threads.run(cold.behind, queue.queue_id, commit_log_offset)
         return queue.min_offset if self._is_nowhere(queue, cold, offset) else offset
 
     def _is_nowhere(self, queue: ConsumeQueue, cold: ColdTopic, offset: int) -> bool:
@@ -217,7 +211,7 @@ class Tier:
                 continue
             if (cold := self._cold.get(self.root(topic))) is None:
                 raise self._not_known(topic.name)
-            part: ColdFound = await self._in_thread(cold.search, query, below)
+            part: ColdFound = await self._threads.run(cold.search, query, below)
             for message in part.messages:
                 message.topic = topic.name  # a row has the place in its table's topic, which may be a further one
             parts.append(part)
@@ -245,25 +239,6 @@ class Tier:
         text = f"the cold messages of topic {topic!r} cannot be read yet"
         return EntrepotError(Code.UNAVAILABLE, f"{text}: {problem}" if problem else text)
 
-    async def _in_thread(self, act: Any, *arguments: Any) -> Any:
-        if self._waiting >= MAX_WAITING_READS:
-            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many reads of cold messages wait for the object store")
-        self._waiting += 1
-        try:
-            return await self._loop.run_in_executor(self._threads, act, *arguments)
-        finally:
-            self._waiting -= 1
-
-    def _begin(self, act: Callable[[], None]) -> bool:
-        """Read ahead in a free thread, if any: reads with waiters come first."""
-        if self._waiting >= READERS or not self._spare.acquire(blocking=False):
-            return False
-        try:
-            self._threads.submit(act).add_done_callback(lambda _: self._spare.release())
-        except RuntimeError:  # it is closed
-            return False
-        return True
-
     @property
     def failed_requests(self) -> int:
         """Requests to the object store that failed since the start, of the uploader and of readers."""
@@ -277,20 +252,22 @@ class Tier:
                 await asyncio.wait_for(self._reached.wait(), REACH_SECONDS)
         if self._objects is None:
             raise EntrepotError(Code.UNAVAILABLE, self.problem)
-        found: T = await self._in_thread(ask, self._objects)
+        found: T = await self._threads.run(ask, self._objects)
         return found
 
     async def accept(self, topic: str) -> None:
         """Accept the table of a topic as it is now, or as none; of "", the object store and all tables in it."""
+        self._accepts += 1  # what is being loaded is of before
         if topic:
             root = self.root(self._registry.topics[topic])
-            await self.marks.forget(root)
             self._cold.pop(root, None)
+            await self.marks.forget(root)
             self._refresh_soon(root)
             return
-        await self.marks.forget(None)
-        self._cold.clear()
         self._objects = None
+        for root in self._roots():
+            self._cold.pop(root, None)
+        await self.marks.forget(None)
         self._reached.clear()
         self._accepted.set()
         self.service.stop()
@@ -304,7 +281,7 @@ class Tier:
             try:
                 if self._objects is None:
                     await self.marks.load()
-                    await self.marks.keep({self.root(topic) for topic in self._registry.topics.values()})
+                    await self._keep_marks()
                     await self._open()
                 self.problem = ""
                 pause = FIRST_PAUSE
@@ -312,17 +289,21 @@ class Tier:
                 self.problem = "the uploader has ended, and is started again"
             except (EntrepotError, OSError) as error:  # the latter: no process can be started
                 self.problem = error.message if isinstance(error, EntrepotError) else str(error)
-                self._unreached += self._objects is None
+                self._has_failed = self._objects is None
+                self._unreached += self._has_failed
             log.error("the tier", problem=self.problem, again_in=pause)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._accepted.wait(), pause)
             self._accepted.clear()
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    async def _keep_marks(self) -> None:
+        await self.marks.keep({self.root(topic) for topic in self._registry.topics.values()})
+
     async def _open(self) -> None:
-        objects, token = await self._in_thread(self._opened)
+        objects, token = await self._threads.run(self._opened)
         await self.marks.note_store(token)
-        self._objects = objects
+        self._objects, self._has_failed = objects, False
         self._reached.set()
 
     def _opened(self) -> tuple[CountedObjects, str]:
@@ -343,6 +324,8 @@ class Tier:
             for gone in self.progress.keys() - self._roots():
                 del self.progress[gone]
                 self._cold.pop(gone, None)
+        if self.marks.count > len(self._registry.topics):
+            background(self._loop).start("marks of tables", self._keep_marks())
         before = self.progress.get(progress.root)
         if progress.problem and before is not None and not progress.ends:
             progress = msgspec.structs.replace(progress, ends=before.ends)
@@ -388,13 +371,16 @@ class Tier:
         from entrepot.broker.tiered.cold import ColdTopic
         from entrepot.broker.tiered.table import TopicTable
 
-        assert self._objects is not None, "who tells of progress has a store"
-        assert self._reader is not None, "which is read through this"
+        if self._objects is None or self._reader is None:
+            raise EntrepotError(Code.UNAVAILABLE, self.problem)
+        accepts = self._accepts
         known = cold = self._cold.get(root)
         if cold is None:
             table = TopicTable(self._objects, root, self._clock, Random(secrets.randbits(64)))
-            cold = ColdTopic(table, self._reader, self._settings.number, self._begin)
-        mark: TableMark = await self._in_thread(cold.refresh, self.marks.of(root), epoch_of(self._engine))
+            cold = ColdTopic(table, self._reader, self._settings.number, self._threads.begin)
+        mark: TableMark = await self._threads.run(cold.refresh, self.marks.of(root), epoch_of(self._engine))
+        if accepts != self._accepts:
+            raise EntrepotError(Code.UNAVAILABLE, "the object store was accepted meanwhile: it is looked at anew")
         await self.marks.note(root, mark)  # before the disk lets go of anything that it has
         if self._cold.get(root) is known:  # else it was put back meanwhile, and is loaded anew
             self._cold[root] = cold

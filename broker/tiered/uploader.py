@@ -142,6 +142,7 @@ class Uploader:
         self._requests_per_hour = requests_per_hour
         self._payload, self._token = payload, token
         self._topics: dict[str, _Topic] = {}
+        self._checked_at = -HOUSEKEEPING_SECONDS
         self._waiting = 0
 
     def round(self) -> bool:
@@ -297,7 +298,9 @@ class Uploader:
         if topic.kept_house_at and now < topic.kept_house_at + HOUSEKEEPING_SECONDS:
             return
         topic.kept_house_at = now
-        self._check_store()
+        if now >= self._checked_at + HOUSEKEEPING_SECONDS:  # for all topics: they may be very many
+            self._check_store()
+            self._checked_at = now
         if merge(topic.table, self._objects):
             self._tell(state, topic)
         if topic.table.expire(self._clock.now_ms() - state.retention_ms):

@@ -77,7 +77,7 @@ def _print_gateways(overview: dict[str, Any]) -> None:
                 each["name"],
                 reasons.get(each["name"], "answers"),
                 each["connections"],
-                *((each["openFiles"] or {}).get(of) for of in ("used", "limit", "refusedFrom")),
+                *((each.get("openFiles") or {}).get(of) for of in ("used", "limit", "refusedFrom")),
             )
             for each in overview["gateways"]
         ),

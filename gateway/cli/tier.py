@@ -18,7 +18,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import FAILED, OK, USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_listing, print_table
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_listing, print_outcome, print_table
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 if TYPE_CHECKING:
@@ -148,19 +148,20 @@ def accept(
     yes: YesOption = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """Accept a topic's table as the object store has it now, after `tier status` told of another state.
 
     Without it nothing is uploaded, deleted or read, so that a folder that is not mounted costs nothing. Messages that
     only the former table had are lost.
     """
-    if (topic is None) != everything:
+    if bool(topic) == everything:
         raise CommandError("name a topic, or --all for the object store with all tables", USAGE)
-    what = f"topic {topic}" if topic is not None else "all tables"
+    what = f"topic {topic}" if topic else "all tables"
     confirm(f"Accept the object store as it is for {what}? Messages that only the former one had are lost.", yes=yes)
     path = api_path(namespace, "tiering:accept")
-    Client(server, TABLE_SECONDS).request("POST", path, body=given(topic=topic))
-    print_line(f"{what}: the object store is accepted as it is")
+    found = Client(server, TABLE_SECONDS).request("POST", path, body=given(topic=topic or None, all=everything or None))
+    print_outcome(found, f"{what}: the object store is accepted as it is", as_json=as_json)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from entrepot.broker.remoting.link import ConnectionLostError, Link, OnLate
@@ -86,7 +87,7 @@ class Asking:
     def world_bounds(self, bounds: Sequence[QueueBounds]) -> list[QueueBounds]:
         if not self.number and not self.may_lag:
             return list(bounds)
-        return [QueueBounds(self.world_queue(b.queue_id), b.min_offset, b.max_offset, self.may_lag) for b in bounds]
+        return [replace(each, queue_id=self.world_queue(each.queue_id), may_lag=self.may_lag) for each in bounds]
 
     def world_progress(self, status: GroupStatus) -> list[QueueProgress]:
         return [

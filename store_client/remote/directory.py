@@ -51,21 +51,24 @@ class _NameServer:
         if routes.since is not None and (routes.server_id, routes.since) != (self.server_id, self.version):
             raise EntrepotError(Code.INTERNAL_ERROR, f"changes since {routes.since}, but {self.version} is known")
 
-    def take(self, routes: Routes) -> set[str]:
-        """Take its next word; return the topics whose shares differ."""
+    def take(self, routes: Routes) -> set[str] | None:
+        """Take its next word; return the topics whose shares differ, None for any.
+
+        Only changes go into shares that are known: others may hold those as another's equal word.
+        """
         if routes.since is None:
             self.brokers = {name: found for name, found in self.brokers.items() if name in _names(routes)}
         self.server_id, self.version = routes.server_id, routes.version
-        differing: set[str] = set()
+        differing: set[str] | None = set()
         for route in routes.brokers:
             told, known = route.registration, self.brokers.get(route.broker.name)
-            if known is None:
-                known = ReportedBroker.of(route)
-                differing.update(known.shares.topics)
-            elif told.is_whole:
-                differing.update(known.shares.replace(0, told.topics))
-            else:
-                differing.update(known.shares.change(0, told.topics, told.gone))
+            if known is None or told.is_whole:
+                differing = None
+                self.brokers[route.broker.name] = ReportedBroker.of(route)
+                continue
+            names = known.shares.change(0, told.topics, told.gone)
+            if differing is not None:
+                differing.update(names)
             self.brokers[route.broker.name] = replace(
                 known, broker=told.broker, version=told.version, is_alive=route.is_alive, has_left=route.has_left
             )

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from entrepot.broker.broker import Broker
+from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.marks import STORES, TABLES, TableMark, TableMarks, agree, check_store
 from entrepot.broker.tiered.objects import TierError
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.tiering import RestoreRequest
 from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import COUNT, QUEUES, TOPIC, all_of, all_uploaded, filled, gone, known, opened, published
@@ -213,12 +216,12 @@ async def test_bounds_wait_for_the_table_right_after_a_start(tmp_path: Path) -> 
         await filled(store, clock)
     async with opened(tmp_path, clock) as store:
         assert store.tier is not None and not store.tier._cold
-        assert [each.min_offset for each in await store.messages.bounds("factory")] == [0] * QUEUES
+        assert [each.first for each in await store.messages.bounds("factory")] == [0] * QUEUES
         assert [each.queue_offset for each in await all_of(store, 0)] == list(range(COUNT))
 
 
-async def test_bounds_are_refused_while_the_object_store_is_away(tmp_path: Path) -> None:
-    """Whoever would begin at the disk's first message would skip the others for ever."""
+async def test_bounds_tell_no_first_offset_while_the_object_store_is_away(tmp_path: Path) -> None:
+    """Whoever would begin at the disk's first message would skip the others for ever; who is at the end goes on."""
     clock = ManualClock()
     cold, away = tmp_path / "cold", tmp_path / "away"
     async with opened(tmp_path, clock) as store:
@@ -228,16 +231,66 @@ async def test_bounds_are_refused_while_the_object_store_is_away(tmp_path: Path)
     cold.mkdir()
     async with opened(tmp_path, clock) as store:
         await problem(store, "is the folder mounted?")
-        with pytest.raises(EntrepotError) as refused:
-            await store.messages.bounds("factory")
-        assert refused.value.code is Code.UNAVAILABLE and "is the folder mounted?" in refused.value.message
-        status = await store.topology.topic_status("factory")
-        assert {each.min_offset for each in status.queues} == {0}, "what is shown skips nothing either"
+        for bounds in await store.messages.bounds("factory"):
+            assert (bounds.min_offset, bounds.max_offset, bounds.is_pending) == (0, COUNT, True), "nothing is skipped"
+            with pytest.raises(EntrepotError) as refused:
+                _ = bounds.first
+            assert refused.value.code is Code.UNAVAILABLE
+        assert "is the folder mounted?" in await is_refused(store)
         for position in (Position(PositionKind.EARLIEST), Position(PositionKind.OFFSET, 3)):
             with pytest.raises(EntrepotError):
                 await store.messages.offset_at("factory", 0, position)
         assert await store.messages.offset_at("factory", 0, Position(PositionKind.LATEST)) == COUNT
-        assert len(await store.messages.bounds("hot")) == 1
+        [hot] = await store.messages.bounds("hot")
+        assert (hot.first, hot.is_pending) == (0, False)
+        queue = store.engine.dispatcher.queue("factory", 0)
+        assert store.core.least_known(queue) == COUNT, "what is counted is on the disk"
+
+
+async def test_what_is_loaded_during_an_accept_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be of the table before."""
+    clock, refresh, may_go_on, waits = ManualClock(), ColdTopic.refresh, threading.Event(), threading.Event()
+
+    def slow(cold: ColdTopic, *known: Any) -> TableMark:
+        mark = refresh(cold, *known)
+        waits.set()
+        may_go_on.wait(10)
+        return mark
+
+    async with opened(tmp_path, clock) as store:
+        await filled(store, clock)
+        assert store.tier is not None
+        path = store.tier.root(store.registry.topics["factory"])
+        monkeypatch.setattr(ColdTopic, "refresh", slow)
+        loading = asyncio.create_task(store.tier.know(path))
+        await until(waits.is_set, "it is being loaded")
+        await store.tables.accept("factory")
+        may_go_on.set()
+        with pytest.raises(EntrepotError):
+            await loading
+        monkeypatch.undo()
+        await known(store)
+        assert store.tier.marks.of(path) is not None
+
+
+async def test_a_topic_that_was_deleted_is_restored_from_the_table_that_is_there(tmp_path: Path) -> None:
+    """The table went back; who restores it says that it is to be taken as it is."""
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(TOPIC)
+        await published(store, clock, 0, 200)
+        await all_uploaded(store, 200)
+        assert store.tier is not None
+        path = store.tier.root(store.registry.topics["factory"])
+        shutil.copytree(tmp_path / "cold" / path, tmp_path / "old")
+        await published(store, clock, 200, 100)
+        await all_uploaded(store, 300)
+        await store.topology.delete_topic("factory")
+        shutil.rmtree(tmp_path / "cold" / path)
+        (tmp_path / "old").rename(tmp_path / "cold" / path)
+        found = await store.tables.restore(RestoreRequest("factory", path, 10**9, is_forced=True))
+        assert [each.max_offset for each in found.queues] == [200] * QUEUES
+        assert len(await all_of(store, 0)) == 200
 
 
 # -- the marks alone -----------------------------------------------------------------------------------------------
@@ -274,6 +327,24 @@ def test_a_table_fits_with_all_that_is_known_of_it(found: Any, fits: bool) -> No
         MARK.check("t/s-0", "file:///x", found)
     assert refused.value.code is Code.PRECONDITION_FAILED
     assert "version 7 (table id, ends of queues 3: 40, 4: 9)" in refused.value.message
+
+
+async def test_very_many_marks_are_forgotten_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("entrepot.broker.tiered.marks.MAX_SCAN", 3)
+    key_values = MemoryStore(ManualClock()).key_values
+    marks = TableMarks(key_values, "s")
+    for number in range(8):
+        await marks.note(f"t/{number}", MARK)
+    await marks.keep({"t/3"})
+    assert (marks.count, marks.of("t/3")) == (1, MARK)
+    for number in range(8):
+        await marks.note(f"t/{number}", MARK)
+    await key_values.write([KeyValueChange(f"{TABLES}odd", b"?")])
+    again = TableMarks(key_values, "s")
+    with pytest.raises(EntrepotError, match="cannot be read"):
+        await again.load()
+    await again.forget(None)
+    assert await key_values.scan(TABLES) == []
 
 
 async def test_marks_are_kept_by_the_broker() -> None:

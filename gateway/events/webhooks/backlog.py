@@ -90,7 +90,7 @@ async def unread(store: Store, topic: str, progress: Sequence[QueueProgress]) ->
     Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
     known = {each.queue_id for each in progress if each.topic == topic}
     return [
-        QueueProgress(topic, each.queue_id, each.min_offset, each.max_offset, 0, each.max_offset - each.min_offset)
+        QueueProgress(topic, each.queue_id, each.first, each.max_offset, 0, each.max_offset - each.first)
         for each in await store.messages.bounds(topic)
         if each.queue_id not in known
     ]

@@ -73,9 +73,7 @@ async def letters_of(store: Store, group: str, from_offset: int = 0) -> Letters:
         if store.topology.group(group) is None:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {split_name(group)[1][:160]!r}")
         return Letters(store, [], frozenset())
-    parts = [
-        _Part(topic, each.queue_id, each.min_offset, each.max_offset) for each in await store.messages.bounds(topic)
-    ]
+    parts = [_Part(topic, each.queue_id, each.first, each.max_offset) for each in await store.messages.bounds(topic)]
     for part in parts:
         part.start = min(max(from_offset - part.first_offset, part.start), part.end)
     return Letters(store, parts, await DeletedLetters(store.key_values).of(group))
@@ -86,8 +84,8 @@ async def first_places(store: Store, group: str) -> dict[int, int]:
     topic = dead_letter_topic(group)
     found: dict[int, int] = {}
     for each in await store.messages.bounds(topic):
-        if each.min_offset < each.max_offset:
-            for message in await store.messages.read(topic, each.queue_id, each.min_offset, 1):
+        if each.first < each.max_offset:
+            for message in await store.messages.read(topic, each.queue_id, each.first, 1):
                 found[broker_of_queue(each.queue_id)] = message.commit_log_offset
     return found
 

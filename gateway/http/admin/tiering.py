@@ -18,6 +18,7 @@ from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
+from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import cluster, listed
 from entrepot.gateway.http.routes import Routes
 
@@ -46,9 +47,10 @@ class Attaching(Body):
 
 
 class Accepting(Body):
-    """A topic whose table is accepted; none: the object store with all tables."""
+    """A topic whose table is accepted, or all: the object store with all tables."""
 
-    topic: str | None = Field(None, max_length=MAX_TEXT)
+    topic: str | None = Field(None, min_length=1, max_length=MAX_TEXT)
+    all: bool = False
 
 
 def tiering_routes(context: HttpContext) -> Routes:
@@ -103,6 +105,8 @@ def tiering_routes(context: HttpContext) -> Routes:
     )
     async def accept_tables(request: Request) -> Response:
         asked = await body_of(request, context, Accepting)
+        if (asked.topic is None) != asked.all:
+            raise bad_request("topic: name one, or say all for the object store with all tables")
         name = "" if asked.topic is None else qualified(namespace_of(store, request), asked.topic)
         await _tables(context).accept(name)
         tell(request, f"topic {name}" if name else "all tables")

@@ -157,7 +157,7 @@ class Viewer:
         if view.key is not None or view.cursor is not None:
             raise bad_request("key and cursor are for all queues: leave queue out")
         bounds = await self._bounds(view.queue)
-        start, end = bounds.min_offset, bounds.max_offset
+        start, end = bounds.first, bounds.max_offset
         if view.from_ms is not None:
             start = max(start, await self._offset_at(view.queue, view.from_ms))
         if view.to_ms is not None:

@@ -127,7 +127,7 @@ async def places_of(store: Store, topic: str, position: Position) -> dict[int, i
         if position.kind is PositionKind.LATEST and queue_id in bounds:
             places[queue_id] = bounds[queue_id].max_offset
         elif position.kind is PositionKind.EARLIEST and queue_id in bounds:
-            places[queue_id] = bounds[queue_id].min_offset
+            places[queue_id] = bounds[queue_id].first
         else:
             places[queue_id] = await store.messages.offset_at(topic, queue_id, position)
     return places

@@ -109,7 +109,9 @@ def test_an_object_store_that_is_away_is_told_and_accepted_by_name(
             [told] = tiering(client, lambda found: found and "is the folder mounted?" in (found[0]["problem"] or ""))
             assert "entrepot tier accept --all" in told["problem"]
             is_problem(client.post(f"{V1}/tiering:accept", json={"topic": "others"}), 404, "others")
-            assert entrepot("tier", "accept")[0] == 2
+            for body in ({}, {"topic": ""}, {"topic": "orders", "all": True}):
+                assert client.post(f"{V1}/tiering:accept", json=body).status_code == 400
+            assert entrepot("tier", "accept")[0] == entrepot("tier", "accept", "", "--yes")[0] == 2
             assert entrepot("tier", "accept", "orders", "--all")[0] == 2
             code, out = entrepot("tier", "accept", "orders")
             assert code == 2 and "--yes" in out, "without a terminal it wants to be told so"

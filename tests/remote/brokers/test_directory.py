@@ -75,6 +75,30 @@ async def test_changes_are_put_to_what_each_name_server_told():
     assert told[-1] == ({"a": 2, "c": 1}, None), "it is away, as the best word says"
 
 
+async def test_a_name_server_that_begins_anew_changes_nothing_that_another_knows():
+    """Its first word may be of the broker's former process; the other's word goes on to hold."""
+    told: list[set[str] | None] = []
+    directory = Directory(
+        ["n1:1", "n2:1"],
+        LinkSettings(),
+        lambda brokers, topics: told.append(None if topics is None else set(topics)),
+    )
+
+    def item(name_server: str, server_id: str, epoch: int, *topics: str, since: int | None = None) -> None:
+        link: Any = SimpleNamespace(address=name_server)
+        shares = tuple(TopicRoute(name, 1, 1) for name in topics)
+        found = BrokerRoute(Registration(route(epoch).broker, 1, shares))
+        directory._item(link, encode(Routes(server_id, 1, (found,), since)))
+
+    item("n1:1", "A", 2, "new")
+    item("n2:1", "B", 2, "new")
+    item("n1:1", "A2", 1, "old")
+    [known] = directory.routes()
+    assert (known.broker.epoch, set(known.shares.topics)) == (2, {"new"})
+    item("n2:1", "B2", 3, "newer")
+    assert told == [None, None], "any topic may differ"
+
+
 async def test_a_gap_in_the_changes_asks_for_everything(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("entrepot.store_client.remote.directory.AGAIN_SECONDS", 0.05)
     async with AsyncExitStack() as stack:
