@@ -277,7 +277,9 @@ def _busy(listener: HttpListener) -> int:
 
 
 def _samples(client: httpx2.Client) -> dict[tuple[str, tuple], float]:
-    answer = client.get("/metrics")
+    """The present samples: a dear text is shared for a second, and each scrape counts the one before."""
+    shared = client.get("/metrics").text
+    answer = wait_until(lambda: found if (found := client.get("/metrics")).text != shared else None, "it is made anew")
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain")
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
