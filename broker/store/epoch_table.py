@@ -44,6 +44,7 @@ class EpochTable:
         if self.starts and commit_log_offset <= self.starts[-1].start:
             return
         self.starts = [*self.starts, start][-MAX_EPOCHS:]
+        self.written = [each for each in self.written if each.start > commit_log_offset]  # this one is applied now
         self.stated = commit_log_offset
         self._rows.mark(EPOCHS_KEY, self, commit_log_offset)
         self._on_start(start)
