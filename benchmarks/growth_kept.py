@@ -1,4 +1,4 @@
-"""What a server keeps, and who uses it: sessions that are away, retained messages, AMQP queues with bindings.
+"""Things that a server keeps, and their use: sessions that are away, retained messages, AMQP queues with bindings.
 
 Each function fills a data directory with so many, starts a server over it, and tells figures to `add`.
 """
@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import uvloop
 
 from benchmarks import large_data
-from benchmarks.growth_server import beside, get, rest, server_of
+from benchmarks.growth_server import Add, adding_to, beside, get, rest, server_of
 from benchmarks.growth_store import TIMES, Row
 from benchmarks.neighbour_abuses import Client
 from benchmarks.processes import BenchmarkError, Server, cpu_seconds, own_resident_bytes
@@ -32,12 +32,6 @@ AT_ONCE: Final = 1_000
 BINDINGS_OF_A_QUEUE: Final = 10
 BELOW: Final = 1_000
 """Retained messages that a subscription to some of them gets, at most."""
-
-
-class Add(Protocol):
-    """Takes a figure. `is_each`: the cost of one operation, which must not grow."""
-
-    def __call__(self, what: str, unit: str, value: float, *, is_each: bool = False) -> None: ...
 
 
 @contextmanager
@@ -195,10 +189,6 @@ PARTS: Final = (sessions_of_a_server, retained_of_a_server, queues_of_a_server)
 
 def _rows(kept: Callable[[Add, Path, int], None], name: str, count: int) -> list[Row]:
     rows: list[Row] = []
-
-    def add(what: str, unit: str, value: float, *, is_each: bool = False) -> None:
-        rows.append((name, what, unit, count, value, is_each))
-
     with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
-        kept(add, Path(directory) / "data", count)
+        kept(adding_to(rows, name, count), Path(directory) / "data", count)
     return rows

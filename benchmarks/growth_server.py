@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import uvloop
 
@@ -22,6 +22,22 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
 from entrepot.protocols.mqtt.packets import Publish
+
+
+class Add(Protocol):
+    """Takes a figure. `is_each`: the cost of one operation, which must not grow."""
+
+    def __call__(self, what: str, unit: str, value: float, *, is_each: bool = False) -> None: ...
+
+
+def adding_to(rows: list[Row], name: str, count: int) -> Add:
+    """Return the sink of the figures of one dimension at one size."""
+
+    def add(what: str, unit: str, value: float, *, is_each: bool = False) -> None:
+        rows.append((name, what, unit, count, value, is_each))
+
+    return add
+
 
 PAUSE_SECONDS: Final = 0.004
 REST_SECONDS: Final = 5.0
@@ -56,11 +72,7 @@ def server_of(data: Path) -> Iterator[Server]:
 
 def _with_topics(count: int) -> list[Row]:
     rows: list[Row] = []
-    name = "topics of 4 queues with groups, at a server"
-
-    def add(what: str, unit: str, value: float, *, is_each: bool = False) -> None:
-        rows.append((name, what, unit, count, value, is_each))
-
+    add = adding_to(rows, "topics of 4 queues with groups, at a server", count)
     with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
         data = Path(directory) / "data"
         uvloop.run(_plant(data, count))

@@ -25,7 +25,6 @@ from benchmarks import large_data
 from benchmarks.growth_kept import (
     BINDINGS_OF_A_QUEUE,
     CALLS,
-    Add,
     add_beside,
     queues,
     request,
@@ -33,7 +32,7 @@ from benchmarks.growth_kept import (
     sessions,
     started,
 )
-from benchmarks.growth_server import get, rest
+from benchmarks.growth_server import Add, get, rest
 from benchmarks.processes import (
     ENTREPOT,
     ROOT,
@@ -43,7 +42,7 @@ from benchmarks.processes import (
     cpu_seconds,
     own_resident_bytes,
     running,
-)  # fmt: skip
+)
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import GROUP, TOPIC, consume_all, timed
 

@@ -163,9 +163,13 @@ class QueueBounds:
     @property
     def first(self) -> int:
         """The first readable offset, for whoever begins there.  Raises UNAVAILABLE while it is not known."""
+        self.check_known()
+        return self.min_offset
+
+    def check_known(self) -> None:
+        """Raise UNAVAILABLE while the first readable offset is not known."""
         if self.is_pending:
             raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of queue {self.queue_id} cannot be read yet")
-        return self.min_offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class GroupWindows:
             if len(windows) == topic.queues:
                 return windows
         known = windows or {}
-        queues = [self.engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
+        queues = self.engine.dispatcher.first_queues(topic.name, topic.queues)
         new = [queue for queue in queues if queue.queue_id not in known]
         starts = [self.thawed.earliest(queue) for queue in new] if known else self._starts(new, group)
         for queue, start in zip(new, starts, strict=True):

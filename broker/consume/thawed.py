@@ -95,7 +95,7 @@ class Thawed:
         """Return the first readable offset; 0 while it is not known."""
         if self.tier is None or not queue.min_offset:
             return queue.min_offset
-        return self.tier.min_offset(queue) if self.tier.pending(queue) is None else 0
+        return self.tier.min_offset(queue)
 
     def earliest(self, queue: ConsumeQueue) -> int:
         """Return the first readable offset. Raises UNAVAILABLE while it is not known."""

@@ -46,22 +46,22 @@ class Catalog:
         return [self._bounds(queue) for queue in self.queues_of(topic)]
 
     def _bounds(self, queue: ConsumeQueue) -> QueueBounds:
-        is_pending = self.tier is not None and self.tier.pending(queue) is not None
-        return QueueBounds(queue.queue_id, self.min_offset(queue), queue.visible_offset, is_pending=is_pending)
+        is_pending = self._is_pending(queue)
+        least = 0 if is_pending else self.min_offset(queue)
+        return QueueBounds(queue.queue_id, least, queue.visible_offset, is_pending=is_pending)
 
     def queues_of(self, topic: Topic) -> list[ConsumeQueue]:
         """Return the queues of a topic, by their ids."""
-        return [self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues)]
+        return self.engine.dispatcher.first_queues(topic.name, topic.queues)
+
+    def _is_pending(self, queue: ConsumeQueue) -> bool:
+        return self.tier is not None and self.tier.pending(queue) is not None
 
     def least_known(self, queue: ConsumeQueue) -> int:
         """Return the first offset that can be read as far as it is known, for counts."""
-        return max(
-            self.min_offset(queue), 0 if self.tier is None or self.tier.pending(queue) is None else queue.min_offset
-        )
+        return queue.min_offset if self._is_pending(queue) else self.min_offset(queue)
 
     def min_offset(self, queue: ConsumeQueue) -> int:
         """Return the first offset that can be read, from the disk or from the tier; 0 while it is not known: a read
         there is refused, and skips nothing."""
-        if self.tier is None:
-            return queue.min_offset
-        return self.tier.min_offset(queue) if self.tier.pending(queue) is None else 0
+        return queue.min_offset if self.tier is None else self.tier.min_offset(queue)

@@ -93,7 +93,7 @@ class ColdReads(Protocol):
     """Reads of messages below a queue's own minimum. Raises UNAVAILABLE, TOO_MANY_REQUESTS, COLD_CORRUPTED."""
 
     def min_offset(self, queue: ConsumeQueue) -> int:
-        """Return the first offset that can be read, hot or cold."""
+        """Return the first offset that can be read, hot or cold; 0 while it is pending."""
 
     def hot_from(self, queue: ConsumeQueue) -> int:
         """Return the first offset read from the disk."""
@@ -128,7 +128,7 @@ class AwayTier:
         self._registry = registry
 
     def min_offset(self, queue: ConsumeQueue) -> int:
-        return queue.min_offset
+        return queue.min_offset if self.pending(queue) is None else 0
 
     def hot_from(self, queue: ConsumeQueue) -> int:
         return queue.min_offset

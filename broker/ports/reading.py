@@ -191,11 +191,11 @@ class Reading:
         return place_of(self._engine, queue, position)
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
-        found = self._catalog.existing_topic(topic)
-        if (tier := self._catalog.tier) is not None and any(map(tier.pending, self._catalog.queues_of(found))):
+        found = self._catalog.bounds_of(self._catalog.existing_topic(topic))
+        if (tier := self._catalog.tier) is not None and any(each.is_pending for each in found):
             await tier.settle(topic)
-            found = self._catalog.existing_topic(topic)
-        return self._catalog.bounds_of(found)
+            found = self._catalog.bounds_of(self._catalog.existing_topic(topic))
+        return found
 
     def tail(
         self,

@@ -20,6 +20,7 @@ from entrepot.broker.server.identity import KeptIdentity
 from entrepot.broker.server.store_service import StoreService
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
+from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.names import is_system_topic
 from entrepot.protocols.remoting import operations as wire
 
@@ -88,11 +89,8 @@ class BrokerControl:
     async def _count_key_values(self) -> int:
         if not self._identity.keeps_key_values:
             return 0
-        found, after = 0, ""
-        while page := await self._broker.key_values.scan("", after=after, limit=MAX_SCAN):
-            found += sum(not each.key.startswith(OWN) for each in page)
-            after = page[-1].key
-        return found
+        pages = key_value_pages(self._broker.key_values, "")
+        return sum([sum(not each.key.startswith(OWN) for each in page) async for page in pages])
 
     async def _set_draining(self, is_draining: bool) -> None:
         if self._identity.is_draining != is_draining:
@@ -177,9 +175,7 @@ class BrokerControl:
             self._unseal()
 
     async def _forget_key_values(self) -> None:
-        after = ""
-        while page := await self._broker.key_values.scan("", after=after, limit=MAX_SCAN // 10):
+        async for page in key_value_pages(self._broker.key_values, "", MAX_SCAN // 10):
             gone = [KeyValueChange(each.key, None) for each in page if not each.key.startswith(OWN)]
             if gone:
                 await self._broker.key_values.write(gone)
-            after = page[-1].key

@@ -7,13 +7,14 @@ definition with a revision not above that of its deletion is ignored. The latest
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from entrepot.broker.metadata.own_keys import OWN
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.deletions import Deletions
-from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
+from entrepot.domain.key_value import KeyValue, KeyValueChange
+from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import KeyValues
 from entrepot.domain.topic import Topic
 
@@ -38,20 +39,11 @@ class DefinitionLog:
 
     async def load(self) -> None:
         """Read the stored deletions, and remove those beyond their limit."""
-        async for page in self._pages(DELETED):
-            await self._forget(self.deleted.note(page)[1])
-        async for page in self._pages(NAMESPACES):
-            self.namespaces.update(page)
-
-    async def _pages(self, prefix: str) -> AsyncIterator[dict[str, int]]:
-        after = ""
-        while page := await self._key_values.scan(prefix, after=after, limit=MAX_SCAN):
-            yield {found.key.removeprefix(prefix): int(found.value) for found in page}
-            after = page[-1].key
-
-    async def _forget(self, forgotten: Sequence[str]) -> None:
-        if forgotten:
-            await self._key_values.write([KeyValueChange(DELETED + what, None) for what in forgotten])
+        async for page in key_value_pages(self._key_values, DELETED):
+            if forgotten := self.deleted.note(_revisions(page, DELETED))[1]:
+                await self._key_values.write(_forgetting(forgotten))
+        async for page in key_value_pages(self._key_values, NAMESPACES):
+            self.namespaces.update(_revisions(page, NAMESPACES))
 
     def is_deleted(self, kind: str, name: str, revision: int) -> bool:
         """True if a definition of this revision was deleted since; never for one without a revision."""
@@ -63,11 +55,19 @@ class DefinitionLog:
         for what in news:
             for on_deleted in tuple(self._watchers):
                 on_deleted(what)
-            changes = [KeyValueChange(DELETED + what, str(revision).encode())]
-            await self._key_values.write([*changes, *(KeyValueChange(DELETED + each, None) for each in forgotten)])
+            change = KeyValueChange(DELETED + what, str(revision).encode())
+            await self._key_values.write([change, *_forgetting(forgotten)])
 
     async def note_namespace(self, name: str, revision: int) -> None:
         """Store the revision at which a namespace was made."""
         if revision > self.namespaces.get(name, 0):
             self.namespaces[name] = revision
             await self._key_values.write([KeyValueChange(NAMESPACES + name, str(revision).encode())])
+
+
+def _revisions(page: Sequence[KeyValue], prefix: str) -> dict[str, int]:
+    return {found.key.removeprefix(prefix): int(found.value) for found in page}
+
+
+def _forgetting(forgotten: Sequence[str]) -> list[KeyValueChange]:
+    return [KeyValueChange(DELETED + what, None) for what in forgotten]

@@ -104,6 +104,10 @@ class Dispatcher:
                 queue.is_touched = True
                 self._touched.append(queue)
 
+    def first_queues(self, topic: str, count: int) -> list[ConsumeQueue]:
+        """Return so many queues of a topic, from the first one on; those that had no message yet, too."""
+        return [self.queue(topic, queue_id) for queue_id in range(count)]
+
     def queues_of(self, topic: str, first_id: int = 0) -> list[ConsumeQueue]:
         """Return the topic's queues from an id on, retired ones included."""
         keys = [(topic, queue_id) for queue_id in range(first_id, self._ids.get(topic, 0))]

@@ -50,7 +50,7 @@ class ColdTopic:
         self._ahead = ReadAhead(self, begin)
         self._known: dict[int, ColdBounds] = {}
 
-    def refresh(self, known: TableMark | None = None, epoch: int = 0) -> TableMark:
+    def refresh(self, known: TableMark | None = None) -> TableMark:
         """Take over uploads and removals since, and return the table's mark. Others read meanwhile. Raises
         PRECONDITION_FAILED for a table that has less than is `known`."""
         with self._refreshing:
@@ -60,7 +60,7 @@ class ColdTopic:
             if newest is None:
                 raise TierError(f"the table {self._table.root} is not open: it is not there")
             self._take(newest)
-            return TableMark.of(newest, epoch)
+            return TableMark.of(newest)
 
     def _take(self, newest: Snapshot) -> None:
         with self._lock:

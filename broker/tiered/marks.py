@@ -11,54 +11,50 @@ The marks are key-values of the broker (`own_keys`), so a group's next master kn
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from entrepot.broker.metadata.own_keys import OWN
+from entrepot.broker.tiered.fence import EPOCH
 from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
+from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import KeyValues
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from entrepot.broker.tiered.snapshot import Snapshot
 
+K = TypeVar("K")
 TABLES: Final = f"{OWN}tier/table/"
 STORE: Final = f"{OWN}tier/store"
 STORES: Final = "_stores/"
 """Folder of the object store with an object for each store that uses it."""
-PROGRESS: Final = "next/"
-"""Prefix of the app ids with the end of each queue in a table."""
 _ACCEPT: Final = "Put the object store back as it was, or accept the change (entrepot tier accept"
 
 
 class TableMark(msgspec.Struct, frozen=True, array_like=True):
-    """A table at its last known version: Delta's id of it, and offsets by world's queue. `epoch`: of its writer."""
+    """A table at its last known version: Delta's id of it, offsets by world's queue, and epochs by writing store."""
 
     table_id: str
     version: int
     ends: dict[int, int]
-    epoch: int = 0
+    epochs: dict[str, int] = {}
 
     @classmethod
-    def of(cls, snapshot: Snapshot, epoch: int) -> TableMark:
-        found = snapshot.transactions.items()
-        ends = {int(name[len(PROGRESS) :]): end for name, end in found if name.startswith(PROGRESS)}
-        return cls(snapshot.metadata.id, snapshot.version, ends, epoch)
+    def of(cls, snapshot: Snapshot) -> TableMark:
+        return cls(snapshot.metadata.id, snapshot.version, snapshot.ends, snapshot.numbers(EPOCH, str))
 
     def check(self, root: str, url: str, snapshot: Snapshot | None) -> None:
         """Raise PRECONDITION_FAILED unless a snapshot has all that this mark has."""
         if snapshot is None:
             text = f"there is no table {root} in {url}, and this store knows it at {self._words()}"
             raise TierError(f"{text}: is the folder mounted? {_ACCEPT} TOPIC)", Code.PRECONDITION_FAILED)
-        found = TableMark.of(snapshot, self.epoch)
-        is_behind = found.version < self.version or any(
-            found.ends.get(queue, 0) < end for queue, end in self.ends.items()
-        )
-        if found.table_id != self.table_id or is_behind:
+        found = TableMark.of(snapshot)
+        is_behind = found.version < self.version or _has_less(found.ends, self.ends)
+        if found.table_id != self.table_id or is_behind or _has_less(found.epochs, self.epochs):
             text = f"the table {root} in {url} is at {found._words()}, and this store knows it at {self._words()}."
             raise TierError(f"{text} {_ACCEPT} TOPIC)", Code.PRECONDITION_FAILED)
 
@@ -68,21 +64,18 @@ class TableMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TableMarks:
-    """The marks. `key_values`: those of the broker; `store`: the id of its store."""
+    """The marks. `key_values`: those of the broker."""
 
-    def __init__(self, key_values: KeyValues, store: str) -> None:
-        self._key_values, self._store = key_values, store
+    def __init__(self, key_values: KeyValues) -> None:
+        self._key_values = key_values
         self._marks: dict[str, TableMark] = {}
         self.token = ""
         """Mark of this store in the object store; empty before the first use of one."""
 
     async def load(self) -> None:
         """Read the marks."""
-        after = ""
-        while page := await self._key_values.scan(TABLES, after=after, limit=MAX_SCAN):
-            for found in page:
-                self._marks[found.key.removeprefix(TABLES)] = _decoded(found)
-            after = page[-1].key
+        async for page in key_value_pages(self._key_values, TABLES):
+            self._marks.update((found.key.removeprefix(TABLES), _decoded(found)) for found in page)
         [known] = await self._key_values.get([STORE])
         self.token = "" if known is None else known.value.decode()
 
@@ -121,7 +114,7 @@ class TableMarks:
             return
         await self._key_values.write([KeyValueChange(STORE, None)])
         self.token = ""
-        while page := await self._key_values.scan(TABLES, limit=MAX_SCAN):
+        async for page in key_value_pages(self._key_values, TABLES):
             await self._key_values.write([KeyValueChange(found.key, None) for found in page])
         self._marks.clear()
 
@@ -132,6 +125,10 @@ class TableMarks:
             await self._key_values.write([KeyValueChange(TABLES + root, None) for root in some])
             for root in some:
                 self._marks.pop(root, None)
+
+
+def _has_less(found: Mapping[K, int], known: Mapping[K, int]) -> bool:
+    return any(found.get(key, 0) < value for key, value in known.items())
 
 
 def _decoded(found: KeyValue) -> TableMark:

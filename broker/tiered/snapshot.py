@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -13,7 +13,10 @@ from entrepot.domain.errors import Code
 MAX_LAYER: Final = 256
 """Most changes over a common ground; with more the ground is copied, so that copying costs little per commit."""
 MAX_FOREIGN_NAMED: Final = 16
+PROGRESS: Final = "next/"
+"""Prefix of the app ids with the end of each queue in a table."""
 
+K = TypeVar("K")
 V = TypeVar("V")
 
 
@@ -92,6 +95,15 @@ class Snapshot:
     foreign_commits: int = field(default=0, compare=False)
     counted_from: int = field(default=0, compare=False)
     newest_ms: int = field(default=0, compare=False)
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """End of each queue with uploads, even if these are gone since; by world's queue."""
+        return self.numbers(PROGRESS, int)
+
+    def numbers(self, prefix: str, key: Callable[[str], K]) -> dict[K, int]:
+        """Transactions whose app id has a prefix, by the rest of it."""
+        return {key(name[len(prefix) :]): at for name, at in self.transactions.items() if name.startswith(prefix)}
 
     @property
     def is_foreign(self) -> bool:

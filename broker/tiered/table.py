@@ -33,7 +33,7 @@ from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
-from entrepot.broker.tiered.snapshot import Snapshot
+from entrepot.broker.tiered.snapshot import PROGRESS, Snapshot
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
 
@@ -164,8 +164,7 @@ class TopicTable:
 
     def progressing(self) -> list[int]:
         """Return the queues with uploads, even if these are gone since."""
-        prefix = _progress_of("")
-        return [int(app_id[len(prefix) :]) for app_id in self.snapshot.transactions if app_id.startswith(prefix)]
+        return list(self.snapshot.ends)
 
     def place(self, queue_id: int, offset: int) -> Place | None:
         """Return the run that has an offset, or the first one after it; None at the end. Raises COLD_CORRUPTED where
@@ -316,8 +315,8 @@ class TopicTable:
         return len(found.tombstoned) + len(found.orphans)
 
 
-def _progress_of(queue_id: int | str) -> str:
-    return f"next/{queue_id}"
+def _progress_of(queue_id: int) -> str:
+    return f"{PROGRESS}{queue_id}"
 
 
 def _runs_of(root: str, file: AddFile) -> tuple[Run, ...]:

@@ -24,7 +24,7 @@ from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.tiered.attached import AttachedTables, key_of
 from entrepot.broker.tiered.counted import CountedObjects
-from entrepot.broker.tiered.fence import Writer, epoch_of
+from entrepot.broker.tiered.fence import Writer
 from entrepot.broker.tiered.marks import TableMark, TableMarks, agree
 from entrepot.broker.tiered.read_threads import ReadThreads
 from entrepot.broker.tiered.release import Release
@@ -86,7 +86,7 @@ class Tier:
         self._unreached = 0
         self._reader: SegmentReader | None = None
         self._cold: dict[str, ColdTopic] = {}
-        self.marks = TableMarks(key_values, store_id)
+        self.marks = TableMarks(key_values)
         self.progress: dict[str, Progress] = {}
         release = Release(settings, engine, registry, self.root, self._cold, self.progress, self.marks)
         self.kept_from = release.kept_from
@@ -147,7 +147,9 @@ class Tier:
 
     def min_offset(self, queue: ConsumeQueue) -> int:
         cold = self._cold_of(queue)
-        bounds = None if cold is None else cold.bounds(queue.queue_id)
+        if cold is None:
+            return queue.min_offset if self.pending(queue) is None else 0
+        bounds = cold.bounds(queue.queue_id)
         if bounds is None or bounds.first == bounds.next_offset:
             return queue.min_offset
         return min(bounds.first, queue.min_offset)
@@ -205,7 +207,7 @@ class Tier:
         names = [query.topic] if query.topic else list(self._registry.topics)
         parts: list[ColdFound] = []
         for topic in [self._registry.topics[name] for name in names if name in self._registry.topics]:
-            queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
+            queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
             below = {queue.queue_id: queue.min_offset for queue in queues if queue.min_offset}
             if not below or not may_be_cold(self._registry, topic) or self._is_of_another_log(topic, query):
                 continue
@@ -378,7 +380,7 @@ class Tier:
         if cold is None:
             table = TopicTable(self._objects, root, self._clock, Random(secrets.randbits(64)))
             cold = ColdTopic(table, self._reader, self._settings.number, self._threads.begin)
-        mark: TableMark = await self._threads.run(cold.refresh, self.marks.of(root), epoch_of(self._engine))
+        mark: TableMark = await self._threads.run(cold.refresh, self.marks.of(root))
         if accepts != self._accepts:
             raise EntrepotError(Code.UNAVAILABLE, "the object store was accepted meanwhile: it is looked at anew")
         await self.marks.note(root, mark)  # before the disk lets go of anything that it has

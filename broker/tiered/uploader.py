@@ -35,7 +35,7 @@ FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Longest pause before a failed topic is tried again, in seconds; doubled each time."""
 REQUESTS_AN_UPLOAD: Final = 12
-"""Requests of an upload: five of its own; the others are of the broker that takes it over, and of housekeeping."""
+"""Requests of an upload: six of its own; the others are of the broker that takes it over, and of housekeeping."""
 LONGEST_AGE: Final = 3600.0
 """Longest time that messages wait, in seconds, whatever that costs."""
 HEAL_SECONDS: Final = 600.0

@@ -126,7 +126,7 @@ class UploaderService:
         found, epoch = [], epoch_of(self._engine)
         for topic in self._registry.topics.values():
             if is_tiered(topic):
-                queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
+                queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
                 states = [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues]
                 root, retention_ms = self._root(topic), 1000 * (topic.tier_seconds or 0)
                 found.append(TopicState(topic.name, root, retention_ms, states, epoch, self._marks.of(root)))

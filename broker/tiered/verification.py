@@ -29,7 +29,6 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
 
 FIRST_COMMIT: Final = "/_delta_log/00000000000000000000.json"
-PROGRESS: Final = "next/"
 MAX_PROBLEMS: Final = 1_000
 """Most problems reported of one table; the search ends there."""
 
@@ -157,9 +156,7 @@ class _Table:
 
     def _gaps(self) -> Iterator[Problem]:
         """Find gaps: runs of a queue follow each other up to its progress."""
-        transactions = self._snapshot.transactions
-        by_queue = _by_queue(self._runs)
-        ends = {int(name[len(PROGRESS) :]): end for name, end in transactions.items() if name.startswith(PROGRESS)}
+        by_queue, ends = _by_queue(self._runs), self._snapshot.ends
         for queue_id, runs in sorted(by_queue.items()):
             for before, after in pairwise(runs):
                 yield from self._between(queue_id, before.next_offset, after.first)

@@ -355,6 +355,6 @@ ROUTES: Final = _operation(83, "routes", tuple[()], Routes, again=True)
 WATCH_ROUTES: Final = _operation(84, "watch_routes", tuple[()], Routes, stream=True)
 """All routes at each change, for gateways of an earlier version."""
 REGISTER_CHANGE: Final = _operation(85, "register_change", tuple[Registration, int], bool, again=True)
-"""What changed since the version with which the broker registered before; False: it is to register all."""
+"""Changes since the version with which the broker registered before; False: it is to register all."""
 WATCH_ROUTE_CHANGES: Final = _operation(86, "watch_route_changes", tuple[()], Routes, stream=True)
 """All routes, then what changed since the item before."""

@@ -15,6 +15,7 @@ from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.marks import STORES, TABLES, TableMark, TableMarks, agree, check_store
 from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.position import Position, PositionKind
@@ -29,12 +30,12 @@ from tests.tiers.marks import soak_only
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon."""
+    """Retries come soon."""
     monkeypatch.setattr("entrepot.broker.tiered.tier.FIRST_PAUSE", 0.05)
 
 
 async def problem(store: Broker, words: str) -> str:
-    """What stops the upload, once it says these words."""
+    """The reason why an upload stops, once it says these words."""
 
     async def told() -> str:
         return (await store.condition.tiering())[0].problem
@@ -295,16 +296,18 @@ async def test_a_topic_that_was_deleted_is_restored_from_the_table_that_is_there
 
 # -- the marks alone -----------------------------------------------------------------------------------------------
 
-MARK = TableMark("id", 7, {3: 40, 4: 9}, 1)
+MARK = TableMark("id", 7, {3: 40, 4: 9}, {"s": 5})
 
 
 class Seen:
     """A snapshot, as far as a mark looks at it."""
 
-    def __init__(self, table_id: str, version: int, **ends: int) -> None:
+    ends, numbers = Snapshot.ends, Snapshot.numbers
+
+    def __init__(self, table_id: str, version: int, epoch: int = 5, **ends: int) -> None:
         self.metadata = type("Metadata", (), {"id": table_id})
         self.version = version
-        self.transactions = {f"next/{queue[1:]}": end for queue, end in ends.items()} | {"epoch/s": 5}
+        self.transactions = {f"next/{queue[1:]}": end for queue, end in ends.items()} | {"epoch/s": epoch}
 
 
 @pytest.mark.parametrize(
@@ -316,6 +319,7 @@ class Seen:
         (Seen("id", 9, q3=39, q4=9), False),
         (Seen("id", 9, q3=40), False),
         (Seen("another", 9, q3=40, q4=9), False),
+        (Seen("id", 9, 4, q3=40, q4=9), False),
         (None, False),
     ],
 )
@@ -332,7 +336,7 @@ def test_a_table_fits_with_all_that_is_known_of_it(found: Any, fits: bool) -> No
 async def test_very_many_marks_are_forgotten_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("entrepot.broker.tiered.marks.MAX_SCAN", 3)
     key_values = MemoryStore(ManualClock()).key_values
-    marks = TableMarks(key_values, "s")
+    marks = TableMarks(key_values)
     for number in range(8):
         await marks.note(f"t/{number}", MARK)
     await marks.keep({"t/3"})
@@ -340,7 +344,7 @@ async def test_very_many_marks_are_forgotten_in_pieces(monkeypatch: pytest.Monke
     for number in range(8):
         await marks.note(f"t/{number}", MARK)
     await key_values.write([KeyValueChange(f"{TABLES}odd", b"?")])
-    again = TableMarks(key_values, "s")
+    again = TableMarks(key_values)
     with pytest.raises(EntrepotError, match="cannot be read"):
         await again.load()
     await again.forget(None)
@@ -349,13 +353,13 @@ async def test_very_many_marks_are_forgotten_in_pieces(monkeypatch: pytest.Monke
 
 async def test_marks_are_kept_by_the_broker() -> None:
     key_values = MemoryStore(ManualClock()).key_values
-    marks = TableMarks(key_values, "s")
+    marks = TableMarks(key_values)
     await marks.note("t/s-0", MARK)
     await marks.note("u/s-9", MARK)
     await marks.note_store("token")
     for _ in range(2):
         assert (marks.of("t/s-0"), marks.end("t/s-0", 3), marks.end("t/s-0", 5), marks.token) == (MARK, 40, 0, "token")
-        marks = TableMarks(key_values, "s")
+        marks = TableMarks(key_values)
         await marks.load()
     await marks.keep({"u/s-9"})
     assert (marks.of("t/s-0"), marks.of("u/s-9")) == (None, MARK)

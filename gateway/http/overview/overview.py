@@ -147,7 +147,7 @@ class Overview:
 
 
 async def _in_time(asking: Awaitable[_Told], otherwise: _Told) -> _Told:
-    """What the store tells in time, or something else."""
+    """An answer of the store in time, or something else."""
     try:
         async with asyncio.timeout(STORE_SECONDS):
             return await asking

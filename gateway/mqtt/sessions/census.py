@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import Store
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
 from entrepot.gateway.periodic_work import PeriodicWork
@@ -47,11 +48,8 @@ class SessionCensus:
         self.count += 1
 
     async def _look(self) -> None:
-        count, after = 0, ""
-        while page := await self._store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
-            count += sum(_lasts(found.value) for found in page)
-            after = page[-1].key
-        self.count = count
+        pages = key_value_pages(self._store.key_values, SESSION_PREFIX, PAGE)
+        self.count = sum([sum(_lasts(found.value) for found in page) async for page in pages])
 
 
 def _lasts(value: bytes) -> bool:

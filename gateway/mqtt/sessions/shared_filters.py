@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import Store
 from entrepot.gateway.mqtt.names import SHARE, Share, parse_share
 from entrepot.gateway.mqtt.sessions.opening import readable
@@ -15,9 +16,7 @@ PAGE: Final = 500
 async def shared_filters(store: Store) -> set[Share]:
     """Return name and filter of each. Raises what the store raises."""
     found: set[Share] = set()
-    after = ""
-    while page := await store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
-        after = page[-1].key
+    async for page in key_value_pages(store.key_values, SESSION_PREFIX, PAGE):
         for each in page:
             record = readable(each.key.removeprefix(SESSION_PREFIX), each)
             for subscription in () if record is None else record.subscriptions:

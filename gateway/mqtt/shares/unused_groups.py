@@ -20,6 +20,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.errors import NOT_THERE, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange
+from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import Store
 from entrepot.domain.share import share_group, whole_topic
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
@@ -136,9 +137,7 @@ class UnusedGroups:
         """Write uses down, and end the groups whose life is over. Raises what the store raises."""
         in_use, overdue = self._in_use(), []
         just_left, self._were_in_use = self._were_in_use - in_use, in_use
-        after = ""
-        while page := await self._store.key_values.scan(SHARE_GROUP_PREFIX, after=after, limit=PAGE):
-            after = page[-1].key
+        async for page in key_value_pages(self._store.key_values, SHARE_GROUP_PREFIX, PAGE):
             for found in page:
                 record = _record(found)
                 if record is None:

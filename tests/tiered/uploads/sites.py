@@ -83,10 +83,10 @@ class Site:
         self.world.witness.check_told(topic, self.broker.progress.get(progress.root), progress)
 
     def _mark_of(self, root: str) -> TableMark | None:
-        """What the table is where the broker loads it; None where it cannot."""
+        """Mark of the table as the broker loads it; None where it cannot."""
         table = TopicTable(self.world.objects.working(), root, self.world.clock, random.Random(1))
         try:
-            return TableMark.of(table.snapshot, 0) if table.open(known=self.world.marks.get(root)) else None
+            return TableMark.of(table.snapshot) if table.open(known=self.world.marks.get(root)) else None
         except TierError:
             return None
 

@@ -1,4 +1,4 @@
-"""What a change of topics costs a broker, its name servers and gateways: the change, however many topics there are."""
+"""A change of topics costs a broker, its name servers and gateways the change, however many topics there are."""
 
 from __future__ import annotations
 
