@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from entrepot.broker.tiered.uploader import Progress, QueueState, TopicState
+from entrepot.broker.tiered.source import Begun, Progress, QueueState, TopicState
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import StoredMessage
 from tests.support.tier_rows import record_of, run_of
@@ -61,7 +61,7 @@ def counted(calls: Iterable[str]) -> str:
 
 
 class SmallTopics:
-    """A broker with topics of which each gets the same message. Implements `broker.tiered.uploader.Source`."""
+    """A broker with topics of which each gets the same message. Implements `broker.tiered.source.Source`."""
 
     def __init__(self, count: int) -> None:
         self._names = [f"small{number}" for number in range(count)]
@@ -87,6 +87,9 @@ class SmallTopics:
 
     def heal(self, commit_log_offset: int) -> bool | None:
         return None
+
+    def begins(self, begun: Begun) -> None:
+        pass
 
     def told(self, progress: Progress) -> None:
         self._ends[progress.topic] = progress.ends.get(0, 0)

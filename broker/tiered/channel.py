@@ -15,13 +15,13 @@ import msgspec
 
 from entrepot.broker.tiered.fence import Writer
 from entrepot.broker.tiered.settings import Payload
-from entrepot.broker.tiered.uploader import Progress, TopicState
+from entrepot.broker.tiered.source import Begun, Progress, TopicState
 from entrepot.domain.errors import Code, EntrepotError
 
 MAX_FRAME_BYTES: Final = 64 << 20
 """Most bytes of one frame."""
 LENGTH: Final = struct.Struct(">I")
-STATES, RECORDS, HEAL, TOLD = "states", "records", "heal", "told"
+STATES, RECORDS, HEAL, BEGINS, TOLD = "states", "records", "heal", "begins", "told"
 encode = msgspec.msgpack.Encoder().encode
 _decode_states: Final = msgspec.msgpack.Decoder(tuple[list[TopicState], str]).decode
 _decode_records: Final = msgspec.msgpack.Decoder(tuple[bytes, str]).decode
@@ -57,13 +57,15 @@ class BrokerChannel:
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
+        self._rounds = 0
         self.failed: Callable[[], int] = lambda: 0
 
     def setup(self) -> Setup:
         return msgspec.msgpack.decode(self._receive(), type=Setup)
 
     def states(self) -> list[TopicState]:
-        found: list[TopicState] = self._answer(_decode_states, STATES, self.failed())
+        found: list[TopicState] = self._answer(_decode_states, STATES, self.failed(), self._rounds)
+        self._rounds += 1
         return found
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
@@ -73,6 +75,9 @@ class BrokerChannel:
     def heal(self, commit_log_offset: int) -> bool | None:
         found: bool | None = self._answer(_decode_healed, HEAL, commit_log_offset)
         return found
+
+    def begins(self, begun: Begun) -> None:
+        self._answer(_decode_nothing, BEGINS, begun)
 
     def told(self, progress: Progress) -> None:
         self._answer(_decode_nothing, TOLD, progress)

@@ -3,11 +3,16 @@
 Bodies go through pyarrow's reader many at once, by the known fields. A part with another field, or a value that does
 not fit, is read body by body. Nothing here fails: a row is flagged if a field has no column or does not fit it. A body
 with a fault (`protocols/remoting/json_rules.py`) has no fields.
+
+That reader makes a column of each name that it meets, as long as the part: names that are data, such as one for each
+device, took twelve gigabytes. So known fields are read alone first, then others in parts of bounded size, and many
+names one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isqrt
 from typing import Any, Final
 
 import numpy as np
@@ -27,11 +32,11 @@ from entrepot.broker.tiered.json_fields import (
     name_of,
     with_fields,
 )
-from entrepot.protocols.remoting.json_blocks import faults_of, has_wide, read_block, trimmed
+from entrepot.protocols.remoting.json_blocks import faults_of, has_wide, names_in, read_block, trimmed
 from entrepot.protocols.remoting.json_rules import decoded
 
 MISFIT: Final = 2
-"""Flag of a row with a field that its columns do not have."""
+"""Flag of a row with a field that its columns do not have, or that was stored without them."""
 MAX_SPELLINGS: Final = 4 * MAX_FIELDS
 """Most spellings of the known fields; others are read body by body."""
 PART_ROWS: Final = 8_192
@@ -39,6 +44,10 @@ MAX_DEPTH: Final = 8
 """Greatest depth of objects; deeper ones are JSON text."""
 MAX_NAMES: Final = 10 * MAX_FIELDS
 """Most names in a body that is read with others: each of them could become a column of the whole part."""
+SAMPLE_ROWS: Final = 64
+"""Bodies of a part that show whether names are fields or data."""
+MAX_CELLS: Final = 16 << 20
+"""Values, names by bodies, of the columns that a reader may make of some bodies, nulls included; at most twice this."""
 
 
 class JsonColumns:
@@ -54,11 +63,34 @@ class JsonColumns:
         self._spellings = {path: name for path, name in self._spellings.items() if name in known}
         for field in known.values():
             self._spellings.setdefault(field.path, field.name.lower())
-        parts = [_Part(rows.slice(at, PART_ROWS), known, self._spellings) for at in range(0, len(rows), PART_ROWS)]
-        typed = [part.typed() for part in parts]
+        slices = [rows.slice(at, PART_ROWS) for at in range(0, len(rows), PART_ROWS)]
+        typed = [part for some in slices for part in _typed(some, known, self._spellings)]
         new = list(known.values())[count:]
         found = pa.concat_tables(typed, promote_options="default")
         return found, with_fields(schema, new) if new else schema
+
+
+def plain(rows: Any) -> Any:
+    """Return rows without columns for their bodies, flagged as such."""
+    flags = rows.column("flags").to_numpy() | MISFIT
+    return rows.set_column(rows.schema.get_field_index("flags"), "flags", pa.array(flags.astype(np.int32)))
+
+
+def _typed(rows: Any, known: dict[str, Field], spellings: dict[Path, str]) -> list[Any]:
+    """Return rows with their columns, in pieces whose columns are of bounded size."""
+    whole = _Part(rows, known, spellings)
+    if (found := whole.by_known_fields()) is not None:
+        return [found]
+    if len(rows) > SAMPLE_ROWS and not _Part(rows[:SAMPLE_ROWS], known, spellings).is_of_few_names():
+        return [whole.one_by_one()]
+    step = whole.rows_at_once
+    pieces = [_Part(rows[at : at + step], known, spellings) for at in range(0, len(rows), step)]
+    return [_or_one_by_one(piece) for piece in pieces]
+
+
+def _or_one_by_one(part: _Part) -> Any:
+    found = part.by_all_fields()
+    return part.one_by_one() if found is None else found
 
 
 class _Part:
@@ -71,12 +103,33 @@ class _Part:
         self._bodies = trimmed(bodies.chunk(0) if bodies.num_chunks == 1 else pa.concat_arrays(bodies.chunks))
         self._is_misfit = np.zeros(len(rows), bool)
 
-    def typed(self) -> Any:
-        is_object = np.ones(len(self._rows), bool)
-        is_object[list(faults_of(self._bodies))] = False
-        columns = self._at_once(is_object) if is_object.any() else {}
-        if columns is None:
-            columns = self._one_by_one(is_object)
+        self._is_object = np.ones(len(rows), bool)
+        self._is_object[list(faults_of(self._bodies))] = False
+
+    @property
+    def rows_at_once(self) -> int:
+        """Most rows of which columns of all names are small enough."""
+        names = max(names_in(self._bodies), 1)
+        return max(SAMPLE_ROWS, isqrt(MAX_CELLS * len(self._rows) // names))
+
+    def is_of_few_names(self) -> bool:
+        """True if its names are so few that each may be a field."""
+        table = self._read("infer")
+        return table is not None and sum(1 for _ in _leaves_of(table)) <= 2 * MAX_FIELDS
+
+    def by_known_fields(self) -> Any:
+        """Return the rows with their columns; None where a body has another field, or a value that does not fit."""
+        return self._at_once("error")
+
+    def by_all_fields(self) -> Any:
+        """Return the rows with their columns; None where a body has to be looked at by itself."""
+        return self._at_once("infer")
+
+    def one_by_one(self) -> Any:
+        """Return the rows with their columns."""
+        return self._with(self._one_by_one(self._is_object))
+
+    def _with(self, columns: Mapping[str, Any]) -> Any:
         rows = self._rows
         for name, values in columns.items():
             rows = rows.append_column(self._known[name].name, values)
@@ -87,15 +140,27 @@ class _Part:
 
     # -- many at once ------------------------------------------------------------------------------------------------
 
-    def _at_once(self, is_object: NDArray[np.bool_]) -> dict[str, Any] | None:
-        """Read many bodies at once; None where one has to be looked at by itself."""
-        bodies = self._bodies if is_object.all() else self._bodies.filter(pa.array(is_object))
-        if has_wide(bodies, MAX_NAMES):
+    def _at_once(self, unexpected: str) -> Any:
+        if not self._is_object.any():
+            return self._with({})
+        table = self._read(unexpected)
+        columns = None if table is None else self._columns_of(table)
+        if columns is None:
+            self._is_misfit[:] = False
             return None
-        table = read_block(bodies, _schema_of(self._paths()), "infer")
-        if table is None:
-            return None
-        places = pa.array(np.cumsum(is_object) - 1, mask=~is_object)
+        return self._with(columns)
+
+    def _read(self, unexpected: str) -> Any:
+        """Return the columns of the bodies without a fault; None where the reader does not take them."""
+        bodies = self._bodies if self._is_object.all() else self._bodies.filter(pa.array(self._is_object))
+        if unexpected == "infer":
+            is_large = len(bodies) > SAMPLE_ROWS and names_in(bodies) * len(bodies) > 2 * MAX_CELLS
+            if is_large or has_wide(bodies, MAX_NAMES):
+                return None
+        return read_block(bodies, _schema_of(self._paths()), unexpected)
+
+    def _columns_of(self, table: Any) -> dict[str, Any] | None:
+        places = pa.array(np.cumsum(self._is_object) - 1, mask=~self._is_object)
         found: dict[str, Any] = {}
         for path, values in _leaves_of(table):
             name = self._spellings.get(path)
@@ -129,20 +194,29 @@ class _Part:
             except ValueError:
                 continue
             for path, value in _flat((), body):
-                name = paths.setdefault(path, name_of(path).lower())
+                name = paths.get(path)
+                if name is None:
+                    name = name_of(path).lower()
+                    if not self._may_be_column(name, given):
+                        self._is_misfit[at] = True
+                        continue
+                    paths[path] = name
                 given.setdefault(name, []).append((at, value))
         for path, name in paths.items():
-            if name not in self._known and len(self._known) < MAX_FIELDS and len(name) <= MAX_NAME:
+            if name not in self._known:
                 self._known[name] = Field(name_of(path), kind_of([value for _, value in given[name]]), path)
-            if name in self._known and len(self._spellings) < MAX_SPELLINGS:
+            if len(self._spellings) < MAX_SPELLINGS:
                 self._spellings[path] = name
-        found: dict[str, Any] = {}
-        for name, values in given.items():
-            if name in self._known:
-                found[name] = self._column(self._known[name].kind, values)
-            else:
-                self._is_misfit[[at for at, _ in values]] = True
-        return found
+        return {name: self._column(self._known[name].kind, values) for name, values in given.items()}
+
+    def _may_be_column(self, name: str, given: Mapping[str, Any]) -> bool:
+        """True for a name with a column, or that may get one beside the others of this part."""
+        if name in self._known or name in given:
+            return True
+        if len(self._known) >= MAX_FIELDS:
+            return False
+        new = sum(each not in self._known for each in given)
+        return len(name) <= MAX_NAME and len(self._known) + new < MAX_FIELDS
 
     def _column(self, kind: str, given: Sequence[tuple[int, Any]]) -> Any:
         column: list[Any] = [None] * len(self._rows)

@@ -10,14 +10,18 @@ import time
 from random import Random
 from typing import Final
 
+import structlog
+
 from entrepot.broker.tiered.channel import BrokerChannel
 from entrepot.broker.tiered.counted import CountedObjects
 from entrepot.broker.tiered.opening_store import open_objects
 from entrepot.broker.tiered.store_options import StoreOptions
 from entrepot.broker.tiered.uploader import Uploader
+from entrepot.domain.errors import EntrepotError
 
 ROUND_SECONDS: Final = 0.2
 """Pause between two looks for new messages, in seconds."""
+log = structlog.get_logger(__name__)
 
 
 class WallClock:
@@ -49,7 +53,12 @@ def main(descriptor: int) -> None:
         token=setup.token,
     )
     while True:
-        if not uploader.round():
+        try:
+            has_more = uploader.round()
+        except EntrepotError as refusal:  # the broker cannot answer now: it is asked again
+            log.warning("no round of uploads", seldom="round", problem=refusal.message)
+            has_more = False
+        if not has_more:
             time.sleep(ROUND_SECONDS)
 
 

@@ -21,7 +21,7 @@ from entrepot.domain.topic import Topic
 
 if TYPE_CHECKING:
     from entrepot.broker.tiered.cold import ColdTopic
-    from entrepot.broker.tiered.uploader import Progress
+    from entrepot.broker.tiered.source import Progress
 
 log = structlog.get_logger(__name__)
 

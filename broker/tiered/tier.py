@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from entrepot.broker.tiered.cold import ColdTopic
     from entrepot.broker.tiered.objects import ObjectStore
     from entrepot.broker.tiered.segment_reader import SegmentReader
-    from entrepot.broker.tiered.uploader import Progress
+    from entrepot.broker.tiered.source import Progress
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -63,7 +63,7 @@ def check_installed() -> None:
 
 
 class Tier:
-    """A broker's `ColdReads`. `problem`: the reason why nothing is uploaded or read, or empty."""
+    """A broker's `ColdReads`."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Tier:
         self.progress: dict[str, Progress] = {}
         release = Release(settings, engine, registry, self.root, self._cold, self.progress, self.marks)
         self.kept_from = release.kept_from
-        self.problem = "the object store was not reached yet"
+        self._problem = "the object store was not reached yet"
         self.service = UploaderService(engine, registry, self.root, self.marks, self._told)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[str] = set()
@@ -101,6 +101,11 @@ class Tier:
     async def close(self) -> None:
         await cancel_tasks(*self._tasks, *self._refreshing.values())
         self._threads.close()
+
+    @property
+    def problem(self) -> str:
+        """Reason why nothing is uploaded or read, or empty. It stays until an uploader has lived for a while."""
+        return self._problem or ("" if self.service.is_well else "the uploader ends again and again")
 
     @property
     def address(self) -> TierAddress:
@@ -285,15 +290,15 @@ class Tier:
                     await self.marks.load()
                     await self._keep_marks()
                     await self._open()
-                self.problem = ""
+                self._problem = ""
                 pause = FIRST_PAUSE
                 await self.service.run(self._settings, self.writer, self.marks.token)
-                self.problem = "the uploader has ended, and is started again"
             except (EntrepotError, OSError) as error:  # the latter: no process can be started
-                self.problem = error.message if isinstance(error, EntrepotError) else str(error)
+                self._problem = error.message if isinstance(error, EntrepotError) else str(error)
                 self._has_failed = self._objects is None
                 self._unreached += self._has_failed
-            log.error("the tier", problem=self.problem, again_in=pause)
+            if self.problem:
+                log.error("the tier", problem=self.problem, again_in=pause)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._accepted.wait(), pause)
             self._accepted.clear()
@@ -328,12 +333,13 @@ class Tier:
                 self._cold.pop(gone, None)
         if self.marks.count > len(self._registry.topics):
             background(self._loop).start("marks of tables", self._keep_marks())
-        before = self.progress.get(progress.root)
+        before, has_ends = self.progress.get(progress.root), bool(progress.ends)
         if progress.problem and before is not None and not progress.ends:
             progress = msgspec.structs.replace(progress, ends=before.ends)
         self.progress[progress.root] = progress
         if not progress.problem:
             self._forget_what_is_gone(progress)
+        if not progress.problem or has_ends:
             self._refresh_soon(progress.root)
 
     def _refresh_soon(self, root: str) -> None:

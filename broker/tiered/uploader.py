@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 import structlog
 
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.fence import Fence, Writer
-from entrepot.broker.tiered.json_columns import JsonColumns
+from entrepot.broker.tiered.json_columns import JsonColumns, plain
 from entrepot.broker.tiered.marks import TableMark, check_store
 from entrepot.broker.tiered.merging import merge
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.record_rows import rows_of_run
 from entrepot.broker.tiered.settings import Payload
+from entrepot.broker.tiered.source import Begun, Caution, Progress, QueueState, Source, TopicState, Work
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
@@ -40,57 +40,11 @@ LONGEST_AGE: Final = 3600.0
 """Longest time that messages wait, in seconds, whatever that costs."""
 HEAL_SECONDS: Final = 600.0
 """Time for which a corrupted record, not earlier ones, waits for a replica's whole one, in seconds."""
+SHARES: Final = {Caution.SMALLER: 16, Caution.PLAIN: 16, Caution.TINY: 256}
+"""Part of a segment, one of so many, in which a topic is uploaded that ended the process before."""
 HOUSEKEEPING_SECONDS: Final = 60.0
 VACUUM_SECONDS: Final = 3600.0
 log = structlog.get_logger(__name__)
-
-
-class QueueState(msgspec.Struct, frozen=True, array_like=True):
-    """A queue of the broker: its confirmed messages, and the approximate bytes of the log per message."""
-
-    queue_id: int
-    min_offset: int
-    end: int
-    message_bytes: int
-
-
-class TopicState(msgspec.Struct, frozen=True, array_like=True):
-    """A tiered topic. `root`: of its table. `retention_ms`: age at which segments leave the table. `epoch`: of the
-    broker that asks for the upload (`fence.epoch_of`). `mark`: the table as its store knows it."""
-
-    name: str
-    root: str
-    retention_ms: int
-    queues: list[QueueState]
-    epoch: int = 0
-    mark: TableMark | None = None
-
-
-class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """State of a topic: the table's end by queue of the broker; `problem`: the reason why it does not go on, or empty.
-    `segments`, `bytes`: of the table. `missing`: lost messages within it."""
-
-    topic: str
-    root: str
-    ends: dict[int, int]
-    problem: str = ""
-    segments: int = 0
-    bytes: int = 0
-    missing: int = 0
-
-
-class Source(Protocol):
-    """The broker."""
-
-    def states(self) -> list[TopicState]: ...
-
-    def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
-        """Return a run of records (`protocols.remoting.records`). Raises EntrepotError."""
-
-    def heal(self, commit_log_offset: int) -> bool | None:
-        """Have a corrupted record fetched from another replica. True: it is whole now; None: there is no replica."""
-
-    def told(self, progress: Progress) -> None: ...
 
 
 class _Topic:
@@ -167,8 +121,9 @@ class Uploader:
         if self._steady() < topic.not_before:
             return False
         try:
-            has_more = self._bring_up(state, topic)
-            self._keep_house(state, topic)
+            has_more = state.caution is not Caution.SET_ASIDE and self._bring_up(state, topic)
+            if topic.is_open and state.keeps_house:
+                self._keep_house(state, topic)
         except EOFError:  # the broker has ended
             raise
         except Exception as error:  # noqa: BLE001 whatever one topic has, the others go on
@@ -187,6 +142,7 @@ class Uploader:
     def _bring_up(self, state: TopicState, topic: _Topic) -> bool:
         """Upload one segment where there is enough, or it has waited; True if there may be more."""
         if not topic.is_open:
+            self._source.begins(Begun(state.name, state.root, Work.OPEN))
             self._check_store()
             topic.table.open(create=True, known=state.mark)
             self._check_history(state, topic)
@@ -202,10 +158,11 @@ class Uploader:
             return False
         if topic.waiting_since is None:
             topic.waiting_since = self._steady()
-        if waiting < self._segment_bytes and self._steady() < topic.waiting_since + self._age(waiting):
+        is_early = waiting < self._segment_bytes and self._steady() < topic.waiting_since + self._age(waiting)
+        if is_early and not state.caution:
             return False
         topic.waiting_since = None
-        return self._upload(state, topic, starts) and waiting > self._segment_bytes
+        return self._upload(state, topic, starts) and (waiting > self._segment_bytes or bool(state.caution))
 
     def _check_store(self) -> None:
         """Raise PRECONDITION_FAILED where the object store is not the one that the broker has used: it may be a folder
@@ -235,10 +192,32 @@ class Uploader:
 
     def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> bool:
         """Upload one segment; False where everything waits for corrupted records to be healed."""
-        found: dict[int, list[Any]] = {}
-        expected: dict[int, int | None] = {}
-        ends: dict[int, int] = {}
-        left, last = self._segment_bytes, topic.last_queue
+        self._source.begins(Begun(state.name, state.root, Work.UPLOAD))
+        found = self._runs(state, topic, starts)
+        if not found:
+            return False
+        ends = {queue_id: runs[-1][0].next_offset for queue_id, runs in found.items()}
+        self._source.begins(Begun(state.name, state.root, Work.UPLOAD, ends))
+        rows = pa.concat_tables(
+            rows_of_run(run, columns, self._base, queue_id)
+            for queue_id, runs in sorted(found.items())
+            for run, columns in runs
+        )
+        rows, schema = self._with_columns(state, topic, rows)
+        self._check_store()
+        expected = {self._base + queue_id: topic.table.progress(self._base + queue_id) for queue_id in ends}
+        topic.table.upload(rows, expected, {self._base + queue_id: end for queue_id, end in ends.items()}, schema)
+        topic.last_queue = list(found)[-1]
+        topic.corrupted_since.clear()
+        self._tell(state, topic)
+        return True
+
+    def _runs(
+        self, state: TopicState, topic: _Topic, starts: Mapping[int, int]
+    ) -> dict[int, list[tuple[RecordRun, RecordColumns]]]:
+        """Return the records of a segment, by queue."""
+        found: dict[int, list[tuple[RecordRun, RecordColumns]]] = {}
+        left = 1 if state.caution is Caution.ALONE else self._segment_bytes // SHARES.get(state.caution, 1)
         # Each time another queue is the first: one that always has a segment's worth does not keep the others waiting.
         for queue in sorted(state.queues, key=lambda each: (each.queue_id <= topic.last_queue, each.queue_id)):
             offset = starts[queue.queue_id]
@@ -246,29 +225,24 @@ class Uploader:
                 run, columns = self._run(state, topic, queue, offset, min(left, RUN_BYTES))
                 if run.next_offset <= offset:
                     break
-                found.setdefault(queue.queue_id, []).append(rows_of_run(run, columns, self._base, queue.queue_id))
-                left -= len(run.data)
+                found.setdefault(queue.queue_id, []).append((run, columns))
+                left -= max(len(run.data), 1)
                 topic.seen_bytes[queue.queue_id] = len(run.data) // (run.next_offset - offset)
                 offset = run.next_offset
-            if offset > starts[queue.queue_id]:
-                world = self._base + queue.queue_id
-                expected[world], ends[world] = topic.table.progress(world), offset
-                last = queue.queue_id
-        if not ends:
-            return False
-        in_order = [rows for _, of_queue in sorted(found.items()) for rows in of_queue]
-        rows, schema = pa.concat_tables(in_order), topic.table.schema
-        if self._payload is Payload.JSON:
-            try:
-                rows, schema = topic.json.typed(rows, schema)
-            except (pa.ArrowException, ValueError) as error:  # bodies are anybody's: they never stop a topic
-                log.error("bodies went without their columns", topic=state.name, problem=str(error))
-        self._check_store()
-        topic.table.upload(rows, expected, ends, schema)
-        topic.last_queue = last
-        topic.corrupted_since.clear()
-        self._tell(state, topic)
-        return True
+        return found
+
+    def _with_columns(self, state: TopicState, topic: _Topic, rows: Any) -> tuple[Any, str]:
+        """Return rows with the columns of their bodies, and the schema of the table."""
+        schema = topic.table.schema
+        if self._payload is not Payload.JSON:
+            return rows, schema
+        if state.caution >= Caution.PLAIN:
+            return plain(rows), schema
+        try:
+            return topic.json.typed(rows, schema)
+        except (pa.ArrowException, ValueError) as error:  # bodies are anybody's: they never stop a topic
+            log.error("bodies went without their columns", topic=state.name, problem=str(error))
+            return plain(rows), schema
 
     def _run(
         self, state: TopicState, topic: _Topic, queue: QueueState, offset: int, max_bytes: int
@@ -298,6 +272,7 @@ class Uploader:
         if topic.kept_house_at and now < topic.kept_house_at + HOUSEKEEPING_SECONDS:
             return
         topic.kept_house_at = now
+        self._source.begins(Begun(state.name, state.root, Work.HOUSEKEEPING))
         if now >= self._checked_at + HOUSEKEEPING_SECONDS:  # for all topics: they may be very many
             self._check_store()
             self._checked_at = now

@@ -1,20 +1,24 @@
 """UploaderService: a broker's side of its uploader: it starts the process, and answers its questions.
 
-Nothing is remembered here: another uploader goes on where one has ended.
+Nothing of its work is remembered here: another uploader goes on where one has ended. Only what ended it is
+(`troubles.py`). An uploader that asks nothing for very long is ended, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import structlog
 
 from entrepot.broker.metadata.registry import Registry
 from entrepot.broker.ports.cold_reads import is_tiered
@@ -25,17 +29,23 @@ from entrepot.broker.store.record_runs import bytes_between
 from entrepot.broker.tiered.fence import Writer, epoch_of
 from entrepot.broker.tiered.marks import TableMarks
 from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.tiered.source import Begun, Progress, QueueState, TopicState, Work
+from entrepot.broker.tiered.troubles import Troubles
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.topic import Topic
-
-if TYPE_CHECKING:
-    from entrepot.broker.tiered.uploader import Progress, TopicState
 
 SAMPLE: Final = 64
 """Messages by which the size of one is estimated."""
 OURS: Final = ("cache_bytes", "read", "max_kept_bytes", "attach_endpoints")
 """Settings that no uploader needs."""
+SILENT_SECONDS: Final = 1800.0
+"""Longest time without a question, in seconds: a slow store's largest merge takes less."""
+EXIT_SECONDS: Final = 5.0
+"""Time to end for a process that has closed its channel, in seconds."""
+PATIENCE_SECONDS: Final = 60.0
+"""Time for which an uploader lives that is well, in seconds."""
+log = structlog.get_logger(__name__)
 
 
 class UploaderService:
@@ -51,7 +61,13 @@ class UploaderService:
     ) -> None:
         self._engine, self._registry = engine, registry
         self._root, self._marks, self._told = root, marks, told
+        self._loop = asyncio.get_running_loop()
+        self.troubles = Troubles(self._loop.time, told)
         self.process: subprocess.Popen[bytes] | None = None
+        self.is_well = True
+        """False after an uploader ended by itself at nothing that is known, until another one has lived."""
+        self._is_stopped = False
+        self._well_at = 0.0
         self._failed_before = self._failed_now = 0
 
     @property
@@ -61,6 +77,7 @@ class UploaderService:
 
     def stop(self) -> None:
         """End the uploader, if there is one."""
+        self._is_stopped = True
         if self.process is not None:
             self.process.terminate()
 
@@ -69,28 +86,46 @@ class UploaderService:
         from entrepot.broker.tiered.channel import Setup, frame
 
         ours, theirs = socket.socketpair()
+        self._is_stopped = False
         self.process = process = _started(theirs)
         reader, writer = await asyncio.open_connection(sock=ours)
         values = {key: value for key, value in asdict(settings).items() if key not in OURS}
+        self._well_at = self._loop.time() + (0.0 if self.is_well else PATIENCE_SECONDS)
         try:
             writer.writelines(frame(Setup(**values, writer=own, token=token, seed=secrets.randbits(63))))
             await self._serve(reader, writer)
+        except TimeoutError:
+            process.kill()
+            await self._note_end(process, f"it asked nothing for {SILENT_SECONDS / 60:.0f} minutes")
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+            await self._note_end(process)
         finally:
             writer.close()
             process.terminate()
-            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, process.wait))
+            await asyncio.shield(self._loop.run_in_executor(None, process.wait))
             self.process = None
             self._failed_before += self._failed_now
             self._failed_now = 0
 
+    async def _note_end(self, process: subprocess.Popen[bytes], how: str = "") -> None:
+        """Note by what a process ended, unless it was told to."""
+        with suppress(subprocess.TimeoutExpired):
+            status = await asyncio.shield(self._loop.run_in_executor(None, process.wait, EXIT_SECONDS))
+            how = how or _shown(status)
+        if not self._is_stopped:
+            is_known = self.troubles.ended(how or "it closed its channel")
+            self.is_well = self.is_well and is_known
+            log.error("the uploader has ended, and is started again", how=how, work=is_known)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from entrepot.broker.tiered.channel import LENGTH, frame
+        from entrepot.broker.tiered.channel import LENGTH, MAX_FRAME_BYTES, frame
 
         while True:
-            (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-            name, arguments = msgspec.msgpack.decode(await reader.readexactly(length))
+            async with asyncio.timeout(SILENT_SECONDS):
+                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                if length > MAX_FRAME_BYTES:
+                    raise ConnectionError(f"a frame of {length} bytes")
+                name, arguments = msgspec.msgpack.decode(await reader.readexactly(length))
             try:
                 answer = (await self._heal(*arguments) if name == "heal" else self._answer(name, arguments), "")
             except EntrepotError as refusal:
@@ -108,29 +143,67 @@ class UploaderService:
 
     def _answer(self, name: str, arguments: list[Any]) -> Any:
         from entrepot.broker.consume.runs import read_whole_or_corrupted
-        from entrepot.broker.tiered.uploader import Progress
 
-        if name == "states":
-            self._failed_now = arguments[0]
-            return self._states()
-        if name == "told":
-            self._told(msgspec.convert(arguments[0], Progress))
-            return None
+        match name:
+            case "states":
+                self._failed_now = arguments[0]
+                self.troubles.survived()
+                if arguments[1] and self._loop.time() >= self._well_at:  # it has come round
+                    self.is_well = True
+                return self._states()
+            case "begins":
+                self.troubles.begins(self._with_ends(msgspec.convert(arguments[0], Begun)))
+                return None
+            case "told":
+                self._told(self.troubles.with_problem(msgspec.convert(arguments[0], Progress)))
+                return None
         topic, queue_id, first, end, max_bytes = arguments
         queue = self._engine.existing_queue(topic, queue_id)
         return read_whole_or_corrupted(self._engine, queue, first, end, max_bytes)
 
-    def _states(self) -> list[TopicState]:
-        from entrepot.broker.tiered.uploader import QueueState, TopicState
+    def _with_ends(self, begun: Begun) -> Begun:
+        """Return begun work, with the ends of an upload that reads all of its queues."""
+        topic = self._registry.topics.get(begun.topic)
+        if begun.work is not Work.UPLOAD or begun.ends or topic is None:
+            return begun
+        queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
+        return msgspec.structs.replace(begun, ends={queue.queue_id: queue.visible_offset for queue in queues})
 
-        found, epoch = [], epoch_of(self._engine)
+    def _states(self) -> list[TopicState]:
+        found, roots = [], set()
         for topic in self._registry.topics.values():
             if is_tiered(topic):
-                queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
-                states = [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues]
-                root, retention_ms = self._root(topic), 1000 * (topic.tier_seconds or 0)
-                found.append(TopicState(topic.name, root, retention_ms, states, epoch, self._marks.of(root)))
+                try:
+                    found.append(state := self._state(topic))
+                except Exception as fault:  # noqa: BLE001 - the others are uploaded
+                    background().failed(f"state of the tier of {topic.name}", fault)
+                    continue
+                roots.add(state.root)
+        self.troubles.keep(roots)
         return found
+
+    def _state(self, topic: Topic) -> TopicState:
+        queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
+        root = self._root(topic)
+        return TopicState(
+            topic.name,
+            root,
+            1000 * (topic.tier_seconds or 0),
+            [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues],
+            epoch_of(self._engine),
+            self._marks.of(root),
+            self.troubles.caution(root),
+            self.troubles.keeps_house(root),
+        )
+
+
+def _shown(status: int) -> str:
+    """Return the way in which a process ended."""
+    if status >= 0:
+        return f"with status {status}"
+    with suppress(ValueError):
+        return f"by {signal.Signals(-status).name}"
+    return f"by signal {-status}"
 
 
 def _started(channel: socket.socket) -> subprocess.Popen[bytes]:

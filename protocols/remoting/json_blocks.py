@@ -72,6 +72,11 @@ def has_wide(bodies: Any, most: int) -> bool:
     return bool((np.diff(np.searchsorted(colons, bounds)) > most).any())
 
 
+def names_in(bodies: Any) -> int:
+    """Return the most names that bodies may have in all: their colons."""
+    return int(np.count_nonzero(_bytes_of(bodies)[1] == ord(":")))
+
+
 def is_infinite(column: Any) -> bool:
     """True if a column, or one in it, has an infinite number: JSON has none, so one was too large."""
     if isinstance(column, pa.ChunkedArray):

@@ -24,6 +24,12 @@ PREFIX: Final = "payload_"
 SAMPLE_MESSAGES: Final = 1_000
 """Sampled messages of each queue, the last ones."""
 SAMPLE_BYTES: Final = 4 << 20
+MAX_COLUMNS: Final = 200
+"""Most columns found in samples, fields of objects included: names may be data. `schema` gives as many as it likes."""
+MAX_VALUES: Final = 100 * MAX_COLUMNS
+"""Most values of a sampled body that are looked at."""
+MAX_DEPTH: Final = 8
+"""Greatest depth of objects and lists in a column found in samples; deeper ones have none."""
 _MAX_BIGINT: Final = 1 << 63
 
 
@@ -62,7 +68,8 @@ def name_in_body(column: str) -> str:
 
 
 def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> dict[str, str]:
-    """The columns of bodies with their Spark types, as in most of the last messages of each queue."""
+    """The columns of bodies with their Spark types, as in most of the last messages of each queue; of too many names
+    the most frequent ones."""
     found: dict[str, Counter[str]] = {}
     for topic in topics:
         for bounds in reader.bounds(topic):
@@ -73,17 +80,19 @@ def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: Sour
             for body in variable_array(RecordColumns(run), "body", pa.binary()).to_pylist():
                 for name, kind in _kinds(decode_any(options.parse, body)).items():
                     found.setdefault(name, Counter())[kind] += 1
-    return {_column(name): _prevailing(kinds) or "string" for name, kinds in found.items()}
+    kinds = {name: _prevailing(of_name) or "string" for name, of_name in found.items()}
+    chosen, room = set(), MAX_COLUMNS
+    for name in sorted(found, key=lambda each: -found[each].total()):
+        room -= max(1, kinds[name].count("`") // 2)
+        if room < 0:
+            break
+        chosen.add(name)
+    return {_column(name): kind for name, kind in kinds.items() if name in chosen}
 
 
 def _kinds(value: Any) -> dict[str, str]:
-    """The types of a sampled body's fields; none of one that is no object, or holds itself, as CBOR's may."""
-    if not isinstance(value, dict):
-        return {}
-    try:
-        return {name: _kind(item) for name, item in value.items() if _is_column(name)}
-    except RecursionError:
-        return {}
+    """The types of a sampled body's fields; none of one that is no object."""
+    return _Sampled().fields_of(value, 0) if isinstance(value, dict) else {}
 
 
 def _prevailing(kinds: Counter[str]) -> str:
@@ -111,42 +120,57 @@ def _column(name: str) -> str:
     return PREFIX + name if name in ENVELOPE or name in ERROR_COLUMNS else name
 
 
-def _is_column(name: object) -> bool:
-    return isinstance(name, str) and bool(name) and "`" not in name
+class _TooLargeError(Exception):
+    """A value has more levels, or more values, than a column may, or none that can have a column."""
 
 
-def _merge_fields(fields: dict[str, str], value: dict[Any, Any]) -> None:
-    for name, item in value.items():
-        if _is_column(name):
-            fields[name] = _merged(fields.get(name, ""), _kind(item))
+class _Sampled:
+    """The types of one body, whose values may hold themselves, or each other many times, as CBOR's may."""
 
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
 
-def _kind(value: Any) -> str:
-    """The Spark type of a value; empty for null."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "boolean"
-        case int():
-            return "bigint" if -_MAX_BIGINT <= value < _MAX_BIGINT else "double"
-        case float():
-            return "double"
-        case bytes():
-            return "binary"
-        case list():
-            kind = ""
-            for item in value:
-                kind = _merged(kind, _kind(item))
-            return f"array<{kind or 'string'}>"
-        case dict():
-            fields: dict[str, str] = {}
-            _merge_fields(fields, value)
-            if not fields:
+    def fields_of(self, value: dict[Any, Any], depth: int) -> dict[str, str]:
+        """The types of an object's fields, without those that are too large."""
+        fields: dict[str, str] = {}
+        for name, item in value.items():
+            if isinstance(name, str) and name and "`" not in name:
+                try:
+                    fields[name] = self._kind(item, depth + 1)
+                except _TooLargeError:
+                    continue
+        return fields
+
+    def _kind(self, value: Any, depth: int) -> str:
+        """The Spark type of a value; empty for null."""
+        self._left -= 1
+        if self._left < 0 or (depth > MAX_DEPTH and isinstance(value, dict | list)):
+            raise _TooLargeError
+        match value:
+            case None:
                 return ""
-            return "struct<" + ", ".join(f"`{name}`: {kind or 'string'}" for name, kind in fields.items()) + ">"
-        case _:
-            return "string" if isinstance(value, str) else "timestamp"
+            case bool():
+                return "boolean"
+            case int():
+                return "bigint" if -_MAX_BIGINT <= value < _MAX_BIGINT else "double"
+            case float():
+                return "double"
+            case bytes():
+                return "binary"
+            case list():
+                kind = ""
+                for item in value:
+                    kind = _merged(kind, self._kind(item, depth + 1))
+                return f"array<{kind or 'string'}>"
+            case dict():
+                fields = self.fields_of(value, depth)
+                if not fields and value:
+                    raise _TooLargeError
+                if not fields:
+                    return ""
+                return "struct<" + ", ".join(f"`{name}`: {kind or 'string'}" for name, kind in fields.items()) + ">"
+            case _:
+                return "string" if isinstance(value, str) else "timestamp"
 
 
 def _merged(one: str, other: str) -> str:

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from entrepot.broker.tiered.columns import delta_schema, to_messages
 from entrepot.broker.tiered.folder import FolderStore
-from entrepot.broker.tiered.json_columns import MISFIT, PART_ROWS, JsonColumns, _Part
+from entrepot.broker.tiered.json_columns import MAX_CELLS, MISFIT, PART_ROWS, JsonColumns, _Part
 from entrepot.broker.tiered.json_fields import MAX_FIELDS, fields_of
 from entrepot.broker.tiered.merging import LEAST_SEGMENTS
 from entrepot.broker.tiered.settings import Payload
 from entrepot.broker.tiered.uploader import FIRST_PAUSE
 from entrepot.domain.message import Message, StoredMessage
+from entrepot.protocols.remoting.json_blocks import read_block
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
 from tests.support.tier_rows import rows_of
@@ -130,7 +131,7 @@ def test_nothing_stops_it_and_both_ways_give_the_same(first: list[Any], second: 
     _, schema = typed(rows(*first), "", columns)
     fast, after = typed(rows(*second), schema, columns)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Part, "_at_once", lambda self, is_object: None)
+        patch.setattr(_Part, "_at_once", lambda self, unexpected: None)
         slow, same = typed(rows(*second), schema, JsonColumns())
     assert (fast, after) == (slow, same)
 
@@ -141,6 +142,37 @@ def test_known_fields_are_read_many_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(_Part, "_one_by_one", lambda self, is_object: pytest.fail("a body was looked at by itself"))
     found, _ = typed(rows(*[BODY] * (PART_ROWS + 1), b"other"), schema, columns)
     assert found["json_pos_lat"] == [1.5] * (PART_ROWS + 1) + [None]
+
+
+def test_names_that_are_data_take_a_bounded_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body by device, `{"sensor-17": 20.5}`: a reader made a column of each, as long as all bodies."""
+    read: list[int] = []
+
+    def counted(bodies: Any, schema: Any, unexpected: str) -> Any:
+        table = read_block(bodies, schema, unexpected)
+        if table is not None:
+            read.append(len(table.column_names) * len(bodies))
+        return table
+
+    monkeypatch.setattr("entrepot.broker.tiered.json_columns.read_block", counted)
+    count = 4_000
+    for step in (1, 50):  # at once, and only behind a sample without them
+        bodies = [
+            {"n": at} | {f"sensor-{at}-{number}": 1.5 for number in range(4 * (at % step == step - 1))}
+            for at in range(count)
+        ]
+        found, schema = typed(rows(*bodies))
+        assert found["json_n"] == list(range(count)) and len(kinds(schema)) == MAX_FIELDS
+        has_others = [len(body) > 1 for body in bodies]
+        assert sum(bool(flags & MISFIT) for flags in found["flags"]) in (sum(has_others) - 24, sum(has_others) - 25)
+    assert 0 < max(read) <= 2 * MAX_CELLS
+
+
+def test_the_same_columns_in_parts_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [{"a": at, "null": None, "b": {"c": "x" * (at % 3)}} for at in range(500)] + [{"d": 1.5}] * 100
+    whole = typed(rows(*bodies))
+    monkeypatch.setattr("entrepot.broker.tiered.json_columns.MAX_CELLS", 5_000)
+    assert typed(rows(*bodies)) == whole
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import pytest
 from entrepot.broker.broker import Broker
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.source import Progress
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.broker.tiered.uploader import Progress
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.ports import PopRequest

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from entrepot.broker.tiered.marks import TableMark
-from entrepot.broker.tiered.uploader import Progress, QueueState, TopicState
+from entrepot.broker.tiered.source import Begun, Progress, QueueState, TopicState, Work
+from entrepot.broker.tiered.troubles import Troubles
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import StoredMessage
@@ -43,6 +44,10 @@ def run_of(messages: list[StoredMessage], following: int, corrupted: set[int] | 
     return encode_run(entries, b"".join(records), (following, 0, following))
 
 
+class Died(BaseException):
+    """The process of an uploader was killed: nothing of it goes on."""
+
+
 class ModelTopic:
     """One incarnation of a topic.  `queues`: all that was ever published, by queue; its place is its offset.
 
@@ -53,6 +58,8 @@ class ModelTopic:
         self.name, self.root, self.retention_ms = name, root, retention_ms
         self.queues: list[list[StoredMessage]] = [[] for _ in range(queues)]
         self.corrupted: set[tuple[int, int]] = set()
+        self.crowded: set[tuple[int, int]] = set()
+        """Places of messages with which an uploader dies, unless it uploads them alone."""
         self.nowhere = [0] * queues
 
 
@@ -98,13 +105,21 @@ class Master:
 
 
 class ModelBroker:
-    """A replica.  Implements `broker.tiered.uploader.Source`.
+    """A replica.  Implements `broker.tiered.source.Source`.
 
     `check`: called with all that its uploader tells, before it is believed.
     """
 
-    def __init__(self, master: Master, check: Callable[[Progress], None] = lambda progress: None) -> None:
+    def __init__(
+        self,
+        master: Master,
+        check: Callable[[Progress], None] = lambda progress: None,
+        steady: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self.master = master
+        self.troubles = Troubles(steady, self._keep)
+        self._asked: dict[int, int] = {}
+        """First offset asked for of each queue, for what is begun next."""
         self._frozen: dict[str, list[int]] | None = None
         self.mins: dict[str, list[int]] = {}
         self.progress: dict[str, Progress] = {}
@@ -132,8 +147,33 @@ class ModelBroker:
                 for number in range(len(topic.queues))
             ]
             mark = self.marks.get(topic.root)
-            found.append(TopicState(topic.name, topic.root, topic.retention_ms, states, self.epoch, mark))
+            found.append(
+                TopicState(
+                    topic.name,
+                    topic.root,
+                    topic.retention_ms,
+                    states,
+                    self.epoch,
+                    mark,
+                    self.troubles.caution(topic.root),
+                    self.troubles.keeps_house(topic.root),
+                )
+            )
+        self.troubles.survived()
         return found
+
+    def begins(self, begun: Begun) -> None:
+        """Raises Died for messages that are not uploaded alone, and should be."""
+        topic = self.master.topics.get(begun.topic)
+        if topic is None or topic.root != begun.root:
+            return
+        all_ends = {number: self.end(topic, number) for number in range(len(topic.queues))}
+        ends = begun.ends or (all_ends if begun.work is Work.UPLOAD else {})
+        self.troubles.begins(msgspec.structs.replace(begun, ends=ends))
+        places = {(number, at) for number, end in begun.ends.items() for at in range(self._asked[number], end)}
+        if len(places) > 1 and places & topic.crowded:
+            raise Died
+        self._asked.clear()
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
         found = self.master.topics.get(topic)
@@ -142,6 +182,7 @@ class ModelBroker:
         if not self.min_offset(found, queue_id) <= first <= self.end(found, queue_id):
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {first} is not in queue {queue_id}")
         self.requested += 1
+        self._asked.setdefault(queue_id, first)
         taken: list[StoredMessage] = []
         size = 0
         for message in found.queues[queue_id][first : min(end, self.end(found, queue_id))]:
@@ -160,6 +201,9 @@ class ModelBroker:
 
     def told(self, progress: Progress) -> None:
         self._check(progress)
+        self._keep(self.troubles.with_problem(progress))
+
+    def _keep(self, progress: Progress) -> None:
         before = self.progress.get(progress.root)
         if progress.problem and before is not None and not progress.ends:
             progress = msgspec.structs.replace(progress, ends=before.ends)
@@ -206,3 +250,4 @@ class ModelBroker:
         """It comes back and knows nothing of the tier."""
         self.run += 1
         self.progress.clear()
+        self.troubles.keep(set())

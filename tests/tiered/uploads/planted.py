@@ -16,8 +16,9 @@ from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.snapshot import Snapshot
+from entrepot.broker.tiered.source import Caution, Progress, TopicState
 from entrepot.broker.tiered.table import Place, TopicTable
-from entrepot.broker.tiered.uploader import Progress, TopicState, Uploader, _Topic
+from entrepot.broker.tiered.uploader import Uploader, _Topic
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.shard import local_queue
@@ -29,6 +30,13 @@ class NoFence(Fence):
 
     def check(self, root: str, snapshot: Snapshot) -> None:
         pass
+
+
+class TriesTheSame(ModelBroker):
+    """Whatever ended an uploader is tried again as it was."""
+
+    def states(self) -> list[TopicState]:
+        return [msgspec.structs.replace(each, caution=Caution.NONE) for each in super().states()]
 
 
 class TellsFirst(Uploader):

@@ -11,11 +11,12 @@ from entrepot.broker.tiered.fence import Fence, Writer
 from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.source import Progress
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.broker.tiered.uploader import Progress, Uploader
+from entrepot.broker.tiered.uploader import Uploader
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.message import StoredMessage
-from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic
+from tests.tiered.uploads.model_broker import Died, ModelBroker, ModelTopic
 from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, STORE, Broken
 
 if TYPE_CHECKING:
@@ -28,10 +29,6 @@ RUNS = {"first": 1_000, "second": 2_000}
 """Numbers of the runs of each site, of which none comes twice."""
 
 
-class Died(Exception):
-    """The process of an uploader was killed."""
-
-
 @dataclass(frozen=True)
 class Parts:
     """What a world is made of: the product's, or such as break a rule."""
@@ -42,6 +39,8 @@ class Parts:
     cold: type[ColdTopic] = ColdTopic
     fence: type[Fence] = Fence
     fault_rate: float | None = None
+    crowds: bool = True
+    """Some messages end an uploader, unless it uploads them alone."""
     often: str = ""
     """The step that comes ten times as often."""
 
@@ -51,7 +50,7 @@ class Site:
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
-        self.broker = world.parts.broker(world.master, self._check)
+        self.broker = world.parts.broker(world.master, self._check, lambda: world.steady)
         self.broker.marks, self.broker.mark_of = world.marks, self._mark_of
         self.broker.healing = False  # some replica has it whole, and is away
         self.deaths = 0
@@ -96,6 +95,7 @@ class Site:
             return self.uploader.round()
         except Died:
             self.deaths += 1
+            self.broker.troubles.ended("killed")
             self.start()
             return False
 

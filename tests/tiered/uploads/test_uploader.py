@@ -18,13 +18,7 @@ from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.settings import Payload
 from entrepot.broker.tiered.table import CHECKS_FOR_A_LOAD, DAY_MS, ColdBounds, TopicTable
-from entrepot.broker.tiered.uploader import (
-    FIRST_PAUSE,
-    LONGEST_AGE,
-    REQUESTS_AN_UPLOAD,
-    RUN_BYTES,
-    Uploader,
-)
+from entrepot.broker.tiered.uploader import FIRST_PAUSE, LONGEST_AGE, REQUESTS_AN_UPLOAD, RUN_BYTES, Uploader
 from entrepot.domain.errors import Code
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects

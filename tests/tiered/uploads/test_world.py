@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.found_out import check_found_out
@@ -55,6 +57,7 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
         (Parts(broker=planted.TrustsWhatWasTold, often="_other_store"), "are nowhere|and now less"),
         (Parts(broker=planted.LetsGo), "are nowhere"),
         (Parts(broker=planted.ForgetsTables, often="_be_away"), "are nowhere|does not have|went back|and now less"),
+        (Parts(broker=planted.TriesTheSame), "not all is uploaded"),
         (Parts(cold=planted.StepsOver), "stepped over"),
         (Parts(cold=planted.BeginsLate), "gave"),
         (Parts(cold=planted.ForgetsTheNumber), "gave"),
@@ -62,7 +65,8 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_part_that_breaks_a_rule_is_found_out(parts: Parts, words: str) -> None:
-    sound = Parts(fault_rate=parts.fault_rate, often=parts.often)
+    parts = replace(parts, crowds=parts.broker is planted.TriesTheSame)
+    sound = Parts(fault_rate=parts.fault_rate, often=parts.often, crowds=parts.crowds)
     check_found_out(words, MAX_WORLDS, lambda seed: finding(seed, parts), lambda seed: finding(seed, sound))
 
 

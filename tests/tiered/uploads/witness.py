@@ -14,8 +14,8 @@ from entrepot.broker.tiered.delta_actions import AddFile, Commit, RemoveFile, Tr
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.broker.tiered.segment import Run, decode_runs
+from entrepot.broker.tiered.source import Progress
 from entrepot.broker.tiered.table import RUNS_TAG
-from entrepot.broker.tiered.uploader import Progress
 from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.shard import first_queue

@@ -21,8 +21,8 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
-from tests.tiered.uploads.model_broker import RECORD_BYTES, Master, ModelTopic
-from tests.tiered.uploads.sites import GRACE_MS, HOUR_MS, TOKEN, Died, Parts, Site, damaged
+from tests.tiered.uploads.model_broker import RECORD_BYTES, Died, Master, ModelTopic
+from tests.tiered.uploads.sites import GRACE_MS, HOUR_MS, TOKEN, Parts, Site, damaged
 from tests.tiered.uploads.witness import STORE, Broken, Witness
 
 SETTLED_AFTER_MS = GRACE_MS // 2
@@ -53,6 +53,7 @@ class World:
         fault_rate = self.random.choice([0.0, 0.03, 0.1])
         self.fault_rate = fault_rate if parts.fault_rate is None else parts.fault_rate
         self.death_rate = self.random.choice([0.0, 0.01])
+        self.crowded_rate = self.random.choice([0.0, 0.0, 0.03]) if parts.crowds else 0.0
         self.segment_bytes = self.random.choice([4, 15, 60]) * RECORD_BYTES
         self.two_at_the_end = self.random.random() < 0.3
         self.by_root: dict[str, ModelTopic] = {}
@@ -139,6 +140,8 @@ class World:
         for _ in range(self.random.randint(1, 8)):
             queue_id = self.random.randrange(len(topic.queues))
             self.master.publish(topic, queue_id, self.clock.now_ms() + self.skew_ms)
+            if self.random.random() < self.crowded_rate:
+                topic.crowded.add((queue_id, len(topic.queues[queue_id]) - 1))
 
     def _round(self) -> None:
         site = self.random.choice(self.sites)
@@ -306,6 +309,8 @@ class World:
         """All of some topics is uploaded in a bounded number of rounds."""
         waiting = max((sum(map(len, topic.queues)) for topic in topics), default=0)
         rounds = ROUNDS_TO_RECOVER + waiting * RECORD_BYTES // self.segment_bytes
+        if any(topic.crowded for topic in topics):  # each ends the process a few times, and then goes alone
+            rounds += waiting + ROUNDS_TO_RECOVER * sum(len(topic.crowded) for topic in topics)
         for _ in range(rounds):
             self.steady += LONGEST_PAUSE + 1
             self.clock.advance(1000 * int(LONGEST_PAUSE + 1))

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from typing import Any, cast
 
 import pytest
 
-from entrepot.spark_ingest.source.schemas import _kinds, _prevailing
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.topic import QueueBounds
+from entrepot.protocols.remoting.records import RecordRun, decode_run
+from entrepot.spark_ingest.source.options import read_options
+from entrepot.spark_ingest.source.schemas import MAX_COLUMNS, _kinds, _prevailing, inferred_fields
+from entrepot.store_client.blocking import BlockingReader
+from tests.tiered.uploads.model_broker import run_of
+
+TOPIC = "plant"
 
 
 @pytest.mark.parametrize(
@@ -35,3 +45,44 @@ def test_odd_bodies_of_a_sample() -> None:
     holds_itself: list[object] = []
     holds_itself.append(holds_itself)
     assert _kinds({"n": holds_itself}) == {} and _kinds([1]) == {} and _kinds(None) == {}
+
+
+def test_a_deep_value_has_no_column_and_those_beside_it_do() -> None:
+    deep: object = 1
+    for _ in range(100):
+        deep = {"in": deep}
+    assert _kinds({"n": 1, "deep": deep, "beside": {"x": 1.5, "deep": deep}, "list": [[deep]]}) == {
+        "n": "bigint",
+        "beside": "struct<`x`: double>",
+    }
+    many: object = [1] * 10
+    for _ in range(7):
+        many = [many] * 10  # ten million values, as CBOR's sharing makes them
+    assert _kinds({"n": 1, "many": many}) == {"n": "bigint"}
+
+
+class _Sample:
+    """A reader of one queue with some bodies."""
+
+    def __init__(self, bodies: list[bytes]) -> None:
+        self._bodies = bodies
+
+    def bounds(self, topic: str) -> list[QueueBounds]:
+        return [QueueBounds(0, 0, len(self._bodies))]
+
+    def records(self, topic: str, queue_id: int, *rest: Any) -> RecordRun:
+        return decode_run(run_of([message_of(at, body) for at, body in enumerate(self._bodies)], len(self._bodies)))
+
+
+def message_of(at: int, body: bytes) -> StoredMessage:
+    return StoredMessage(TOPIC, body, queue_id=0, queue_offset=at, commit_log_offset=200 * at)
+
+
+def test_names_that_are_data_do_not_all_become_columns() -> None:
+    """A body of 5,000 fields made 5,013 columns."""
+    wide = [json.dumps({f"sensor-{at}": 1} | {"n": at}).encode() for at in range(900)]
+    wide.append(json.dumps({f"f{number}": {"x": 1, "y": 2} for number in range(5_000)}).encode())
+    options = read_options({"servers": "http://127.0.0.1:1", "subscribe": TOPIC, "parse": "json"})
+    found = inferred_fields(cast("BlockingReader", _Sample(wide)), [TOPIC], options)
+    assert found["n"] == "bigint" and len(found) == MAX_COLUMNS
+    assert sum(max(1, kind.count("`") // 2) for kind in found.values()) <= MAX_COLUMNS
