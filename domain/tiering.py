@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from entrepot.domain.topic import QueueBounds, Topic
+
+MAX_HOLES: Final = 1_000
+"""Most holes that a topic's status names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +45,39 @@ class ColdRows(NamedTuple):
     corrupted: tuple[int, int] | None
 
 
+class Hole(NamedTuple):
+    """Offsets of a queue, from `first` to before `end`, whose messages left the disk before they were uploaded."""
+
+    first: int
+    end: int
+
+
+def joined(holes: Iterable[Hole]) -> tuple[Hole, ...]:
+    """Return holes in order, with those that touch as one."""
+    found: list[Hole] = []
+    for hole in sorted(holes):
+        if found and hole.first <= found[-1].end:
+            found[-1] = Hole(found[-1].first, max(found[-1].end, hole.end))
+        else:
+            found.append(hole)
+    return tuple(found)
+
+
+def hole_from(holes: Sequence[Hole], offset: int) -> Hole | None:
+    """Return the first hole that has an offset or lies behind it, of holes in order."""
+    at = bisect_right(holes, offset, key=lambda hole: hole.end)
+    return holes[at] if at < len(holes) else None
+
+
 @dataclass(frozen=True, slots=True)
 class TierStatus:
     """A tiered topic of one broker.
 
     `table`: path of its table in the object store.  `uploaded`: by queue, the offset up to which the table has it;
     queues without uploads are absent.  `lag_messages`: messages on the disk only.  `segments`, `bytes`: those of the
-    table.  `problem`: reason why uploads have stopped, or empty.  `address`: that of the object store.  `missing`: lost
-    messages within the table, which left the disk before their upload.
+    table.  `problem`: what is wrong with it, or empty.  `address`: that of the object store.  `missing`: lost
+    messages, which left the disk before their upload; `holes`: their world's queues and offsets, as far as known, the
+    first `MAX_HOLES` of them.
     """
 
     topic: str
@@ -59,6 +89,7 @@ class TierStatus:
     problem: str = ""
     address: TierAddress | None = None
     missing: int = 0
+    holes: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

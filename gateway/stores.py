@@ -102,6 +102,7 @@ def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:
         "vacuum_grace_seconds": tier.vacuum_grace_seconds,
         "cache_bytes": tier.cache_bytes,
         "max_kept_bytes": tier.max_kept_bytes,
+        "missing": tier.missing,
         "attach_endpoints": tuple(tier.attach_endpoints),
         "read": tier.read,
         "payload": tier.payload,

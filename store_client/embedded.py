@@ -67,12 +67,13 @@ def embedded_settings(
     from entrepot.broker.settings import BrokerSettings
     from entrepot.broker.store.commit_log import CommitLogLayout
     from entrepot.broker.store.index_file import IndexLayout
-    from entrepot.broker.tiered.settings import Payload, ReadPolicy, TierSettings
+    from entrepot.broker.tiered.settings import Missing, Payload, ReadPolicy, TierSettings
 
     changed: dict[str, Any] = {}
     if tier is not None:
         changed = {"number": _number_of(data_dir, tier["number"])}
         changed |= {"read": ReadPolicy(tier["read"]), "payload": Payload(tier["payload"])}
+        changed["missing"] = Missing(tier["missing"])
     return BrokerSettings(
         data_dir,
         layout=CommitLogLayout(segment_size_bytes, preallocate_bytes, reserve_bytes),

@@ -8,6 +8,7 @@ from entrepot.broker.measurements import engine_gauges
 from entrepot.broker.ports.cold_reads import is_tiered
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.retention.cleaner import Cleaner
+from entrepot.broker.tiered.holes import shown
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
@@ -73,7 +74,7 @@ class Condition:
         if tier is None:
             return {}
         statuses = self._statuses(tier)
-        of_topics = sum(bool(status.problem) for status in statuses)
+        of_topics = sum(bool(told.problem) for told in tier.progress.values())
         return {
             "tier_lag_messages": sum(status.lag_messages for status in statuses),
             "tier_segments": sum(status.segments for status in statuses),
@@ -82,6 +83,7 @@ class Condition:
             "tier_failed_requests": tier.failed_requests,
             "tier_kept_bytes": self._cleaner().kept_bytes,
             "tier_missing_messages": sum(status.missing for status in statuses),
+            "tier_skipped_messages": tier.holes.skipped,
         }
 
     def _statuses(self, tier: Tier) -> list[TierStatus]:
@@ -95,7 +97,18 @@ class Condition:
         for number in range(topic.queues):
             queue = self._core.engine.dispatcher.queue(topic.name, number)
             lag += queue.visible_offset - max(queue.min_offset, ends.get(number, 0))
-        problem = tier.problem or ("" if told is None else told.problem)
-        segments, size, missing = (0, 0, 0) if told is None else (told.segments, told.bytes, told.missing)
-        uploaded = tuple(sorted(ends.items()))
-        return TierStatus(topic.name, root, uploaded, max(lag, 0), segments, size, problem, tier.address, missing)
+        missing, holes = tier.missing(topic)
+        problems = [tier.problem or ("" if told is None else told.problem), shown(missing, holes)]
+        segments, size = (0, 0) if told is None else (told.segments, told.bytes)
+        return TierStatus(
+            topic.name,
+            root,
+            tuple(sorted(ends.items())),
+            max(lag, 0),
+            segments,
+            size,
+            "; ".join(each for each in problems if each),
+            tier.address,
+            missing,
+            holes,
+        )

@@ -26,6 +26,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterKind, MessageFilter
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.shard import first_queue, local_queue
+from entrepot.domain.tiering import Hole
 from entrepot.protocols.remoting.records import decode_run
 
 MAX_SCANNED: Final = 131_072
@@ -49,6 +50,7 @@ class ColdTopic:
         self._lock, self._refreshing = threading.Lock(), threading.Lock()
         self._ahead = ReadAhead(self, begin)
         self._known: dict[int, ColdBounds] = {}
+        self._holes: dict[int, tuple[Hole, ...]] = {}
 
     def refresh(self, known: TableMark | None = None) -> TableMark:
         """Take over uploads and removals since, and return the table's mark. Others read meanwhile. Raises
@@ -67,10 +69,15 @@ class ColdTopic:
             self._table.take(newest)
             queues = self._table.progressing()
             self._known = {queue_id - self._base: self._table.bounds(queue_id) for queue_id in queues}
+            self._holes = {queue_id - self._base: self._table.holes(queue_id) for queue_id in queues}
 
     def bounds(self, queue_id: int) -> ColdBounds | None:
         """Return the bounds as of the last refresh, without a request; None if no message of a queue is known."""
         return self._known.get(queue_id)
+
+    def holes(self, queue_id: int) -> tuple[Hole, ...]:
+        """Return the holes as of the last refresh, without a request."""
+        return self._holes.get(queue_id, ())
 
     def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         """Return up to `most` messages from an offset on that a filter wants; fewer where that is much work."""
@@ -81,6 +88,9 @@ class ColdTopic:
                 place, size = self._place(queue_id, offset)
                 if place is None:
                     break
+                if not place.run.rows:
+                    offset = place.next_offset
+                    continue
                 start = max(offset, place.first)
                 messages, following = self._read(place, size, queue_id, start, most - len(found), wanted)
             except EntrepotError:
@@ -103,11 +113,7 @@ class ColdTopic:
         if place is None:
             return run_of_rows(SCHEMA.empty_table(), (first, *bounds), to_offset, 0)
         start = max(first, place.first)
-        path = f"{self._table.root}/{place.path}"
-        try:
-            rows, following = self._reader.rows(path, size, queue_id + self._base, start, limits[0])
-        except MissingObjectError:
-            raise _gone(place, queue_id, path) from None
+        rows, following = self._rows(place, size, queue_id, start, limits[0])
         behind = place.next_offset if following is None else following
         run = run_of_rows(SCHEMA.empty_table() if rows is None else rows, (behind, *bounds), to_offset, limits[1])
         self._ahead.was_read(queue_id, first, decode_run(run).next_offset)
@@ -192,15 +198,25 @@ class ColdTopic:
             place = self._table.place(queue_id + self._base, offset)
             return place, 0 if place is None else self._table.snapshot.files[place.path].size
 
-    def _read(
-        self, place: Place, size: int, queue_id: int, offset: int, most: int, wanted: MessageFilter | None
-    ) -> tuple[list[StoredMessage], int | None]:
+    def _rows(
+        self, place: Place, size: int, queue_id: int, offset: int, most: int, wants: Callable[[Any], Any] | None = None
+    ) -> tuple[Any, int | None]:
+        """Return rows of a run from an offset on, and the offset to go on from; None: the run is at its end."""
         path = f"{self._table.root}/{place.path}"
-        wants = None if wanted is None else mask_of(wanted)
         try:
             rows, following = self._reader.rows(path, size, queue_id + self._base, offset, most, wants)
         except MissingObjectError:
             raise _gone(place, queue_id, path) from None
+        if following is not None and following >= place.next_offset:
+            following = None
+        if rows is not None and len(rows):  # the segment may have a further run of the queue, behind a hole
+            rows = rows[: int(np.searchsorted(rows.column("queue_offset").to_numpy(), place.next_offset))]
+        return rows, following
+
+    def _read(
+        self, place: Place, size: int, queue_id: int, offset: int, most: int, wanted: MessageFilter | None
+    ) -> tuple[list[StoredMessage], int | None]:
+        rows, following = self._rows(place, size, queue_id, offset, most, None if wanted is None else mask_of(wanted))
         messages = [] if rows is None else to_messages(rows)
         _make_local(messages)
         if wanted is not None:

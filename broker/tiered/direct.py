@@ -66,7 +66,7 @@ class DirectReader:
         return table
 
     def found(self, root: str, parts: Sequence[Part]) -> list[Found]:
-        """Return parts of these that the newest version of a table has, in the order of its segments."""
+        """Return parts of these that the newest version of a table has, in the order of its segments; no holes."""
         table = self.table(root)
         if table is None:
             return []
@@ -74,6 +74,8 @@ class DirectReader:
         found: dict[str, list[Part]] = {}
         for queue_id, first, end in sorted(parts):
             for place in table.places(queue_id, first, end):
+                if not place.run.rows:
+                    continue
                 part = queue_id, max(first, place.first), min(end, place.next_offset)
                 found.setdefault(place.path, []).append(part)
         in_order = sorted(found, key=lambda path: (path.partition("/")[0], min(part[1] for part in found[path]), path))

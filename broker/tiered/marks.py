@@ -23,12 +23,16 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import KeyValues
+from entrepot.domain.tiering import Hole
 
 if TYPE_CHECKING:
     from entrepot.broker.tiered.snapshot import Snapshot
 
 K = TypeVar("K")
+V = TypeVar("V")
+_HOLES: Final = dict[int, Hole]
 TABLES: Final = f"{OWN}tier/table/"
+GIVEN_UP: Final = f"{OWN}tier/given-up/"
 STORE: Final = f"{OWN}tier/store"
 STORES: Final = "_stores/"
 """Folder of the object store with an object for each store that uses it."""
@@ -69,19 +73,22 @@ class TableMarks:
     def __init__(self, key_values: KeyValues) -> None:
         self._key_values = key_values
         self._marks: dict[str, TableMark] = {}
+        self._given_up: dict[str, dict[int, Hole]] = {}
         self.token = ""
         """Mark of this store in the object store; empty before the first use of one."""
 
     async def load(self) -> None:
         """Read the marks."""
         async for page in key_value_pages(self._key_values, TABLES):
-            self._marks.update((found.key.removeprefix(TABLES), _decoded(found)) for found in page)
+            self._marks.update((found.key.removeprefix(TABLES), _decoded(found, TableMark)) for found in page)
+        async for page in key_value_pages(self._key_values, GIVEN_UP):
+            self._given_up.update((found.key.removeprefix(GIVEN_UP), _decoded(found, _HOLES)) for found in page)
         [known] = await self._key_values.get([STORE])
         self.token = "" if known is None else known.value.decode()
 
     @property
     def count(self) -> int:
-        return len(self._marks)
+        return max(len(self._marks), len(self._given_up))
 
     def of(self, root: str) -> TableMark | None:
         return self._marks.get(root)
@@ -90,6 +97,16 @@ class TableMarks:
         """Return the offset up to which a mark has a world's queue."""
         mark = self._marks.get(root)
         return 0 if mark is None else mark.ends.get(queue_id, 0)
+
+    def given_up(self, root: str, queue_id: int) -> Hole | None:
+        """Return the offsets of a broker's queue that the disk was let go of without an upload, if any."""
+        return self._given_up.get(root, {}).get(queue_id)
+
+    async def note_given_up(self, root: str, holes: Mapping[int, Hole]) -> None:
+        """Note offsets of queues that the disk is let go of without an upload, durably on return."""
+        known = {**self._given_up.get(root, {}), **holes}
+        await self._key_values.write([KeyValueChange(GIVEN_UP + root, msgspec.msgpack.encode(known))])
+        self._given_up[root] = known
 
     async def note(self, root: str, mark: TableMark) -> None:
         """Note a table, durably on return."""
@@ -106,6 +123,9 @@ class TableMarks:
     async def keep(self, roots: Collection[str]) -> None:
         """Forget the tables of topics that are gone."""
         await self._forget([root for root in self._marks if root not in roots])
+        for root in [root for root in self._given_up if root not in roots]:
+            await self._key_values.write([KeyValueChange(GIVEN_UP + root, None)])
+            self._given_up.pop(root, None)
 
     async def forget(self, root: str | None) -> None:
         """Forget a table, or all of them with the object store: what is there now is accepted."""
@@ -131,10 +151,10 @@ def _has_less(found: Mapping[K, int], known: Mapping[K, int]) -> bool:
     return any(found.get(key, 0) < value for key, value in known.items())
 
 
-def _decoded(found: KeyValue) -> TableMark:
+def _decoded(found: KeyValue, kind: type[V]) -> V:
     """Return a mark. Raises INTERNAL_ERROR for another form of it."""
     try:
-        return msgspec.msgpack.decode(found.value, type=TableMark)
+        return msgspec.msgpack.decode(found.value, type=kind)
     except msgspec.DecodeError as error:
         text = f"the mark {found.key} of a table cannot be read ({error}): entrepot tier accept --all"
         raise EntrepotError(Code.INTERNAL_ERROR, text) from None

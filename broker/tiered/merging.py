@@ -16,7 +16,7 @@ from entrepot.broker.tiered.columns import by_queue
 from entrepot.broker.tiered.delta_actions import AddFile
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.objects import ObjectStore, TierError
-from entrepot.broker.tiered.segment import Run, Segment, encode_segment
+from entrepot.broker.tiered.segment import Run, Segment, counted, encode_segment
 from entrepot.broker.tiered.segment_reader import open_segment
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.errors import Code
@@ -65,12 +65,19 @@ def _following(table: TopicTable, files: Sequence[AddFile]) -> list[str]:
         runs = table.runs(file.path)
         size += file.size
         rows += sum(run.rows for run in runs)
-        is_next = all(ends.get(run.queue_id, run.first) == run.first for run in runs)
-        if not is_next or size > MOST_BYTES or rows > MOST_ROWS:
+        if size > MOST_BYTES or rows > MOST_ROWS or not _is_next(ends, runs):
             break
-        ends |= {run.queue_id: run.next_offset for run in runs}
         chosen.append(file.path)
     return chosen
+
+
+def _is_next(ends: dict[int, int], runs: Sequence[Run]) -> bool:
+    """True if runs follow the ends of their queues, which they then move."""
+    for run in sorted(runs, key=lambda each: each.first):
+        if ends.get(run.queue_id, run.first) != run.first:
+            return False
+        ends[run.queue_id] = run.next_offset
+    return True
 
 
 def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str]) -> Segment:
@@ -88,10 +95,21 @@ def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str]) -> Se
     rows = pa.concat_tables(found, promote_options="default").sort_by(
         [("queue_id", "ascending"), ("queue_offset", "ascending")]
     )
-    merged = [_whole(of_queue) for _, of_queue in sorted(runs.items())]
-    if _told(rows) != {run.queue_id: (run.rows, run.digest) for run in merged}:
+    merged = {queue_id: _joined(of_queue) for queue_id, of_queue in sorted(runs.items())}
+    if _told(rows) != {queue_id: counted(of_queue) for queue_id, of_queue in merged.items() if counted(of_queue)[0]}:
         raise TierError(f"segments of {table.root} have other messages than the table says", Code.MESSAGE_CORRUPTED)
-    return encode_segment(rows, merged)
+    return encode_segment(rows, [run for of_queue in merged.values() for run in of_queue])
+
+
+def _joined(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs of a queue with those as one that follow each other; a hole stays by itself."""
+    found: list[list[Run]] = []
+    for run in sorted(runs, key=lambda each: each.first):
+        if found and bool(found[-1][-1].rows) == bool(run.rows):
+            found[-1].append(run)
+        else:
+            found.append([run])
+    return [_whole(each) for each in found]
 
 
 def _whole(runs: Sequence[Run]) -> Run:

@@ -20,7 +20,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, compile_filter
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.shard import broker_of_queue, local_queue
-from entrepot.domain.tiering import TierAddress, TierStatus
+from entrepot.domain.tiering import MAX_HOLES, TierAddress, TierStatus
 from entrepot.domain.topic import QueueBounds
 from entrepot.protocols.remoting.records import RecordRun, decode_run
 
@@ -75,7 +75,22 @@ class OfflineTables:
                 ends = ((local_queue(q), table.bounds(q).next_offset) for q in sorted(table.progressing()))
                 size = sum(file.size for file in table.snapshot.files.values())
                 segments = len(table.snapshot.files)
-                found.append(TierStatus(topic, each.root, tuple(ends), 0, segments, size, address=self._address))
+                holes = [
+                    (queue_id, *hole) for queue_id in sorted(table.progressing()) for hole in table.holes(queue_id)
+                ]
+                found.append(
+                    TierStatus(
+                        topic,
+                        each.root,
+                        tuple(ends),
+                        0,
+                        segments,
+                        size,
+                        address=self._address,
+                        missing=table.missing(),
+                        holes=tuple(holes[:MAX_HOLES]),
+                    )
+                )
         return found
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:

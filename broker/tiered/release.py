@@ -16,7 +16,9 @@ from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.tiered.marks import TableMarks
 from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.background import background
 from entrepot.domain.shard import first_queue
+from entrepot.domain.tiering import Hole
 from entrepot.domain.topic import Topic
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class Release:
     ) -> None:
         self._engine, self._registry, self._root = engine, registry, root
         self._cold, self._progress, self._marks = cold, progress, marks
+        self._giving_up: dict[str, dict[int, Hole]] = {}
+        self._is_noting = False
         self._first_queue, self._max_kept_bytes = first_queue(settings.number), settings.max_kept_bytes
 
     def kept_from(self, queue: ConsumeQueue) -> int | None:
@@ -54,15 +58,32 @@ class Release:
         end = queue.min_offset
         if bounds is not None and bounds.next_offset <= queue.visible_offset:  # else it is of another history
             end = min(bounds.next_offset, self._marks.end(root, self._first_queue + queue.queue_id))
-        return max(end, self._given_up_to(topic, root, queue))
+        return max(end, self._given_up_to(topic, root, queue, end))
 
-    def _given_up_to(self, topic: Topic, root: str, queue: ConsumeQueue) -> int:
+    def _given_up_to(self, topic: Topic, root: str, queue: ConsumeQueue, end: int) -> int:
         """Return the offset before which retention goes on without the tier: the topic is stuck, and would keep more of
-        the log than the settings allow."""
+        the log than the settings allow. `end`: before it the table has all."""
         told = self._progress.get(root)
         if not self._max_kept_bytes or told is None or not told.problem:
             return 0
         first = queue.first_at_or_after(self._engine.commit_log.durable_offset - self._max_kept_bytes)
-        if first > queue.min_offset:
+        known = self._marks.given_up(root, queue.queue_id)
+        if first > max(end, 0 if known is None else known.end):
             log.error("the disk no longer waits for the store", seldom=f"given up {topic.name}", topic=topic.name)
-        return first
+            self._give_up(root, queue.queue_id, Hole(end if known is None else min(known.first, end), first))
+        return 0 if known is None else known.end
+
+    def _give_up(self, root: str, queue_id: int, hole: Hole) -> None:
+        """Note what is given up, before the disk lets go of it: a table that begins later has its hole from here."""
+        self._giving_up.setdefault(root, {})[queue_id] = hole
+        if not self._is_noting:
+            self._is_noting = True
+            background().start("given up messages", self._note_given_up())
+
+    async def _note_given_up(self) -> None:
+        try:
+            while self._giving_up:
+                root, holes = self._giving_up.popitem()
+                await self._marks.note_given_up(root, holes)
+        finally:
+            self._is_noting = False

@@ -1,7 +1,8 @@
 """Segments: rows of messages of one broker in one Parquet file, in order of queue and offset.
 
-A segment has whole runs of queues: all of a queue from `first` to before `next_offset` is in it. Runs of a queue follow
-each other without a gap, so they alone reveal a missing one. The digest of a run (`digest.py`) is a sum over its
+A segment has whole runs of queues: all of a queue from `first` to before `next_offset` is in it. A run without rows
+is a hole: its messages were lost before the upload. Runs of a queue follow each other without a gap, so they alone
+reveal a missing one. The digest of a run (`digest.py`) is a sum over its
 messages: those of merged runs add up.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from entrepot.broker.tiered.columns import SCHEMA
+from entrepot.broker.tiered.digest import MASK
 from entrepot.broker.tiered.json_fields import PREFIX
 
 GROUP_ROWS: Final = 16_384
@@ -62,6 +64,14 @@ class Segment:
     runs: tuple[Run, ...]
     rows: int
     stats: str
+
+
+def counted(runs: Iterable[Run]) -> tuple[int, int]:
+    """Return the rows of some runs, and their digest."""
+    rows = digest = 0
+    for run in runs:
+        rows, digest = rows + run.rows, (digest + run.digest) & MASK
+    return rows, digest
 
 
 def encode_segment(rows: Any, runs: Sequence[Run]) -> Segment:

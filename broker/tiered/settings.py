@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from entrepot.domain.tiering import TierAddress
+
 
 class ReadPolicy(StrEnum):
     """The reads that go to the object store. RocketMQ's `tieredStorageLevel`."""
@@ -13,6 +15,13 @@ class ReadPolicy(StrEnum):
     DISABLED = "disabled"  # never: messages gone from the disk cannot be read
     NOT_IN_DISK = "not_in_disk"
     FORCE = "force"  # reads of offsets go there if it has them; pops, tails and queries as before
+
+
+class Missing(StrEnum):
+    """What readers get where messages are missing, which left the disk before they were uploaded."""
+
+    SKIP = "skip"  # the next ones, and a warning in the log
+    REFUSE = "refuse"  # COLD_CORRUPTED
 
 
 class Payload(StrEnum):
@@ -45,3 +54,10 @@ class TierSettings:
     read: ReadPolicy = ReadPolicy.NOT_IN_DISK
     options: dict[str, Any] = field(default_factory=dict)
     payload: Payload = Payload.NONE
+    missing: Missing = Missing.SKIP
+
+    @property
+    def address(self) -> TierAddress:
+        """Address of the object store, for readers of the tables."""
+        endpoint, region = self.options.get("endpoint") or "", self.options.get("region") or ""
+        return TierAddress(self.url, endpoint, region, bool(self.options.get("allow_http")))

@@ -39,12 +39,14 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueueState(msgspec.Struct, frozen=True, array_like=True):
-    """A queue of the broker: its confirmed messages, and the approximate bytes of the log per message."""
+    """A queue of the broker: its confirmed messages, and the approximate bytes of the log per message. `given_up`: the
+    first offset that the disk was let go of without an upload; -1: none."""
 
     queue_id: int
     min_offset: int
     end: int
     message_bytes: int
+    given_up: int = -1
 
 
 class TopicState(msgspec.Struct, frozen=True, array_like=True):

@@ -11,34 +11,29 @@ else uploads.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import pairwise
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from entrepot.broker.tiered.columns import delta_schema
+from entrepot.broker.tiered.cutting import segments_of
 from entrepot.broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
 from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
-from entrepot.broker.tiered.digest import digest_of
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import ObjectStore, TierError
-from entrepot.broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
+from entrepot.broker.tiered.segment import Run, Segment, decode_runs, encode_runs
 from entrepot.broker.tiered.snapshot import PROGRESS, Snapshot
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
+from entrepot.domain.tiering import Hole, joined
 
 RUNS_TAG: Final = "entrepot.runs"
-DAY_MS: Final = 86_400_000
 CHECKS_FOR_A_LOAD: Final = 24
 """Checks that the table is unchanged for one that reads its whole log."""
 FOOTER_BYTES: Final = 8
@@ -90,6 +85,7 @@ class TopicTable:
         self._checks = 0
         self._runs: dict[str, tuple[Run, ...]] = {}
         self._places: dict[int, list[Place]] = {}
+        self._holes: dict[int, tuple[Hole, ...]] = {}
 
     # -- contents ------------------------------------------------------------------------------------------------
 
@@ -130,7 +126,8 @@ class TopicTable:
             self._log.load()
 
     def missing(self) -> int:
-        """Return how many messages between the table's first ones and its end are lost."""
+        """Return how many messages between the table's first ones and its end are lost: those of holes, and of runs
+        from before there were holes."""
         return sum(run.next_offset - run.first - run.rows for runs in self._runs.values() for run in runs)
 
     @property
@@ -143,8 +140,9 @@ class TopicTable:
         """Take over a version. Raises MESSAGE_CORRUPTED for a file of another program: then all stays as it was."""
         new = {path: _runs_of(self.root, snapshot.files[path]) for path in snapshot.files.keys() - self._runs.keys()}
         self._snapshot = snapshot
-        for path in self._runs.keys() - snapshot.files.keys():
-            for run in self._runs.pop(path):
+        gone = [(path, self._runs.pop(path)) for path in self._runs.keys() - snapshot.files.keys()]
+        for path, runs in gone:
+            for run in runs:
                 self._places[run.queue_id] = [each for each in self._places[run.queue_id] if each.path != path]
         for path, runs in new.items():
             self._runs[path] = runs
@@ -152,6 +150,15 @@ class TopicTable:
                 place = Place(run.first, run.next_offset, path, run)
                 places = self._places.setdefault(run.queue_id, [])
                 places.insert(bisect_right(places, place), place)
+        self._note_holes(
+            {run.queue_id for runs in (*new.values(), *(runs for _, runs in gone)) for run in runs if not run.rows}
+        )
+
+    def _note_holes(self, queues: set[int]) -> None:
+        """Take over the holes of queues, of which some have come or gone."""
+        for queue_id in queues:
+            holes = [Hole(place.first, place.next_offset) for place in self._places[queue_id] if not place.run.rows]
+            self._holes[queue_id] = joined(holes)
 
     def progress(self, queue_id: int) -> int | None:
         """Return the offset from which the next upload of a queue goes on; None without an upload."""
@@ -186,6 +193,10 @@ class TopicTable:
         text = f"the table {self.root} has lost messages {first} to {end} of queue {queue_id}"
         return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.COLD_CORRUPTED)
 
+    def holes(self, queue_id: int) -> tuple[Hole, ...]:
+        """Return the holes of a queue, in order, as known since the last `take`."""
+        return self._holes.get(queue_id, ())
+
     def places(self, queue_id: int, first: int, end: int) -> list[Place]:
         """Return the runs in a range of offsets, in order. The table has lost any parts between them."""
         places = self._places.get(queue_id, [])
@@ -206,17 +217,22 @@ class TopicTable:
         return self.snapshot.metadata.schema_string
 
     def upload(
-        self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int], schema: str | None = None
+        self,
+        rows: Any,
+        starts: Mapping[int, int | None],
+        ends: Mapping[int, int],
+        schema: str | None = None,
+        given_up: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         """Add rows, in order of queue and offset, of queues that go on at `starts` and then end at `ends`.
 
-        Each of these queues has a row; the broker no longer had anything before its first one. `schema`: the table's
-        from now on, with more columns. Raises ConflictError where another has uploaded meanwhile: then `progress` is
-        new.
+        Each of these queues has a row. Offsets without one, which the broker no longer had, become holes; in a queue
+        without a start they begin at `given_up`. `schema`: the table's from now on, with more columns. Raises
+        ConflictError where another has uploaded meanwhile: then `progress` is new.
         """
+        began = {**given_up, **{queue_id: start for queue_id, start in starts.items() if start is not None}}
         now_ms = self._clock.now_ms()
-        parts = _parts(rows, starts, ends, _store_times(rows, now_ms))
-        files = [self._store(segment, day) for day, segment in _segments(rows, parts)]
+        files = [self._store(segment, day) for day, segment in segments_of(rows, began, ends, now_ms)]
         expected = {_progress_of(queue_id): start for queue_id, start in starts.items()}
         actions: list[OwnAction] = [*files]
         actions += [Transaction(_progress_of(queue_id), end, now_ms) for queue_id, end in ends.items()]
@@ -329,62 +345,3 @@ def _runs_of(root: str, file: AddFile) -> tuple[Run, ...]:
             f"{root}/{file.path} is in the table, and was not written by a broker: remove it from the table again",
             Code.MESSAGE_CORRUPTED,
         ) from None
-
-
-class _Part(NamedTuple):
-    """A run in the making: rows `start` to before `stop`, of one day (since 1970)."""
-
-    start: int
-    stop: int
-    day: int
-    run: Run
-
-
-def _parts(
-    rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int], times: NDArray[np.int64]
-) -> list[_Part]:
-    """Return runs by the days of their messages (UTC); one ends where the next of its queue begins. `times`: store
-    times of rows, in epoch milliseconds."""
-    queues, offsets = rows.column("queue_id").to_numpy(), rows.column("queue_offset").to_numpy()
-    days = times // DAY_MS
-    cuts = [0, *(np.flatnonzero((np.diff(queues) != 0) | (np.diff(days) != 0)) + 1).tolist(), len(queues)]
-    found: list[_Part] = []
-    for start, stop in pairwise(cuts):
-        queue_id, first = int(queues[start]), int(offsets[start])
-        is_first = start == 0 or queues[start - 1] != queue_id
-        is_last = stop == len(queues) or queues[stop] != queue_id
-        if is_first and (began := starts[queue_id]) is not None:
-            first = began
-        end = ends[queue_id] if is_last else int(offsets[stop])
-        bounds = int(times[start:stop].min()), int(times[start:stop].max())
-        run = Run(queue_id, first, end, stop - start, bounds, digest_of(rows.slice(start, stop - start)))
-        found.append(_Part(start, stop, int(days[start]), run))
-    return found
-
-
-def _segments(rows: Any, parts: Sequence[_Part]) -> Iterable[tuple[str, Segment]]:
-    """Yield segments of one day each: so whole ones go by age. Where store time stepped back over midnight a queue has
-    two runs of a day, in two segments."""
-    for day in sorted({part.day for part in parts}):
-        left = [part for part in parts if part.day == day]
-        while left:
-            taken: dict[int, _Part] = {}
-            for part in left:
-                taken.setdefault(part.run.queue_id, part)
-            left = [part for part in left if part is not taken[part.run.queue_id]]
-            some = pa.concat_tables([rows.slice(part.start, part.stop - part.start) for part in taken.values()])
-            yield _day(day), encode_segment(some, [part.run for part in taken.values()])
-
-
-def _store_times(rows: Any, otherwise: int) -> NDArray[np.int64]:
-    """Return store times in epoch milliseconds; a corrupted row has that of the row before it, or else after it."""
-    column = rows.column("store_time").cast(pa.int64())
-    if column.null_count:
-        column = pc.fill_null_backward(pc.fill_null_forward(column)).fill_null(1000 * otherwise)
-    times: NDArray[np.int64] = column.to_numpy() // 1000
-    return times
-
-
-def _day(number: int) -> str:
-    """Return a day since 1970 as text."""
-    return datetime.fromtimestamp(number * 86_400, UTC).strftime("%Y-%m-%d")

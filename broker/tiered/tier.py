@@ -25,6 +25,7 @@ from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.tiered.attached import AttachedTables, key_of
 from entrepot.broker.tiered.counted import CountedObjects
 from entrepot.broker.tiered.fence import Writer
+from entrepot.broker.tiered.holes import Holes, missing_behind, named
 from entrepot.broker.tiered.marks import TableMark, TableMarks, agree
 from entrepot.broker.tiered.read_threads import ReadThreads
 from entrepot.broker.tiered.release import Release
@@ -35,7 +36,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.ports import KeyValues
-from entrepot.domain.tiering import TierAddress
+from entrepot.domain.tiering import Hole
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting.records import ENTRY, encode_run
 
@@ -77,6 +78,7 @@ class Tier:
         check_installed()
         self._settings, self._engine, self._registry = settings, engine, registry
         self._store_id, self._clock = store_id, clock
+        self.address = settings.address
         self.writer, self.number = Writer(store_id, secrets.randbits(53)), settings.number
         self._loop = asyncio.get_running_loop()
         self._settled_at, self._has_failed, self._accepts = self._loop.time() + SETTLE_SECONDS, False, 0
@@ -86,6 +88,7 @@ class Tier:
         self._unreached = 0
         self._reader: SegmentReader | None = None
         self._cold: dict[str, ColdTopic] = {}
+        self.holes = Holes(settings.missing)
         self.marks = TableMarks(key_values)
         self.progress: dict[str, Progress] = {}
         release = Release(settings, engine, registry, self.root, self._cold, self.progress, self.marks)
@@ -106,13 +109,6 @@ class Tier:
     def problem(self) -> str:
         """Reason why nothing is uploaded or read, or empty. It stays until an uploader has lived for a while."""
         return self._problem or ("" if self.service.is_well else "the uploader ends again and again")
-
-    @property
-    def address(self) -> TierAddress:
-        """Address of the object store, for readers of the tables."""
-        options = self._settings.options
-        endpoint, region = options.get("endpoint") or "", options.get("region") or ""
-        return TierAddress(self._settings.url, endpoint, region, bool(options.get("allow_http")))
 
     def may_ask(self, endpoint: str | None) -> bool:
         """True for an endpoint that may be asked with this broker's credentials."""
@@ -168,10 +164,11 @@ class Tier:
         cold = self._cold_of(queue)
         if cold is None:
             raise self._not_known(queue.topic)
-        if self._is_nowhere(queue, cold, first):
-            return ColdPage([], queue.min_offset)
+        hole = self.holes.from_offset(queue, cold, first)
+        if hole is not None and hole.first <= first:
+            return ColdPage([], self.holes.step_over(queue, first, hole))
         page: ColdPage = await self._threads.run(cold.read, queue.queue_id, first, most, wanted)
-        end = queue.visible_offset
+        end = queue.visible_offset if hole is None else min(queue.visible_offset, hole.first)
         if page.next_offset <= end:
             return page
         return ColdPage([each for each in page.messages if each.queue_offset < end], end)  # it goes on elsewhere
@@ -181,9 +178,11 @@ class Tier:
         if cold is None:
             raise self._not_known(queue.topic)
         bounds = self.min_offset(queue), queue.visible_offset
-        if self._is_nowhere(queue, cold, first):
-            return encode_run(np.empty(0, ENTRY), b"", (min(queue.min_offset, to_offset), *bounds))
-        end = min(to_offset, queue.visible_offset)
+        hole = self.holes.from_offset(queue, cold, first)
+        if hole is not None and hole.first <= first:
+            behind = self.holes.step_over(queue, first, Hole(hole.first, min(hole.end, to_offset)))
+            return encode_run(np.empty(0, ENTRY), b"", (behind, *bounds))
+        end = min(to_offset, queue.visible_offset if hole is None else hole.first)
         found: bytes = await self._threads.run(cold.run, queue.queue_id, first, end, bounds, limits)
         return found
 
@@ -192,19 +191,14 @@ class Tier:
         if cold is None:
             return queue.min_offset
         offset: int = await self._threads.run(cold.since, queue.queue_id, time_ms)
-        return queue.min_offset if self._is_nowhere(queue, cold, offset) else min(offset, queue.visible_offset)
+        return min(self.holes.behind(queue, cold, offset), queue.visible_offset)
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         cold = self._cold_of(queue)
         if cold is None:
             return queue.min_offset
         offset: int = await self._threads.run(cold.behind, queue.queue_id, commit_log_offset)
-        return queue.min_offset if self._is_nowhere(queue, cold, offset) else offset
-
-    def _is_nowhere(self, queue: ConsumeQueue, cold: ColdTopic, offset: int) -> bool:
-        """True between the table's end and the disk's beginning: messages there are lost, and counted as missing."""
-        bounds = cold.bounds(queue.queue_id)
-        return bounds is not None and bounds.next_offset <= offset < queue.min_offset
+        return self.holes.behind(queue, cold, offset)
 
     async def search(self, query: ColdQuery) -> ColdFound:
         if self._settings.read is ReadPolicy.DISABLED:
@@ -278,6 +272,15 @@ class Tier:
         self._reached.clear()
         self._accepted.set()
         self.service.stop()
+
+    def missing(self, topic: Topic) -> tuple[int, tuple[tuple[int, int, int], ...]]:
+        """Return how many messages of a topic are missing, and its holes with their queues."""
+        told, cold = self.progress.get(self.root(topic)), self._cold.get(self.root(topic))
+        of_table = 0 if told is None else told.missing
+        if cold is None:
+            return of_table, ()
+        queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
+        return of_table + missing_behind(queues, cold), named(queues, cold, self.number)
 
     # -- the uploader --------------------------------------------------------------------------------------------
 

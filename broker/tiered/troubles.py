@@ -8,7 +8,7 @@ and the other topics go on. The problem stays with the topic until it is solved.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,10 +49,16 @@ class _Count:
 
 @dataclass(slots=True)
 class _Trouble:
-    """The troubles of a topic. `tried`: ends of the uploads that ended the process, each within the one before."""
+    """The troubles of a topic. `tried`: ends of the uploads that ended the process, each within the one before.
+    `firsts`: offsets that the disk begins at."""
 
     counts: dict[Work, _Count] = field(default_factory=dict)
     tried: list[dict[int, int]] = field(default_factory=list)
+    firsts: Mapping[int, int] = field(default_factory=dict)
+
+    def is_behind(self, tried: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+        """True if all that was tried is in the table, by its ends, or is no longer there."""
+        return all(max(ends.get(queue, 0), self.firsts.get(queue, 0)) >= end for queue, end in tried.items())
 
 
 class Troubles:
@@ -103,6 +109,13 @@ class Troubles:
         self._tell(begun.topic, begun.root)
         return True
 
+    def note_firsts(self, topic: str, root: str, firsts: Mapping[int, int]) -> None:
+        """Note where the disk begins by queue: what it has let go of is tried no more."""
+        trouble = self._of.get(root)
+        if trouble is not None and trouble.tried and trouble.firsts != firsts:
+            trouble.firsts = firsts
+            self._tell(topic, root)
+
     def caution(self, root: str) -> Caution:
         """Return how a topic is to be uploaded now."""
         trouble = self._of.get(root)
@@ -123,7 +136,7 @@ class Troubles:
         trouble = self._of.get(progress.root)
         if trouble is None:
             return progress
-        while trouble.tried and all(progress.ends.get(queue, 0) >= end for queue, end in trouble.tried[-1].items()):
+        while trouble.tried and trouble.is_behind(trouble.tried[-1], progress.ends):
             trouble.tried.pop()
             trouble.counts[Work.UPLOAD].rests = 0
         if not trouble.tried:

@@ -206,7 +206,9 @@ class Uploader:
         rows, schema = self._with_columns(state, topic, rows)
         self._check_store()
         expected = {self._base + queue_id: topic.table.progress(self._base + queue_id) for queue_id in ends}
-        topic.table.upload(rows, expected, {self._base + queue_id: end for queue_id, end in ends.items()}, schema)
+        given_up = {self._base + queue.queue_id: queue.given_up for queue in state.queues if queue.given_up >= 0}
+        world_ends = {self._base + queue_id: end for queue_id, end in ends.items()}
+        topic.table.upload(rows, expected, world_ends, schema, given_up)
         topic.last_queue = list(found)[-1]
         topic.corrupted_since.clear()
         self._tell(state, topic)

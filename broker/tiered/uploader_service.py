@@ -37,7 +37,7 @@ from entrepot.domain.topic import Topic
 
 SAMPLE: Final = 64
 """Messages by which the size of one is estimated."""
-OURS: Final = ("cache_bytes", "read", "max_kept_bytes", "attach_endpoints")
+OURS: Final = ("cache_bytes", "read", "max_kept_bytes", "attach_endpoints", "missing")
 """Settings that no uploader needs."""
 SILENT_SECONDS: Final = 1800.0
 """Longest time without a question, in seconds: a slow store's largest merge takes less."""
@@ -185,16 +185,22 @@ class UploaderService:
     def _state(self, topic: Topic) -> TopicState:
         queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
         root = self._root(topic)
+        self.troubles.note_firsts(topic.name, root, {queue.queue_id: queue.min_offset for queue in queues})
         return TopicState(
             topic.name,
             root,
             1000 * (topic.tier_seconds or 0),
-            [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues],
+            [self._queue_state(root, queue) for queue in queues],
             epoch_of(self._engine),
             self._marks.of(root),
             self.troubles.caution(root),
             self.troubles.keeps_house(root),
         )
+
+    def _queue_state(self, root: str, queue: ConsumeQueue) -> QueueState:
+        hole = self._marks.given_up(root, queue.queue_id)
+        first = -1 if hole is None else hole.first
+        return QueueState(queue.queue_id, queue.min_offset, queue.visible_offset, _message_bytes(queue), first)
 
 
 def _shown(status: int) -> str:

@@ -6,7 +6,8 @@ found from outside.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -21,12 +22,13 @@ from entrepot.broker.tiered.delta_actions import AddFile
 from entrepot.broker.tiered.delta_log import DeltaLog
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
-from entrepot.broker.tiered.segment import Run, decode_runs, read_footer
+from entrepot.broker.tiered.segment import Run, counted, decode_runs, read_footer
 from entrepot.broker.tiered.segment_reader import open_segment
 from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.broker.tiered.table import RUNS_TAG, topic_of
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
+from entrepot.domain.tiering import Hole, joined
 
 FIRST_COMMIT: Final = "/_delta_log/00000000000000000000.json"
 MAX_PROBLEMS: Final = 1_000
@@ -139,6 +141,7 @@ class _Table:
             if runs is None:
                 yield Problem(self._root, f"{path} is in the table, and was not written by a broker: remove it again")
         yield from self._gaps()
+        yield from self._holes()
         corrupted: set[str] = set()
         for problem, path in self._objects_that_differ():
             corrupted.add(path)
@@ -164,6 +167,18 @@ class _Table:
                 yield from self._between(queue_id, runs[-1].next_offset, ends[queue_id])
             else:
                 yield self._at(runs, queue_id, "the table has messages of it, and no progress")
+
+    def _holes(self) -> Iterator[Problem]:
+        """Tell what was lost before its upload. Runs from before there were holes have a number alone."""
+        for queue_id, runs in sorted(_by_queue(self._runs).items()):
+            holes = joined(Hole(run.first, run.next_offset) for run in runs if not run.rows)
+            for first, end in holes:
+                text = f"{end - first} messages are missing: they left the disk before they were uploaded"
+                yield Problem(self._root, text, queue_id, first, end)
+            for run in runs:
+                if run.rows and (missing := run.next_offset - run.first - run.rows):
+                    text = f"{missing} messages of these are missing: they left the disk before they were uploaded"
+                    yield Problem(self._root, text, queue_id, run.first, run.next_offset)
 
     def _between(self, queue_id: int, end: int, first: int) -> Iterator[Problem]:
         if end < first:
@@ -217,10 +232,10 @@ class _Table:
                 raise
             yield from self._each_run(path, error.message)
             return
-        for run in runs:
-            fault = _fault(run, found.pop(run.queue_id, _Rows()))
+        for queue_id, of_queue in _by_queue({path: runs}).items():
+            fault = _fault(of_queue, found.pop(queue_id, _Rows()))
             if fault is not None:
-                yield Problem(self._root, f"{path} {fault}", run.queue_id, run.first, run.next_offset)
+                yield Problem(self._root, f"{path} {fault}", queue_id, of_queue[0].first, of_queue[-1].next_offset)
         for queue_id, rows in sorted(found.items()):
             text = f"{path} has rows of which the table does not know"
             yield Problem(self._root, text, queue_id, rows.first, rows.last + 1)
@@ -265,14 +280,16 @@ class _Rows:
         self.digest = (self.digest + digest_of(rows)) & MASK
 
 
-def _fault(run: Run, rows: _Rows) -> str | None:
-    if rows.count != run.rows:
-        return f"has {rows.count} messages of it, not {run.rows}"
+def _fault(runs: Sequence[Run], rows: _Rows) -> str | None:
+    """Return the fault of the rows of a queue in a segment, by its runs in order."""
+    count, digest = counted(runs)
+    if rows.count != count:
+        return f"has {rows.count} messages of it, not {count}"
     if not rows.is_in_order:
         return "has messages of it out of order"
-    if rows.count and not run.first <= rows.first <= rows.last < run.next_offset:
+    if rows.count and not runs[0].first <= rows.first <= rows.last < runs[-1].next_offset:
         return f"has offsets {rows.first} to {rows.last + 1} of it"
-    return None if rows.digest == run.digest else "has other messages of it than were uploaded (digest)"
+    return None if rows.digest == digest else "has other messages of it than were uploaded (digest)"
 
 
 def _loaded(objects: ObjectStore, root: str, clock: Clock) -> Snapshot:
@@ -301,8 +318,9 @@ def _by_queue(runs_of_files: Mapping[str, Iterable[Run] | None]) -> dict[int, li
 
 
 def _shown(root: str, snapshot: Snapshot, runs_of_files: Mapping[str, tuple[Run, ...]]) -> TableShown:
+    segments = Counter(queue_id for runs in runs_of_files.values() for queue_id in {run.queue_id for run in runs})
     queues = tuple(
-        QueueShown(queue_id, runs[0].first, runs[-1].next_offset, sum(run.rows for run in runs), len(runs))
+        QueueShown(queue_id, runs[0].first, runs[-1].next_offset, sum(run.rows for run in runs), segments[queue_id])
         for queue_id, runs in sorted(_by_queue(runs_of_files).items())
     )
     times = [run.times for runs in runs_of_files.values() for run in runs]

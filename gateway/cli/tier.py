@@ -130,9 +130,18 @@ def status(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -
     found = Client(server).get("/api/v1/tiering")["value"]
     print_listing(
         found,
-        ("topic", "namespace", "table", "on the disk alone", "segments", "bytes", "problem"),
+        ("topic", "namespace", "table", "on the disk alone", "segments", "bytes", "missing", "problem"),
         (
-            (t["topic"], t["namespace"], t["table"], t["lagMessages"], t["segments"], t["bytes"], t["problem"] or "")
+            (
+                t["topic"],
+                t["namespace"],
+                t["table"],
+                t["lagMessages"],
+                t["segments"],
+                t["bytes"],
+                t["missingMessages"],
+                t["problem"] or "",
+            )
             for t in found
         ),
         as_json=as_json,

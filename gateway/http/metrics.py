@@ -92,6 +92,10 @@ STORE_GAUGES: Final = {
         "entrepot_tier_missing_messages",
         "Messages missing from tables, deleted from disk before their upload to the object store",
     ),
+    "tier_skipped_messages": (
+        "entrepot_tier_skipped_messages",
+        "Messages missing from tables that readers stepped over since the start",
+    ),
 }
 
 

@@ -49,6 +49,9 @@ class TierSettings(Table):
     read: Literal["disabled", "not_in_disk", "force"] = Field(
         "not_in_disk", description="Reads from the store: never, for messages not on disk, or for all that it has"
     )
+    missing: Literal["skip", "refuse"] = Field(
+        "skip", description="Reads where messages left the disk before their upload: go on behind, or are refused"
+    )
     payload: Literal["none", "json"] = Field(
         "none", description="Columns from message bodies: none, or json for typed columns of JSON fields"
     )

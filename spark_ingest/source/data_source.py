@@ -47,7 +47,7 @@ from entrepot.spark_ingest.source.reading import ReadPlan, read_ranges
 from entrepot.spark_ingest.source.schemas import inferred_ddl, payload_columns, table_ddl
 from entrepot.spark_ingest.source.stores import reader_of
 from entrepot.spark_ingest.source.telling import tell, tell_once
-from entrepot.spark_ingest.source.tier import with_cold, without_lost
+from entrepot.spark_ingest.source.tier import with_cold, without_holes, without_lost
 from entrepot.spark_ingest.source.writing import BatchWriter, StreamWriter
 from entrepot.store_client.blocking import BlockingReader, BlockingStore
 
@@ -108,8 +108,10 @@ def _plan(options: SourceOptions, schema: StructType) -> ReadPlan:
 
 def _pieces(reader: BlockingReader, options: SourceOptions, ranges: list[Range]) -> list[Piece]:
     """The pieces for the tasks, with cold messages from the object store where possible."""
+    statuses = [] if options.location.data_dir else reader.tiering(sorted({each.topic for each in ranges}))
+    ranges = without_holes(statuses, ranges, fails=options.fails_on_data_loss, tell=tell_once)
     if options.reads_directly:
-        ranges = with_cold(reader, options.location, ranges)
+        ranges = with_cold(reader, options.location, statuses, ranges)
         if options.location.has_tier_only:
             ranges = without_lost(ranges, fails=options.fails_on_data_loss, tell=tell_once)
     pieces = pieces_of(ranges, min_pieces=options.min_partitions, max_rows=options.max_records_per_partition)

@@ -12,7 +12,7 @@ from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.shard import local_queue
-from entrepot.domain.tiering import TierAddress, TierStatus
+from entrepot.domain.tiering import Hole, TierAddress, TierStatus, joined
 from entrepot.spark_ingest.source.options import OptionError
 from entrepot.spark_ingest.source.planning import Range, lose
 from entrepot.spark_ingest.source.stores import cold_reader_of
@@ -27,13 +27,38 @@ _away: dict[TierAddress, float] = {}
 THROUGH_BROKERS: Final = "cold messages are read through the brokers"
 
 
-def with_cold(reader: BlockingReader, location: StoreLocation, ranges: Sequence[Range]) -> list[Range]:
+def without_holes(
+    statuses: Sequence[TierStatus], ranges: Sequence[Range], *, fails: bool, tell: Callable[[str], None]
+) -> list[Range]:
+    """The ranges without messages that left the disk before they were uploaded: DataLossError if `fails`."""
+    holes: dict[tuple[str, int], list[Hole]] = {}
+    for status in statuses:
+        for queue_id, first, end in status.holes:
+            holes.setdefault((status.topic, queue_id), []).append(Hole(first, end))
+    found: list[Range] = []
+    for each in ranges:
+        at = each.start
+        for hole in joined(holes.get((each.topic, each.queue_id), [])):
+            first, end = max(hole.first, at), min(hole.end, each.end)
+            if first >= end:
+                continue
+            text = f"{each.topic}/{each.queue_id} has lost messages {first} to {end}"
+            lose(f"{text}: they left the disk before they were uploaded", fails=fails, tell=tell)
+            if at < first:
+                found.append(replace(each, start=at, end=first))
+            at = end
+        if at < each.end:
+            found.append(replace(each, start=at))
+    return found
+
+
+def with_cold(
+    reader: BlockingReader, location: StoreLocation, statuses: Sequence[TierStatus], ranges: Sequence[Range]
+) -> list[Range]:
     """The same messages, with the segment where a table has them. A store that cannot be opened here is told once, and
     the brokers are asked. Raises EntrepotError without brokers, OptionError for invalid options of the tier."""
     found = list(ranges)
-    if location.data_dir:
-        return found
-    for status in reader.tiering(sorted({each.topic for each in found})):
+    for status in statuses:
         address = location.tier or status.address
         if address is None or is_away(location, address) or not any(_may_be_in(each, status) for each in found):
             continue

@@ -8,10 +8,11 @@ import pytest
 
 from entrepot.broker.tiered import merging
 from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.cutting import DAY_MS
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.segment_reader import SegmentReader
-from entrepot.broker.tiered.table import DAY_MS, TopicTable, root_of
+from entrepot.broker.tiered.table import TopicTable, root_of
 from entrepot.domain.message import StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.memory_objects import MemoryObjects

@@ -137,5 +137,6 @@ def _status_shape(status: TierStatus) -> dict[str, Any]:
         "segments": status.segments,
         "bytes": status.bytes,
         "missingMessages": status.missing,
+        "missing": [{"queueId": q, "firstOffset": first, "nextOffset": end} for q, first, end in status.holes],
         "problem": status.problem or None,
     }

@@ -67,7 +67,8 @@ _TIERING: Final = named(
         "lagMessages": 3,
         "segments": 2,
         "bytes": 65_536,
-        "missingMessages": 0,
+        "missingMessages": 300,
+        "missing": [{"queueId": 0, "firstOffset": 300, "nextOffset": 600}],
         "problem": Maybe("the object store is away"),
     },
 )

@@ -147,6 +147,9 @@ def _of_disk(gauges: dict[str, float]) -> list[Alarm]:
     if gauges.get("tier_problems", 0):
         text = "topics are not uploaded to the object store"
         found.append(Alarm(Severity.WARNING, "The tier has problems", text, "#/cluster"))
+    if missing := int(gauges.get("tier_missing_messages", 0)):
+        text = f"{missing:,} left the disk before they were uploaded: entrepot tier status"
+        found.append(Alarm(Severity.WARNING, "Messages are missing in the object store", text, "#/cluster"))
     return found
 
 

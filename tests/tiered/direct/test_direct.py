@@ -65,7 +65,8 @@ def ranges_of(location: StoreLocation, topic: str = "factory") -> list[Range]:
 
 
 def cold(location: StoreLocation, ranges: list[Range]) -> list[Range]:
-    return with_cold(reader_of(location), location, ranges)
+    reader = reader_of(location)
+    return with_cold(reader, location, reader.tiering(sorted({each.topic for each in ranges})), ranges)
 
 
 def rows_of(plan: ReadPlan, ranges: list[Range]) -> list[tuple[Any, ...]]:
@@ -332,16 +333,14 @@ def test_a_table_with_more_than_the_log_is_not_read(tmp_path: Path) -> None:
         shorter = [replace(each, max_offset=each.max_offset - 1) for each in bounds]
 
         class Shorter:
-            def tiering(self, topics: list[str]) -> Any:
-                return reader.tiering(topics)
-
             def bounds(self, topic: str) -> Any:
                 return shorter
 
-        assert with_cold(Shorter(), location, ranges) == ranges  # type: ignore[arg-type]
+        statuses = reader.tiering(["factory"])
+        assert with_cold(Shorter(), location, statuses, ranges) == ranges  # type: ignore[arg-type]
         assert "more than the log" in min(telling._told)
         shorter = [replace(each, may_lag=True) for each in shorter]
-        assert direct_rows(with_cold(Shorter(), location, ranges)) == 600  # type: ignore[arg-type]
+        assert direct_rows(with_cold(Shorter(), location, statuses, ranges)) == 600  # type: ignore[arg-type]
 
 
 def test_what_a_table_has_lost_is_left_to_the_brokers(tmp_path: Path) -> None:

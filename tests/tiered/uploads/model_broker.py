@@ -61,6 +61,8 @@ class ModelTopic:
         self.crowded: set[tuple[int, int]] = set()
         """Places of messages with which an uploader dies, unless it uploads them alone."""
         self.nowhere = [0] * queues
+        self.lost: set[tuple[int, int]] = set()
+        """Places that no disk has any more, and that are in no table: a hole."""
 
 
 class Master:
@@ -118,6 +120,7 @@ class ModelBroker:
     ) -> None:
         self.master = master
         self.troubles = Troubles(steady, self._keep)
+        self.given_up: dict[tuple[str, int], int] = {}
         self._asked: dict[int, int] = {}
         """First offset asked for of each queue, for what is begun next."""
         self._frozen: dict[str, list[int]] | None = None
@@ -143,10 +146,18 @@ class ModelBroker:
         found = []
         for topic in self.topics():
             states = [
-                QueueState(number, self.min_offset(topic, number), self.end(topic, number), RECORD_BYTES)
+                QueueState(
+                    number,
+                    self.min_offset(topic, number),
+                    self.end(topic, number),
+                    RECORD_BYTES,
+                    self.given_up.get((topic.root, number), -1),
+                )
                 for number in range(len(topic.queues))
             ]
             mark = self.marks.get(topic.root)
+            firsts = {number: self.min_offset(topic, number) for number in range(len(topic.queues))}
+            self.troubles.note_firsts(topic.name, topic.root, firsts)
             found.append(
                 TopicState(
                     topic.name,
@@ -177,7 +188,7 @@ class ModelBroker:
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
         found = self.master.topics.get(topic)
-        if found is None or not self._knows(found) or queue_id >= len(found.queues):
+        if found is None or not self.knows(found) or queue_id >= len(found.queues):
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
         if not self.min_offset(found, queue_id) <= first <= self.end(found, queue_id):
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {first} is not in queue {queue_id}")
@@ -215,7 +226,7 @@ class ModelBroker:
 
     def topics(self) -> list[ModelTopic]:
         """Those of which it knows, in a fixed order."""
-        return [each for _, each in sorted(self.master.topics.items()) if self._knows(each)]
+        return [each for _, each in sorted(self.master.topics.items()) if self.knows(each)]
 
     def min_offset(self, topic: ModelTopic, queue_id: int) -> int:
         return self.mins.setdefault(topic.root, [0] * len(topic.queues))[queue_id]
@@ -224,12 +235,16 @@ class ModelBroker:
         """The end of what it knows to be confirmed."""
         return len(topic.queues[queue_id]) if self._frozen is None else self._frozen[topic.root][queue_id]
 
-    def _knows(self, topic: ModelTopic) -> bool:
+    def knows(self, topic: ModelTopic) -> bool:
         return self._frozen is None or topic.root in self._frozen
 
     def depose(self) -> None:
         """It is the master no more, and hears of nothing."""
         self._frozen = {topic.root: [len(queue) for queue in topic.queues] for topic in self.master.topics.values()}
+
+    @property
+    def is_deposed(self) -> bool:
+        return self._frozen is not None
 
     def follow(self) -> None:
         """It hears of all again."""

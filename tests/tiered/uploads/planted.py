@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ from entrepot.broker.tiered.delta_actions import AddFile, OwnAction
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.segment import Run, Segment
 from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.broker.tiered.source import Caution, Progress, TopicState
 from entrepot.broker.tiered.table import Place, TopicTable
@@ -76,12 +79,29 @@ class LosesFirsts(TopicTable):
     """Where the day changes, the first message of the new one is lost."""
 
     def upload(
-        self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int], schema: str | None = None
+        self,
+        rows: Any,
+        starts: Mapping[int, int | None],
+        ends: Mapping[int, int],
+        schema: str | None = None,
+        given_up: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         queues = rows.column("queue_id").to_numpy()
         days = rows.column("store_time").cast(pa.int64()).to_numpy() // 86_400_000_000
         is_kept = np.append(True, (np.diff(queues) != 0) | (np.diff(days) == 0))
-        super().upload(rows.filter(pa.array(is_kept)), starts, ends, schema)
+        super().upload(rows.filter(pa.array(is_kept)), starts, ends, schema, given_up)
+
+
+class CoversHoles(TopicTable):
+    """What was lost before an upload is in the run behind it."""
+
+    def _store(self, segment: Segment, day: str, *, is_new: bool = True) -> AddFile:
+        runs: list[Run] = []
+        for run in segment.runs:
+            if runs and not runs[-1].rows and runs[-1].next_offset == run.first:
+                run = msgspec.structs.replace(run, first=runs.pop().first)
+            runs.append(run)
+        return super()._store(replace(segment, runs=tuple(runs)), day, is_new=is_new)
 
 
 class ExpiresAlone(TopicTable):

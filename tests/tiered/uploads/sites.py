@@ -148,6 +148,9 @@ class Site:
             return
         offset = max(first, min(bounds.first, least))
         while offset < least:
+            if (queue_id, offset) in topic.lost:
+                offset += 1
+                continue
             following = self.read(topic, queue_id, offset, 50, None)
             if following is None:
                 return
@@ -175,7 +178,7 @@ def check_read(
     if following <= first:
         raise Broken(f"a read of queue {queue_id} of {topic.root} does not go on from {first}")
     begin = max(first, bounds.first, topic.nowhere[queue_id])
-    due = topic.queues[queue_id][begin:following]
+    due = [each for each in topic.queues[queue_id][begin:following] if (queue_id, each.queue_offset) not in topic.lost]
     if wanted is not None:
         due = [message for message in due if wanted.matches(message)]
     if messages != due:
@@ -201,7 +204,7 @@ def damaged(world: World, topic: ModelTopic) -> None:
     site.refresh(topic)
     world.lost += 1
     for run in (run for runs in live.values() for run in runs):
-        queue_id, is_lost = run.queue_id - FIRST_QUEUE, run in live[path]
+        queue_id, is_lost = run.queue_id - FIRST_QUEUE, run in live[path] and run.rows > 0
         for first in {run.first, world.random.randrange(run.first, run.next_offset)}:
             try:
                 found = site.cold[topic.root].read(queue_id, first, 10)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.cutting import DAY_MS
 from entrepot.broker.tiered.delta_actions import AddFile, RemoveFile
 from entrepot.broker.tiered.delta_log import DeltaLog, next_maintenance
 from entrepot.broker.tiered.fence import Writer
@@ -17,9 +18,10 @@ from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.settings import Payload
-from entrepot.broker.tiered.table import CHECKS_FOR_A_LOAD, DAY_MS, ColdBounds, TopicTable
+from entrepot.broker.tiered.table import CHECKS_FOR_A_LOAD, ColdBounds, TopicTable
 from entrepot.broker.tiered.uploader import FIRST_PAUSE, LONGEST_AGE, REQUESTS_AN_UPLOAD, RUN_BYTES, Uploader
 from entrepot.domain.errors import Code
+from entrepot.domain.tiering import Hole
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
 from tests.tiered.uploads.model_broker import Master, ModelBroker, ModelTopic
@@ -166,8 +168,10 @@ def test_what_is_nowhere_is_stepped_over_and_what_is_lost_is_not() -> None:
     assert offsets(cold) == [*range(10), *range(15, 30)]
     assert offsets(cold, first=12) == list(range(15, 30))
     table = bench.table(topic)
-    second = table.place(FIRST_QUEUE, 12)
-    assert second is not None and (second.first, second.next_offset) == (10, 20)
+    hole, second = table.place(FIRST_QUEUE, 12), table.place(FIRST_QUEUE, 15)
+    assert hole is not None and (hole.first, hole.next_offset, hole.run.rows) == (10, 15, 0)
+    assert second is not None and (second.first, second.next_offset, second.path) == (15, 20, hole.path)
+    assert cold.holes(0) == (Hole(10, 15),) and table.missing() == 5
     log = DeltaLog(bench.objects, topic.root, bench.clock)
     snapshot = log.load()
     assert snapshot is not None

@@ -30,14 +30,18 @@ NUMBER = 3
 FIRST_QUEUE = first_queue(NUMBER)
 
 
-class Broken(AssertionError):
-    """Something that a tier never does."""
+class Broken(BaseException):
+    """Something that a tier never does. No uploader takes it for a fault of its topic."""
 
 
 def as_in_the_world(message: StoredMessage) -> StoredMessage:
     """A message of the broker as its row has it."""
     values = {name: getattr(message, name) for name in StoredMessage.__dataclass_fields__}
     return StoredMessage(**{**values, "queue_id": message.queue_id + FIRST_QUEUE})
+
+
+def places_of(run: Run) -> set[tuple[int, int]]:
+    return {(run.queue_id, offset) for offset in range(run.first, run.next_offset)}
 
 
 class TableWitness:
@@ -92,7 +96,11 @@ class TableWitness:
     def check_digests(self) -> None:
         """Those of all runs that ever were add up to that of the messages."""
         for queue_id, end in self.progress.items():
-            messages = self.topic.queues[queue_id][self.topic.nowhere[queue_id] : end]
+            messages = [
+                message
+                for message in self.topic.queues[queue_id][self.topic.nowhere[queue_id] : end]
+                if (queue_id, message.queue_offset) not in self.topic.lost
+            ]
             if self.digests[queue_id] & MASK != digest_of(rows_of(list(map(as_in_the_world, messages)))):
                 raise Broken(f"digests of queue {queue_id} of {self.topic.root} do not add up")
 
@@ -112,7 +120,12 @@ class TableWitness:
         for run in runs:
             queue_id = run.queue_id - FIRST_QUEUE
             due = self._messages(queue_id, run.first, run.next_offset)
-            found = [row for row in rows if row.queue_id == run.queue_id]
+            if not run.rows:
+                self._check_hole(run)
+                continue
+            if run.rows != run.next_offset - run.first:
+                raise Broken(f"a run of {file.path} says nothing of a hole in it")
+            found = [row for row in rows if (row.queue_id, row.queue_offset) in places_of(run)]
             if found != due:
                 raise Broken(f"{file.path} has other messages of queue {queue_id} than {run.first}-{run.next_offset}")
             times = [message.store_time_ms for message in due]
@@ -121,6 +134,12 @@ class TableWitness:
             self.digests[queue_id] += run.digest
         if sum(run.rows for run in runs) != len(rows):
             raise Broken(f"{file.path} has rows of no run")
+
+    def _check_hole(self, run: Run) -> None:
+        """A hole is of messages that are lost, and of all of them."""
+        places = {(run.queue_id - FIRST_QUEUE, offset) for offset in range(run.first, run.next_offset)}
+        if not places <= self.topic.lost:
+            raise Broken(f"a hole of {self.topic.root} has messages that are there: {places - self.topic.lost}")
 
     def _messages(self, queue_id: int, first: int, end: int) -> list[StoredMessage]:
         first = max(first, self.topic.nowhere[queue_id])
@@ -191,7 +210,8 @@ class Witness:
             for broker in brokers:
                 for queue_id in range(len(topic.queues)):
                     least = broker.min_offset(topic, queue_id)
-                    if least > max(table.progress.get(queue_id, 0), topic.nowhere[queue_id]):
+                    first = max(table.progress.get(queue_id, 0), topic.nowhere[queue_id])
+                    if any((queue_id, offset) not in topic.lost for offset in range(first, least)):
                         raise Broken(f"messages before {least} of queue {queue_id} of {topic.root} are nowhere")
 
     def check_told(self, topic: ModelTopic, before: Progress | None, told: Progress) -> None:

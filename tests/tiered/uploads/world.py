@@ -122,6 +122,7 @@ class World:
             (1, self._other_store),
             (2, self._keep_a_copy),
             (2, self._be_away),
+            (1, self._turn_off),
         ]
         weights = [10 * weight if act.__name__ == self.parts.often else weight for weight, act in choices]
         [act] = self.random.choices([act for _, act in choices], weights)
@@ -231,6 +232,21 @@ class World:
         for site in self.sites:
             site.start()
 
+    def _turn_off(self) -> None:
+        """The tier of a topic is off for a while, and retention goes on: what was not uploaded is lost."""
+        if any(site.broker.is_deposed for site in self.sites):
+            return  # a disk that hears of nothing keeps all
+        topic = self.random.choice(self.leader.broker.topics())
+        for queue_id in range(len(topic.queues)):
+            done = self.witness.of(topic).progress.get(queue_id, 0)
+            least = max(site.broker.min_offset(topic, queue_id) for site in self.sites)
+            cut = self.random.randint(least, len(topic.queues[queue_id]))
+            topic.lost |= {(queue_id, offset) for offset in range(max(done, topic.nowhere[queue_id]), cut)}
+            if not done:
+                topic.nowhere[queue_id] = max(topic.nowhere[queue_id], cut)
+            for site in self.sites:
+                site.broker.mins[topic.root][queue_id] = max(cut, site.broker.min_offset(topic, queue_id))
+
     def _keep_a_copy(self) -> None:
         """Somebody copies the bucket."""
         self._older = dict(self.objects._objects)
@@ -308,9 +324,8 @@ class World:
     def _catch_up(self, topics: list[ModelTopic]) -> None:
         """All of some topics is uploaded in a bounded number of rounds."""
         waiting = max((sum(map(len, topic.queues)) for topic in topics), default=0)
-        rounds = ROUNDS_TO_RECOVER + waiting * RECORD_BYTES // self.segment_bytes
-        if any(topic.crowded for topic in topics):  # each ends the process a few times, and then goes alone
-            rounds += waiting + ROUNDS_TO_RECOVER * sum(len(topic.crowded) for topic in topics)
+        rounds = ROUNDS_TO_RECOVER + waiting  # after a death, one by one
+        rounds += ROUNDS_TO_RECOVER * sum(len(topic.crowded) for topic in topics)  # each of them brings a few deaths
         for _ in range(rounds):
             self.steady += LONGEST_PAUSE + 1
             self.clock.advance(1000 * int(LONGEST_PAUSE + 1))
@@ -325,6 +340,16 @@ class World:
     def _is_up(self, topic: ModelTopic) -> bool:
         progress = self.witness.of(topic).progress
         told = self.leader.broker.progress.get(topic.root)
-        ends = {number: len(queue) for number, queue in enumerate(topic.queues) if len(queue) > topic.nowhere[number]}
-        is_told = told is not None and not told.problem and {**told.ends, **ends} == told.ends
-        return is_told and {**progress, **ends} == progress
+        ends = {number: self._end(topic, number) for number in range(len(topic.queues))}
+        if told is None or told.problem:
+            return False
+        if any(progress.get(number, 0) < end for number, end in ends.items()):
+            return False
+        broker = self.leader.broker  # which does not look for what another has uploaded, once it has nothing itself
+        known = {number: max(told.ends.get(number, 0), broker.min_offset(topic, number)) for number in ends}
+        return all(known[number] >= end for number, end in ends.items())
+
+    def _end(self, topic: ModelTopic, queue_id: int) -> int:
+        """The end of what is to be uploaded of a queue."""
+        there = range(topic.nowhere[queue_id], len(topic.queues[queue_id]))
+        return max((at + 1 for at in there if (queue_id, at) not in topic.lost), default=0)

@@ -1,0 +1,220 @@
+"""Messages that left the disk before they were uploaded: each who reads, counts or checks is told, before and after
+the next upload."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.merging import LEAST_SEGMENTS
+from entrepot.broker.tiered.settings import Missing
+from entrepot.broker.tiered.verification import verify
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.shard import first_queue
+from entrepot.domain.tiering import Hole, TierAddress, TierStatus, hole_from, joined
+from entrepot.domain.topic import Topic
+from entrepot.gateway.cli.app import run
+from entrepot.spark_ingest.source.planning import Range
+from entrepot.spark_ingest.source.positions import DataLossError
+from entrepot.spark_ingest.source.stores import close_readers, reader_of
+from entrepot.spark_ingest.source.tier import without_holes
+from entrepot.store_client.blocking import StoreLocation
+from tests.support.tiered_broker import NUMBER, TieredBroker
+from tests.support.waiting import until
+from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets
+
+BASE = first_queue(NUMBER)
+TOPIC = Topic("factory", queues=1, retention_seconds=60, tier_seconds=10**9)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    yield
+    close_readers()
+
+
+def messages(count: int) -> list[Message]:
+    return [Message("factory", b"%d" % number, queue_id=0, message_id=b"m%d" % number) for number in range(count)]
+
+
+def off_and_on(broker: TieredBroker) -> None:
+    """The tier is off while 40 messages expire, as an operator may do to save the disk."""
+    broker.publish(messages(100))
+    broker.upload()
+    broker.run(broker.store.topology.put_topic(replace(TOPIC, tier_seconds=None)))
+    broker.publish(messages(40))
+    broker.run(expired(broker))
+    broker.run(broker.store.topology.put_topic(TOPIC))
+
+
+async def expired(broker: TieredBroker) -> None:
+    broker.clock.advance(120_000)
+    queue = broker.store.engine.dispatcher.queue("factory", 0)
+    await until(lambda: queue.min_offset == queue.visible_offset == 140, "retention passes")
+
+
+def status_of(broker: TieredBroker) -> TierStatus:
+    statuses = broker.run(broker.store.condition.tiering())
+    return next(each for each in statuses if each.topic == "factory")
+
+
+def read(broker: TieredBroker, first: int) -> list[int]:
+    """Offsets of what is read from an offset on."""
+    found: list[int] = []
+    while page := broker.run(broker.store.messages.read("factory", 0, first, 30)):
+        found += [each.queue_offset for each in page]
+        first = found[-1] + 1
+    return found
+
+
+def popped(broker: TieredBroker, group: str) -> list[int]:
+    broker.run(broker.store.topology.put_group(ConsumerGroup(group, start="earliest")))
+    found: list[int] = []
+    while deliveries := broker.run(broker.store.consumption.pop(PopRequest("factory", group, 1000))):
+        found += [each.message.queue_offset for each in deliveries]
+    return sorted(found)
+
+
+def planned(location: StoreLocation, *, fails: bool, told: list[str]) -> list[tuple[int, int]]:
+    """What Spark reads."""
+    reader = reader_of(location)
+    ranges = [Range("factory", b.queue_id, b.min_offset, b.max_offset) for b in reader.bounds("factory")]
+    found = without_holes(reader.tiering(["factory"]), ranges, fails=fails, tell=told.append)
+    return [(each.start, each.end) for each in found]
+
+
+def check_told(broker: TieredBroker, location: StoreLocation) -> None:
+    status = status_of(broker)
+    assert status.missing == 40 and status.holes == ((BASE, 100, 140),)
+    assert "40 messages are missing (queue" in status.problem and "100 to 140" in status.problem
+    gauges = broker.run(broker.store.condition.gauges())
+    assert (gauges["tier_missing_messages"], gauges["tier_problems"]) == (40, 0), "no upload is stuck"
+    told: list[str] = []
+    with pytest.raises(DataLossError, match=f"DATA_LOSS: factory/{BASE} has lost messages 100 to 140"):
+        planned(location, fails=True, told=told)
+    assert planned(location, fails=False, told=told)[0] == (0, 100) and len(told) == 1
+
+
+def test_a_hole_is_told_to_all_before_and_after_the_next_upload(tmp_path: Path) -> None:
+    with TieredBroker(tmp_path, queues=1) as broker:
+        off_and_on(broker)
+        check_told(broker, broker.location)
+        assert read(broker, 0) == list(range(100)), "nothing is behind it yet"
+        broker.publish(messages(60))
+        assert read(broker, 0) == [*range(100), *range(140, 200)]
+        broker.upload()
+        check_told(broker, broker.location)
+        broker.forget()
+        skipped = broker.run(broker.store.condition.gauges())["tier_skipped_messages"]
+        assert read(broker, 110) == list(range(140, 200))
+        gauges = broker.run(broker.store.condition.gauges())
+        assert gauges["tier_skipped_messages"] == skipped + 30, "who begins within it steps over the rest"
+        assert popped(broker, "late") == [*range(100), *range(140, 200)]
+        tier_only = StoreLocation(tier=TierAddress(broker.folder.as_uri()))
+        with pytest.raises(DataLossError, match="has lost messages 100 to 140"):
+            planned(tier_only, fails=True, told=[])
+        verdict = verify(FolderStore(broker.folder), broker.root, broker.clock, is_full=True)
+        [problem] = verdict.problems
+        assert (problem.queue_id, problem.first, problem.end) == (BASE, 100, 140)
+        assert "left the disk before" in problem.text
+
+
+def test_verify_tells_it_by_its_exit_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with TieredBroker(tmp_path, queues=1) as broker:
+        off_and_on(broker)
+        broker.publish(messages(20))
+        broker.upload()
+        capfd.readouterr()
+        assert run(["tier", "verify", "--url", broker.folder.as_uri(), "--json"]) == 1
+        [found] = [each for each in json.loads(capfd.readouterr().out) if each["problems"]]
+        [problem] = found["problems"]
+        assert (problem["firstOffset"], problem["nextOffset"]) == (100, 140)
+
+
+def test_reads_are_refused_there_if_that_is_set(tmp_path: Path) -> None:
+    with TieredBroker(tmp_path, queues=1, missing=Missing.REFUSE) as broker:
+        off_and_on(broker)
+        broker.publish(messages(20))
+        for _ in range(2):
+            assert [m.queue_offset for m in broker.run(broker.store.messages.read("factory", 0, 90, 30))] == [
+                *range(90, 100)
+            ], "all before it"
+            for first in (100, 139):
+                with pytest.raises(
+                    EntrepotError, match=f"messages {first} to 140 of queue 0 .* are missing"
+                ) as refused:
+                    read(broker, first)
+                assert refused.value.code is Code.COLD_CORRUPTED
+            assert read(broker, 140) == list(range(140, 160))
+            assert broker.run(broker.store.condition.gauges())["tier_skipped_messages"] == 0
+            broker.upload()
+
+
+def test_what_is_given_up_before_the_first_upload_is_a_hole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    topic = bench.topic()
+    bench.publish(topic, *range(MIDNIGHT, MIDNIGHT + 30))
+    bench.broker.mins[topic.root] = [10]
+    bench.broker.given_up = {(topic.root, 0): 4}
+    bench.upload()
+    cold = bench.cold(topic)
+    assert cold.holes(0) == (Hole(4, 10),) and bench.table(topic).missing() == 6
+    assert offsets(cold) == list(range(10, 30))
+
+
+def test_a_hole_stays_when_segments_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    topic = bench.topic(queues=2)
+    for number in range(LEAST_SEGMENTS + 1):
+        for queue_id in range(2):
+            bench.publish(topic, *range(MIDNIGHT, MIDNIGHT + 10), queue_id=queue_id)
+        if number == 3:
+            bench.broker.mins[topic.root][1] = 35
+            topic.lost |= {(1, offset) for offset in range(30, 35)}
+        bench.upload()
+        bench.clock.advance(1000)
+    bench.steady += 61.0
+    bench.uploader.round()
+    assert len(bench.table(topic).snapshot.files) == 2, "the first ones are merged"
+    bench.check(topic)
+    cold = bench.cold(topic)
+    assert cold.holes(1) == (Hole(30, 35),) and not cold.holes(0)
+    assert offsets(cold, 1) == [*range(30), *range(35, 10 * (LEAST_SEGMENTS + 1))]
+    assert not verify(bench.objects, topic.root, bench.clock, is_full=True).problems[1:]
+
+
+@pytest.mark.parametrize(
+    ("holes", "whole"),
+    [
+        ([], ()),
+        ([(5, 9), (1, 3)], ((1, 3), (5, 9))),
+        ([(1, 3), (3, 5), (4, 4), (9, 10)], ((1, 5), (9, 10))),
+        ([(1, 9), (2, 3)], ((1, 9),)),
+    ],
+)
+def test_holes_that_touch_are_one(holes: Sequence[Any], whole: Sequence[Any]) -> None:
+    assert joined(Hole(*each) for each in holes) == whole
+
+
+def test_the_next_hole_from_an_offset_on() -> None:
+    holes = (Hole(1, 3), Hole(5, 9))
+    assert [hole_from(holes, at) for at in (0, 1, 2, 3, 8, 9)] == [*holes[:1] * 3, holes[1], holes[1], None]
+
+
+def test_spark_reads_what_is_between_holes() -> None:
+    status = TierStatus("t", "t/a-0", (), 0, 1, 1, holes=((0, 5, 10), (0, 10, 12), (0, 30, 40), (1, 0, 9)))
+    told: list[str] = []
+    found = without_holes(
+        [status], [Range("t", 0, 0, 20), Range("t", 0, 35, 50), Range("other", 0, 0, 9)], fails=False, tell=told.append
+    )
+    assert found == [Range("t", 0, 0, 5), Range("t", 0, 12, 20), Range("t", 0, 40, 50), Range("other", 0, 0, 9)]
+    assert len(told) == 2
