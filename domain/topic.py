@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +11,8 @@ from functools import lru_cache
 from entrepot.domain.errors import Code, EntrepotError, FieldError
 
 MAX_QUEUES = 1024
+MAX_INCARNATION = (1 << 53) - 1
+"""Greatest number of an incarnation: those of JSON's readers stay whole up to here."""
 Placement = tuple[tuple[str, int], ...]
 """Brokers by name, each with its number of queues of a topic."""
 
@@ -152,13 +155,15 @@ def own_queues(queues: int, writable: int) -> TopicQueues:
 class QueueBounds:
     """The readable part of a message queue: offsets `min_offset` (inclusive) to `max_offset` (exclusive).  `may_lag`:
     it is a slave's view; the queue may go on.  `is_pending`: it may have earlier messages that are not known yet, as
-    its object store is away; `min_offset` is 0 then, where a read is refused."""
+    its object store is away; `min_offset` is 0 then, where a read is refused.  `incarnation`: of the topic, for readers
+    of offsets that outlive it: another number where it was made anew (`incarnation_of`); 0: not known."""
 
     queue_id: int
     min_offset: int
     max_offset: int
     may_lag: bool = False
     is_pending: bool = False
+    incarnation: int = 0
 
     @property
     def first(self) -> int:
@@ -178,6 +183,13 @@ class TopicStatus:
 
     topic: Topic
     queues: list[QueueBounds] = field(default_factory=list)
+
+
+def incarnation_of(table: str) -> int:
+    """Return the number of a topic's incarnation, by the path of its table, which names the store and the place in its
+    log where the topic was made.  A topic that continues in another store has the same."""
+    digest = hashlib.blake2b(table.rpartition("/")[2].encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % MAX_INCARNATION + 1
 
 
 def is_another_making(known: int, number: int) -> bool:

@@ -112,6 +112,9 @@ def ingest(
     metrics_address: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Listening address of metrics for Prometheus.")
     ] = "",
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Write a table that another job has written, which then stops.")
+    ] = False,
     native: Annotated[
         bool, typer.Option("--native", help="Write Delta with Spark's own library; its jars must be installed.")
     ] = False,
@@ -173,13 +176,20 @@ def ingest(
             pause = trigger if trigger == "availableNow" else f"{seconds_of(trigger)} seconds"
         except (ValueError, OSError) as error:
             _usage(str(error))
-        total = _run(settings, pause, master, java, dict(_pairs(conf)), metrics_address)
+        total = _run(settings, pause, master, java, dict(_pairs(conf)), metrics_address, takes_over=take_over)
         if as_json:
             _say_json({"table": settings.table, "messages": total})
 
 
 def _run(
-    settings: JobSettings, trigger: str, master: str, java: str, conf: dict[str, str], metrics_address: str
+    settings: JobSettings,
+    trigger: str,
+    master: str,
+    java: str,
+    conf: dict[str, str],
+    metrics_address: str,
+    *,
+    takes_over: bool,
 ) -> int:
     """Run the job; return the number of messages that this run has put into the table."""
     from rich.console import Console
@@ -189,7 +199,7 @@ def _run(
     from entrepot.spark_ingest.job.run import start, watch
     from entrepot.spark_ingest.job.watching import JobMetrics, JobProgress, shown
     from entrepot.spark_ingest.session import open_session
-    from entrepot.spark_ingest.stopping import stopped_by_signals
+    from entrepot.spark_ingest.stopping import Stopping
 
     console = Console(stderr=True, highlight=False)
     host, _, port = metrics_address.rpartition(":")
@@ -199,37 +209,38 @@ def _run(
     def say(text: str) -> None:
         console.print(Text(printable(text)))
 
-    if not console.is_terminal:
-        say(f"starting Spark at {master}")
-    with console.status(Text(printable(f"starting Spark at {master}"))):
-        session = open_session(master, app_name=f"entrepot {settings.table}", java=java, settings=conf)
-    try:
-        running = start(session, settings, trigger, say)
-        names = running.settings.columns
-        say(
-            f"device={names.device or 'the sub-topic'} sequence={names.sequence or '-'} "
-            f"time={names.time or 'when it was published'} metrics={','.join(names.metrics) or '-'}"
-        )
-        with Live(console=console, auto_refresh=False, transient=True) as live, stopped_by_signals(running):
-
-            def show(progress: JobProgress) -> None:
-                nonlocal total
-                total += progress.rows
-                if figures is not None:
-                    figures.update(progress)
-                if console.is_terminal:
-                    live.update(shown(progress, total), refresh=True)
-                else:
-                    lag = sum(progress.lags.values())
-                    say(f"batch {progress.batch}: {progress.rows} rows, {progress.rate:.0f} rows/s, {lag} waiting")
-
-            watch(running, show)
-        say(f"{total:,} messages are in {settings.table}")
-        return total
-    finally:
+    def show(progress: JobProgress) -> None:
+        nonlocal total
+        total += progress.rows
         if figures is not None:
-            figures.close()
-        session.stop()
+            figures.update(progress)
+        if console.is_terminal:
+            live.update(shown(progress, total), refresh=True)
+        else:
+            lag = sum(progress.lags.values())
+            say(f"batch {progress.batch}: {progress.rows} rows, {progress.rate:.0f} rows/s, {lag} waiting")
+
+    stopping = Stopping()
+    with stopping.listening(), Live(console=console, auto_refresh=False, transient=True) as live:
+        if not console.is_terminal:
+            say(f"starting Spark at {master}")
+        live.update(Text(printable(f"starting Spark at {master}")), refresh=True)
+        session = open_session(master, app_name=f"entrepot {settings.table}", java=java, settings=conf)
+        stopping.has_spark = True
+        try:
+            running = start(session, settings, trigger, say, takes_over=takes_over, check=stopping.check)
+            names = running.settings.columns
+            say(
+                f"device={names.device or 'the sub-topic'} sequence={names.sequence or '-'} "
+                f"time={names.time or 'when it was published'} metrics={','.join(names.metrics) or '-'}"
+            )
+            watch(running, show, lambda: stopping.is_wanted)
+        finally:
+            if figures is not None:
+                figures.close()
+            session.stop()
+    say(f"{total:,} messages are in {settings.table}")
+    return total
 
 
 @app.command()

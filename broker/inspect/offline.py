@@ -55,7 +55,7 @@ class OfflineStore:
         except BaseException:
             self.close()
             raise
-        self._engine, self._catalog = opened.engine, Catalog(opened.engine, opened.registry)
+        self._engine, self._catalog = opened.engine, Catalog(opened.engine, opened.registry, opened.store_id)
         self._segment_size = opened.engine.commit_log.layout.segment_size_bytes
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class OfflineStore:
 
     def bounds(self, topic: str) -> list[QueueBounds]:
         """Return the readable bounds of each queue. Raises TOPIC_NOT_FOUND."""
-        return self._catalog.bounds_of(self._catalog.existing_topic(topic))
+        return self._catalog.with_incarnation(topic, self._catalog.bounds_of(self._catalog.existing_topic(topic)))
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         """Return the queue offset of a position. Raises TOPIC_NOT_FOUND."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from entrepot.broker.metadata.registry import Registry
 from entrepot.broker.ports.cold_reads import ColdReads
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.topic import QueueBounds, Topic
+from entrepot.domain.topic import QueueBounds, Topic, incarnation_of
 
 
 class Catalog:
     """The catalog of a master's store, or of a slave's as far as it is confirmed."""
 
-    def __init__(self, engine: StorageEngine, registry: Registry) -> None:
+    def __init__(self, engine: StorageEngine, registry: Registry, store_id: str) -> None:
         self.engine = engine
         self.registry = registry
+        self.store_id = store_id
         self.tier: ColdReads | None = None
 
     def existing_topic(self, name: str) -> Topic:
@@ -49,6 +53,13 @@ class Catalog:
         is_pending = self._is_pending(queue)
         least = 0 if is_pending else self.min_offset(queue)
         return QueueBounds(queue.queue_id, least, queue.visible_offset, is_pending=is_pending)
+
+    def with_incarnation(self, topic: str, bounds: Sequence[QueueBounds]) -> list[QueueBounds]:
+        """Return bounds of a topic's queues that tell its incarnation."""
+        origin = self.registry.origin_of(topic)
+        table = f"{self.store_id}-{self.registry.topic_since(topic)}" if origin is None else origin.table
+        number = incarnation_of(table)
+        return [replace(each, incarnation=number) for each in bounds]
 
     def queues_of(self, topic: Topic) -> list[ConsumeQueue]:
         """Return the queues of a topic, by their ids."""

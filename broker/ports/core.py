@@ -31,10 +31,9 @@ class BrokerCore(Catalog):
     def __init__(
         self, settings: BrokerSettings, clock: Clock, opened: OpenedStore, loop: asyncio.AbstractEventLoop
     ) -> None:
-        super().__init__(opened.engine, opened.registry)
+        super().__init__(opened.engine, opened.registry, opened.store_id)
         self.settings = settings
         self.now_ms = clock.now_ms
-        self.store_id = opened.store_id
         self.key_values: KeyValueTable = opened.key_values
         self.consumption: Consumption = opened.consumption
         self.tracer = opened.consumption.tracer

@@ -195,7 +195,7 @@ class Reading:
         if (tier := self._catalog.tier) is not None and any(each.is_pending for each in found):
             await tier.settle(topic)
             found = self._catalog.bounds_of(self._catalog.existing_topic(topic))
-        return found
+        return self._catalog.with_incarnation(topic, found)
 
     def tail(
         self,

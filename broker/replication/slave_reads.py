@@ -41,7 +41,7 @@ class SlaveReads:
         zone: str,
         confirmed: Callable[[], int],
     ) -> None:
-        catalog = Catalog(opened.engine, opened.registry)
+        catalog = Catalog(opened.engine, opened.registry, opened.store_id)
         catalog.tier = AwayTier(opened.registry)
         self._registry = opened.registry
         self._reads = ReadService(Reading(catalog, may_lag=True), Search(catalog))

@@ -21,7 +21,7 @@ from entrepot.domain.expression.filter import FilterExpression, compile_filter
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.shard import broker_of_queue, local_queue
 from entrepot.domain.tiering import MAX_HOLES, TierAddress, TierStatus
-from entrepot.domain.topic import QueueBounds
+from entrepot.domain.topic import QueueBounds, incarnation_of
 from entrepot.protocols.remoting.records import RecordRun, decode_run
 
 
@@ -63,7 +63,8 @@ class OfflineTables:
         for each in self._opened(topic):
             for queue_id in sorted(each.table.progressing()):
                 bounds = each.table.bounds(queue_id)
-                found.append(QueueBounds(queue_id, bounds.first, bounds.next_offset))
+                number = incarnation_of(each.root)
+                found.append(QueueBounds(queue_id, bounds.first, bounds.next_offset, incarnation=number))
         return found
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:

@@ -33,6 +33,7 @@ from entrepot.spark_ingest.source.arrow_schema import arrow_schema
 from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.spark_ingest.tables import StagedFile, Staging, Table, TableFormat, open_table
 from entrepot.spark_ingest.tables.delta import DeltaTableFiles
+from entrepot.spark_ingest.tables.owner import check_owner
 from entrepot.spark_ingest.tables.staging import KIND
 
 FUTURE_SECONDS: Final = 3600
@@ -52,6 +53,7 @@ class BatchJob:
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         settings = self.settings
+        check_owner(settings.table, settings.folder)
         app = self._app()
         if settings.is_native:
             self._natively(rows, app, batch)

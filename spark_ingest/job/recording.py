@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -11,8 +12,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.journey.ingest_record import PREFIX, IngestBatch, IngestRecord, Ranges, decode_record
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.spark_ingest.job.settings import JobSettings
-from entrepot.spark_ingest.source.options import Offsets
-from entrepot.spark_ingest.source.positions import from_json
+from entrepot.spark_ingest.source.positions import INCARNATIONS, from_json
 from entrepot.spark_ingest.source.stores import reader_of
 from entrepot.store_client.blocking import BlockingStore
 
@@ -50,20 +50,24 @@ def _add(store: BlockingStore, settings: JobSettings, app: str, batch: IngestBat
 def ranges_of(checkpoint: Path, batch: int) -> Ranges:
     """Return the offsets of a batch, as the checkpoint has them: from the end of the batch before it to its own.  The
     first batch has no beginning there, and counts from offset 0."""
-    end, before = _end_of(checkpoint, batch), _end_of(checkpoint, batch - 1)
+    told, told_before = _end_of(checkpoint, batch), _end_of(checkpoint, batch - 1)
+    end, before = from_json(told), from_json(told_before)
+    made, made_before = (from_json(each.get(INCARNATIONS, {})) for each in (told, told_before))
     found: dict[str, dict[int, tuple[int, int]]] = {}
     for topic, queues in end.items():
         for queue_id, to in queues.items():
-            first = before.get(topic, {}).get(queue_id, 0)
+            is_same = made.get(topic, {}).get(queue_id) == made_before.get(topic, {}).get(queue_id)
+            first = before.get(topic, {}).get(queue_id, 0) if is_same or topic not in made_before else 0
             if first < to:
                 found.setdefault(topic, {})[queue_id] = (first, to)
     return found
 
 
-def _end_of(checkpoint: Path, batch: int) -> Offsets:
-    """Return the end of a batch; nothing where Spark has cleaned its file up."""
+def _end_of(checkpoint: Path, batch: int) -> dict[str, Any]:
+    """Return the end of a batch as it is written; nothing where Spark has cleaned its file up."""
     try:
         lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     except OSError:
         return {}
-    return from_json(orjson.loads(lines[2])) if len(lines) > 2 and lines[2] != "-" else {}
+    found: dict[str, Any] = orjson.loads(lines[2]) if len(lines) > 2 and lines[2] != "-" else {}
+    return found

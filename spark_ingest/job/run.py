@@ -23,6 +23,7 @@ from entrepot.spark_ingest.job.state import read_state
 from entrepot.spark_ingest.job.task_files import TaskFiles
 from entrepot.spark_ingest.job.watching import JobProgress, progress_of
 from entrepot.spark_ingest.source.stores import reader_of
+from entrepot.spark_ingest.tables.owner import claim
 from entrepot.spark_ingest.tables.staging import replace_file
 from entrepot.store_client.blocking import BlockingStore
 
@@ -57,11 +58,20 @@ class Running:
         self.query.stop()
 
 
-def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Callable[[str], None]) -> Running:
-    """Start the query; `trigger` is `availableNow`, or a time between batches such as `10 seconds`.
+def start(
+    session: SparkSession,
+    settings: JobSettings,
+    trigger: str,
+    tell: Callable[[str], None],
+    *,
+    takes_over: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> Running:
+    """Start the query; `trigger` is `availableNow`, or a time between batches such as `10 seconds`;
+    `takes_over`: the table, if it is another job's. `check`: raises where the job is to end.
 
     Where the columns are not known yet a continuous job waits for the first messages. Raises NoMessagesYetError,
-    OptionError, EntrepotError.
+    OptionError, EntrepotError, TableError.
     """
     is_told = False
     while True:
@@ -74,8 +84,10 @@ def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Call
         if not is_told:
             tell("waiting for the first messages, to learn the columns")
             is_told = True
+        check()
         time.sleep(WAIT_SECONDS)
     settings = with_device_columns(settings, session)
+    claim(settings.table, settings.folder, takes_over=takes_over)
     save_settings(settings)
     task_files = TaskFiles.of(settings) if isinstance(session, SparkSession) else None
     if task_files is None:
@@ -88,14 +100,15 @@ def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Call
         .option("checkpointLocation", str(settings.checkpoint_path))
     )
     writer = writer.trigger(availableNow=True) if trigger == AVAILABLE_NOW else writer.trigger(processingTime=trigger)
+    check()
     return Running(settings, writer.start(), writer.start)
 
 
-def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
+def watch(running: Running, show: Callable[[JobProgress], None], is_to_end: Callable[[], bool] = lambda: False) -> None:
     """Wait until the query ends, showing each batch. Raises JobError with the reason of a failure."""
     reports = JobReports(running.settings)
     for left in reversed(range(MAX_STARTS)):
-        failure = _follow(running, show, reports)
+        failure = _follow(running, show, reports, is_to_end)
         if failure is None or running.is_stopped:
             break
         if not left or WORKER_IS_LATE not in str(failure):
@@ -108,12 +121,14 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
 
 
 def _follow(
-    running: Running, show: Callable[[JobProgress], None], reports: JobReports
+    running: Running, show: Callable[[JobProgress], None], reports: JobReports, is_to_end: Callable[[], bool]
 ) -> StreamingQueryException | None:
-    """Show and report each batch until the query ends; return its failure."""
+    """Show and report each batch until the query ends, or is to end; return its failure."""
     seen = ""
     query = running.query
     while True:
+        if is_to_end() and not running.is_stopped:
+            running.stop()
         is_over = not query.isActive
         for given in query.recentProgress:
             found = _progress(given)

@@ -27,18 +27,20 @@ from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.spark_ingest.source.options import (
     EARLIEST,
     LATEST,
+    Offsets,
     OptionError,
     Parse,
     SourceOptions,
     Start,
     read_options,
 )
-from entrepot.spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
+from entrepot.spark_ingest.source.planning import Range, limited, lose, pieces_of, ranges_between, without_remade
 from entrepot.spark_ingest.source.positions import (
     Bounds,
     bounds_of,
     from_json,
     latest,
+    remade,
     resolve,
     subscribed,
     to_json,
@@ -174,14 +176,15 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reader, bounds = self._bounds()
         start = self._options.starting or Start("latest")
         late = self._options.is_late_time_an_error
-        return to_json(resolve(reader, start, bounds, late_is_error=late, default=LATEST))
+        return to_json(resolve(reader, start, bounds, late_is_error=late, default=LATEST), bounds)
 
     def getDefaultReadLimit(self) -> Any:
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of this query at the present end of the queues."""
-        self._target = to_json(latest(self._bounds()[1]))
+        bounds = self._bounds()[1]
+        self._target = to_json(latest(bounds), bounds)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """The end of the next batch: `start` itself where there is nothing."""
@@ -190,9 +193,13 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is None:  # before Spark 4.2
             if any(each.may_lag for queues in bounds.values() for each in queues.values()):
                 raise EntrepotError(Code.UNAVAILABLE, "the master of a broker is away: its slaves may have less")
-            return to_json(latest(bounds))
-        first = from_json(start)
-        end = latest(bounds) if self._target is None else from_json(self._target)
+            return to_json(latest(bounds), bounds)
+        first = self._first(start, bounds)
+        end = now = latest(bounds)
+        if self._target is not None:
+            end = from_json(self._target)
+            for topic, queue in remade(self._target, bounds):
+                end[topic][queue] = now[topic][queue]
         ranges_between(first, end, bounds, fails=options.fails_on_data_loss, tell=tell_once)
         for topic, queues in end.items():
             known = first.setdefault(topic, {})
@@ -202,8 +209,13 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if least is None or least.may_lag:
                     queues[queue] = max(queues[queue], known[queue])
         end = limited(first, end, self._share(reader, first, end))
-        found = to_json(end)
+        found = to_json(end, bounds)
         return start if found == start else found
+
+    def _first(self, start: dict[str, Any], bounds: Bounds) -> Offsets:
+        """The start of a batch, without queues of topics that were made anew."""
+        fails = self._options.fails_on_data_loss
+        return without_remade(from_json(start), remade(start, bounds), fails=fails, tell=tell_once)
 
     def _share(self, reader: BlockingReader, start: dict[str, dict[int, int]], end: dict[str, dict[int, int]]) -> float:
         """The share of the waiting messages that the limits allow for one batch."""
@@ -229,9 +241,12 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         options = self._options
         reader, bounds = self._bounds()
-        ranges = ranges_between(
-            from_json(start), from_json(end), bounds, fails=options.fails_on_data_loss, tell=tell_once
-        )
+        first, last = self._first(start, bounds), from_json(end)
+        for topic, queue in remade(end, bounds):  # since the batch was planned: the next one begins anew
+            text = f"{topic}/{queue} was to be read to {last[topic].pop(queue)}, and the topic was made anew since"
+            lose(text, fails=options.fails_on_data_loss, tell=tell_once)
+            first.get(topic, {}).pop(queue, None)
+        ranges = ranges_between(first, last, bounds, fails=options.fails_on_data_loss, tell=tell_once)
         return _pieces(reader, options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ small ones of several queues share a piece, for each costs a task, and a long on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -72,6 +72,19 @@ def lose(text: str, *, fails: bool, tell: Callable[[str], None]) -> None:
     if fails:
         raise DataLossError(f"DATA_LOSS: {text}. With failOnDataLoss=false reading goes on with what there is")
     tell(text)
+
+
+def without_remade(
+    start: Offsets, queues: Iterable[tuple[str, int]], *, fails: bool, tell: Callable[[str], None]
+) -> Offsets:
+    """A start without queues whose topic was made anew, so that they begin at their earliest message: DataLossError if
+    `fails`."""
+    found = {topic: dict(of_topic) for topic, of_topic in start.items()}
+    for topic, queue in queues:
+        if (at := found.get(topic, {}).pop(queue, None)) is not None:
+            text = f"{topic}/{queue} was read up to {at}, and the topic was made anew since"
+            lose(f"{text}: it is read from its beginning", fails=fails, tell=tell)
+    return found
 
 
 def limited(start: Offsets, end: Offsets, share: float) -> Offsets:

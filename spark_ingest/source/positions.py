@@ -1,6 +1,7 @@
 """The start and end of reading: options as offsets of every queue.
 
-Offsets go into Spark's checkpoint as `{"topic": {"queue": offset}}`, in the form of `startingOffsets`.
+Offsets go into Spark's checkpoint as `{"topic": {"queue": offset}}`, in the form of `startingOffsets`. Beside them are
+the incarnations of topics, as `{"@": {"topic": {"queue": number}}}`: offsets of a topic that was made anew are others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from entrepot.store_client.blocking import BlockingReader
 
 NEW_TOPIC_SECONDS: Final = 2.0
 """Longest wait for a topic that another process has just made."""
+INCARNATIONS: Final = "@"
+"""Name beside those of topics, none of which has such a character."""
 Bounds = dict[str, dict[int, QueueBounds]]
 
 
@@ -23,14 +26,41 @@ class DataLossError(Exception):
     """Messages that were to be read are gone."""
 
 
-def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """The form in the checkpoint, always in the same order: Spark compares the text."""
-    return {topic: {str(queue): offsets[topic][queue] for queue in sorted(offsets[topic])} for topic in sorted(offsets)}
+def to_json(offsets: Offsets, bounds: Bounds | None = None) -> dict[str, Any]:
+    """The form in the checkpoint, always in the same order: Spark compares the text. `bounds` tell the incarnations."""
+    found: dict[str, Any] = _in_order(offsets)
+    known = {
+        topic: {queue: each.incarnation for queue, each in queues.items() if each.incarnation and queue in wanted}
+        for topic, queues in (bounds or {}).items()
+        if (wanted := offsets.get(topic)) is not None
+    }
+    if any(known.values()):
+        found[INCARNATIONS] = _in_order({topic: queues for topic, queues in known.items() if queues})
+    return found
+
+
+def _in_order(numbers: Offsets) -> dict[str, dict[str, int]]:
+    return {topic: {str(queue): numbers[topic][queue] for queue in sorted(numbers[topic])} for topic in sorted(numbers)}
 
 
 def from_json(offsets: dict[str, Any]) -> Offsets:
-    """Parse the form of the checkpoint."""
-    return {topic: {int(queue): int(offset) for queue, offset in queues.items()} for topic, queues in offsets.items()}
+    """Parse the form of the checkpoint, without its incarnations."""
+    return {
+        topic: {int(queue): int(offset) for queue, offset in queues.items()}
+        for topic, queues in offsets.items()
+        if topic != INCARNATIONS
+    }
+
+
+def remade(offsets: dict[str, Any], bounds: Bounds) -> list[tuple[str, int]]:
+    """The queues of the checkpoint whose topic was made anew since: their offsets mean nothing any more."""
+    known = from_json(offsets.get(INCARNATIONS, {}))
+    return [
+        (topic, queue)
+        for topic, queues in known.items()
+        for queue, number in queues.items()
+        if (found := bounds.get(topic, {}).get(queue)) is not None and found.incarnation not in (0, number)
+    ]
 
 
 def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:

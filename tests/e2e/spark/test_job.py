@@ -27,11 +27,13 @@ from entrepot.spark_ingest.report.page import write_report
 from entrepot.spark_ingest.source.options import OptionError, Parse
 from entrepot.spark_ingest.tables import TableError, TableFormat, open_table
 from entrepot.spark_ingest.tables.delta import DeltaTableFiles
+from entrepot.spark_ingest.tables.owner import claim
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.fleet import START_MS, Fleet
 from tests.support.seed import SEED
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter, log_of
+from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled, soak_only
 
 Make = Callable[..., JobSettings]
@@ -320,6 +322,30 @@ def test_wrong_settings_are_told(spark: SparkSession, make: Make, writer: TopicW
         run(spark, make(schema="name strng,,"))
     with pytest.raises(TableError, match="every process"):
         open_table(TableFormat.DELTA, "s3://bucket/table")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", list(TableFormat))
+def test_a_table_has_one_job(
+    spark: SparkSession, make: Make, writer: TopicWriter, topic: str, tmp_path: Path, kind: TableFormat
+):
+    writer.append(topic, [orjson.dumps({"device": "x", "v": 1}) for _ in range(50)])
+    first, other = make(format=kind), make(format=kind, checkpoint=str(tmp_path / "other"))
+    run(spark, first)
+    with pytest.raises(TableError, match=r"was written with another checkpoint, .*--take-over"):
+        run(spark, other)
+    assert table(first).num_rows == 50
+    writer.append(topic, [orjson.dumps({"device": "x", "v": 2}) for _ in range(10)])
+    running = start(spark, first, "1 second", print)
+    try:
+        wait_until(lambda: table(first).num_rows == 60, "it writes")
+        claim(other.table, other.folder, takes_over=True)
+        writer.append(topic, [orjson.dumps({"device": "x", "v": 3})])
+        with pytest.raises(JobError, match="was written with another checkpoint"):
+            watch(running, print)
+    finally:
+        running.stop()
+    assert table(first).num_rows == 60
 
 
 @pytest.mark.soak

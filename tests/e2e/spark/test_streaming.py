@@ -169,8 +169,9 @@ def test_retention_that_passes_a_reader(spark: SparkSession, tmp_path: Path):
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("count", [8, 90], ids=["shorter", "longer"])
 def test_a_topic_that_was_made_anew_is_data_loss(
-    stream: Callable[..., Stream], writer: TopicWriter, topic: str, server: ServerProcess
+    stream: Callable[..., Stream], writer: TopicWriter, topic: str, server: ServerProcess, count: int
 ):
     writer.append(topic, (b"old" for _ in range(40)))
     made = stream(subscribe=topic)
@@ -180,12 +181,13 @@ def test_a_topic_that_was_made_anew_is_data_loss(
     store: RemoteStore = writer.store._store
     writer.store._run(store.topology.delete_topic(topic))
     writer.create(topic)
-    writer.append(topic, (b"new" for _ in range(8)))
+    writer.append(topic, (b"new" for _ in range(count)))
     with pytest.raises(StreamingQueryException, match=r"DATA_LOSS.*made anew"):
         made.run()
     made.run(failOnDataLoss="false")
     bodies = [body for *_, body in rows_of(made.spark.read.parquet(str(made.where / "table")))]
-    assert (bodies.count(b"old"), bodies.count(b"new")) == (40, 8)
+    assert (bodies.count(b"old"), bodies.count(b"new")) == (40, count)
+    assert made.run() == [], "and is known from then on"
 
 
 @pytest.mark.soak

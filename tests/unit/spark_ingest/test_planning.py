@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.domain.topic import QueueBounds
+from entrepot.domain.topic import QueueBounds, incarnation_of
 from entrepot.spark_ingest.source import positions
 from entrepot.spark_ingest.source.options import OptionError, Start, check_names, read_options
-from entrepot.spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
-from entrepot.spark_ingest.source.positions import DataLossError, from_json, to_json
+from entrepot.spark_ingest.source.planning import Range, limited, pieces_of, ranges_between, without_remade
+from entrepot.spark_ingest.source.positions import Bounds, DataLossError, from_json, remade, to_json
 from entrepot.spark_ingest.source.schemas import envelope_columns
 from entrepot.store_client.blocking import BlockingReader
 
@@ -129,3 +129,32 @@ def test_a_slave_that_has_less_loses_nothing() -> None:
     assert ranges_between({"t": {0: 3}}, {"t": {0: 8}}, slave, fails=True, tell=told.append) == [Range("t", 0, 3, 8)]
     assert ranges_between({"t": {0: 7}}, {"t": {0: 5}}, slave, fails=True, tell=told.append) == []
     assert told == []
+
+
+def made(number: int, least: int = 0, end: int = 9) -> Bounds:
+    return {"t": {0: QueueBounds(0, least, end, incarnation=number)}}
+
+
+def test_the_checkpoint_has_the_incarnation_of_topics() -> None:
+    kept = to_json({"t": {0: 5, 1: 2}, "u": {0: 1}}, {**made(7), "u": {0: QueueBounds(0, 0, 9)}})
+    assert kept == {"t": {"0": 5, "1": 2}, "u": {"0": 1}, "@": {"t": {"0": 7}}}
+    assert from_json(kept) == {"t": {0: 5, 1: 2}, "u": {0: 1}}
+    assert to_json({"t": {0: 5}}, made(0)) == {"t": {"0": 5}}
+    assert remade(kept, made(7)) == remade(kept, made(0)) == remade(kept, {}) == remade({"t": {"0": 5}}, made(8)) == []
+    assert remade(kept, made(8)) == [("t", 0)]
+
+
+def test_a_topic_made_anew_is_lost_or_begun_anew() -> None:
+    told: list[str] = []
+    with pytest.raises(DataLossError, match="t/0 was read up to 5, and the topic was made anew"):
+        without_remade({"t": {0: 5}}, [("t", 0)], fails=True, tell=told.append)
+    first = without_remade({"t": {0: 5, 1: 2}}, [("t", 0)], fails=False, tell=told.append)
+    assert first == {"t": {1: 2}} and len(told) == 1
+    found = ranges_between({"t": {}}, {"t": {0: 9}}, made(8, 3), fails=True, tell=told.append)
+    assert found == [Range("t", 0, 3, 9)], "from its beginning"
+
+
+def test_an_incarnation_goes_with_the_table() -> None:
+    assert incarnation_of("factory/a1b2-77") == incarnation_of("a1b2-77") == incarnation_of("other/a1b2-77")
+    numbers = {incarnation_of(f"{store}-{since}") for store in ("a1b2", "c3d4") for since in range(200)}
+    assert len(numbers) == 400 and 0 < min(numbers) <= max(numbers) < 1 << 53
