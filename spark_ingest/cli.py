@@ -346,7 +346,8 @@ def _told() -> Iterator[None]:
     """Print failures that a user can act on as one line."""
     try:
         from entrepot.domain.errors import EntrepotError
-        from entrepot.spark_ingest.failures import FAILURES
+        from entrepot.spark_ingest.failures import FAILURES, SPARK_FAILURES
+        from entrepot.spark_ingest.job.reasons import reason_of
     except ImportError as error:
         _say(f"error: {error}: Spark is not installed: pip install entrepot[spark]", err=True)
         raise typer.Exit(FAILED) from error
@@ -357,6 +358,9 @@ def _told() -> Iterator[None]:
         raise typer.Exit(FAILED) from error
     except FAILURES as error:
         _say(f"error: {error}", err=True)
+        raise typer.Exit(FAILED) from error
+    except SPARK_FAILURES as error:
+        _say(f"error: Spark: {reason_of(error)}", err=True)
         raise typer.Exit(FAILED) from error
     except KeyboardInterrupt:
         sys.exit(130)

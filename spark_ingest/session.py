@@ -23,8 +23,8 @@ LOCAL_SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(min(os.cpu_count() or 2, 8)),
     "spark.driver.extraJavaOptions": "-Xss16m",
 }
-"""Settings of a local session: its addresses, and no progress bars or web page. Where a query is stopped within a batch,
-Spark matches the whole error by an expression that needs a deep stack."""
+"""Settings of a local session: its addresses, and no progress bars or web page. Where a query is stopped within a
+batch, Spark matches the whole error by an expression that needs a deep stack."""
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

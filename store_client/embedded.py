@@ -176,8 +176,8 @@ def tables_verified(url: str, options: dict[str, Any], clock: Clock, *, is_full:
 
 def _objects(url: str, options: dict[str, Any]) -> ObjectStore:
     from entrepot.broker.tiered.opening_store import open_objects
+    from entrepot.broker.tiered.settings import check_installed
     from entrepot.broker.tiered.store_options import StoreOptions
-    from entrepot.broker.tiered.tier import check_installed
 
     try:
         check_installed()

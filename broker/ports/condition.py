@@ -74,7 +74,7 @@ class Condition:
         if tier is None:
             return {}
         statuses = self._statuses(tier)
-        of_topics = sum(bool(told.problem) for told in tier.progress.values())
+        of_topics = sum(bool(tier.problem_of(status.topic)) for status in statuses)
         return {
             "tier_lag_messages": sum(status.lag_messages for status in statuses),
             "tier_segments": sum(status.segments for status in statuses),
@@ -87,7 +87,14 @@ class Condition:
         }
 
     def _statuses(self, tier: Tier) -> list[TierStatus]:
-        return [self._status(tier, topic) for topic in self._core.registry.topics.values() if is_tiered(topic)]
+        found = [self._status(tier, topic) for topic in self._core.registry.topics.values() if is_tiered(topic)]
+        for name, origin in tier.attached.origins().items():  # they are told of where something is missing
+            missing, holes = tier.missing(self._core.registry.topics[name])
+            if missing:
+                found.append(
+                    TierStatus(name, origin.table, (), 0, 0, 0, shown(missing, holes), missing=missing, holes=holes)
+                )
+        return found
 
     def _status(self, tier: Tier, topic: Topic) -> TierStatus:
         root = tier.root(topic)

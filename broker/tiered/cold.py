@@ -51,6 +51,7 @@ class ColdTopic:
         self._ahead = ReadAhead(self, begin)
         self._known: dict[int, ColdBounds] = {}
         self._holes: dict[int, tuple[Hole, ...]] = {}
+        self._missing = 0
 
     def refresh(self, known: TableMark | None = None) -> TableMark:
         """Take over uploads and removals since, and return the table's mark. Others read meanwhile. Raises
@@ -69,11 +70,17 @@ class ColdTopic:
             self._table.take(newest)
             queues = self._table.progressing()
             self._known = {queue_id - self._base: self._table.bounds(queue_id) for queue_id in queues}
+            self._missing = self._table.missing()
             self._holes = {queue_id - self._base: self._table.holes(queue_id) for queue_id in queues}
 
     def bounds(self, queue_id: int) -> ColdBounds | None:
         """Return the bounds as of the last refresh, without a request; None if no message of a queue is known."""
         return self._known.get(queue_id)
+
+    @property
+    def missing(self) -> int:
+        """Lost messages within the table, as of the last refresh."""
+        return self._missing
 
     def holes(self, queue_id: int) -> tuple[Hole, ...]:
         """Return the holes as of the last refresh, without a request."""
@@ -207,6 +214,10 @@ class ColdTopic:
             rows, following = self._reader.rows(path, size, queue_id + self._base, offset, most, wants)
         except MissingObjectError:
             raise _gone(place, queue_id, path) from None
+        except CorruptedRowError as corrupted:
+            if corrupted.queue_offset < place.next_offset:
+                raise
+            return None, None  # it is of a further run
         if following is not None and following >= place.next_offset:
             following = None
         if rows is not None and len(rows):  # the segment may have a further run of the queue, behind a hole

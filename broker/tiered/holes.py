@@ -7,8 +7,7 @@ over a hole without a word: reads are refused there, or go on behind it and say 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -27,12 +26,30 @@ MOST_SHOWN: Final = 4
 log = structlog.get_logger(__name__)
 
 
+def behind_table(queue: ConsumeQueue, cold: ColdTopic | None, given_up: Hole | None = None) -> Hole | None:
+    """Return the hole of a queue between the table's end and the disk's beginning, if any. Without a table of the queue
+    only what was `given_up` is known."""
+    bounds = None if cold is None else cold.bounds(queue.queue_id)
+    if bounds is not None:
+        return Hole(bounds.next_offset, queue.min_offset) if bounds.next_offset < queue.min_offset else None
+    is_known = cold is not None and given_up is not None and given_up.first < queue.min_offset <= given_up.end
+    return Hole(given_up.first, queue.min_offset) if is_known and given_up is not None else None
+
+
 def holes_of(queue: ConsumeQueue, cold: ColdTopic) -> tuple[Hole, ...]:
-    """Return the holes of a queue, in order."""
-    bounds = cold.bounds(queue.queue_id)
-    found = cold.holes(queue.queue_id)
-    if bounds is not None and bounds.next_offset < queue.min_offset:
-        return (*found, Hole(bounds.next_offset, queue.min_offset))
+    """Return the holes of a queue that its readers may meet, in order."""
+    last = behind_table(queue, cold)
+    return cold.holes(queue.queue_id) if last is None else (*cold.holes(queue.queue_id), last)
+
+
+def let_go(queues: Iterable[ConsumeQueue], cold: ColdTopic | None) -> dict[int, Hole]:
+    """Return what the disk has let go of, as far as a table had it; all, where that is not known."""
+    found = {}
+    for queue in queues:
+        bounds = None if cold is None else cold.bounds(queue.queue_id)
+        first = 0 if bounds is None else bounds.first
+        if first < queue.min_offset:
+            found[queue.queue_id] = Hole(first, queue.min_offset)
     return found
 
 
@@ -46,17 +63,23 @@ def shown(missing: int, holes: Sequence[tuple[int, int, int]]) -> str:
     return f"{missing} messages are missing{places}: they left the disk before they were uploaded"
 
 
-def missing_behind(queues: Sequence[ConsumeQueue], cold: ColdTopic) -> int:
-    """Return how many messages of queues are missing between the table's end and the disk's beginning."""
-    ends = [(queue.min_offset, cold.bounds(queue.queue_id)) for queue in queues]
-    return sum(max(0, first - bounds.next_offset) for first, bounds in ends if bounds is not None)
-
-
-def named(queues: Sequence[ConsumeQueue], cold: ColdTopic, number: int) -> tuple[tuple[int, int, int], ...]:
-    """Return the holes of a broker's queues with their world's numbers, at most `MAX_HOLES`."""
-    base = first_queue(number)
-    found = ((base + queue.queue_id, *hole) for queue in queues for hole in holes_of(queue, cold))
-    return tuple(islice(found, MAX_HOLES))
+def missing_of(
+    queues: Sequence[ConsumeQueue],
+    cold: ColdTopic | None,
+    told: int,
+    given_up: Mapping[int, Hole | None],
+    number: int,
+) -> tuple[int, tuple[tuple[int, int, int], ...]]:
+    """Return how many messages of a broker's queues are missing, and the holes with the world's queues, at most
+    `MAX_HOLES`. `told`: those within the table, by its uploader; `number`: of the broker."""
+    count, base = max(told, 0 if cold is None else cold.missing), first_queue(number)
+    found: list[tuple[int, int, int]] = []
+    for queue in queues:
+        last = behind_table(queue, cold, given_up[queue.queue_id])
+        count += 0 if last is None else last.end - last.first
+        holes = () if cold is None else cold.holes(queue.queue_id)
+        found += [(base + queue.queue_id, *hole) for hole in (*holes, *(() if last is None else (last,)))]
+    return count, tuple(found[:MAX_HOLES])
 
 
 class Holes:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
+import structlog
 
 from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.tiered.fence import EPOCH
@@ -36,6 +37,7 @@ GIVEN_UP: Final = f"{OWN}tier/given-up/"
 STORE: Final = f"{OWN}tier/store"
 STORES: Final = "_stores/"
 """Folder of the object store with an object for each store that uses it."""
+log = structlog.get_logger(__name__)
 _ACCEPT: Final = "Put the object store back as it was, or accept the change (entrepot tier accept"
 
 
@@ -82,7 +84,11 @@ class TableMarks:
         async for page in key_value_pages(self._key_values, TABLES):
             self._marks.update((found.key.removeprefix(TABLES), _decoded(found, TableMark)) for found in page)
         async for page in key_value_pages(self._key_values, GIVEN_UP):
-            self._given_up.update((found.key.removeprefix(GIVEN_UP), _decoded(found, _HOLES)) for found in page)
+            for found in page:
+                try:
+                    self._given_up[found.key.removeprefix(GIVEN_UP)] = _decoded(found, _HOLES)
+                except EntrepotError as error:  # a hole less is told; uploads go on
+                    log.error("what was given up is not known", table=found.key, problem=error.message)
         [known] = await self._key_values.get([STORE])
         self.token = "" if known is None else known.value.decode()
 
@@ -104,6 +110,8 @@ class TableMarks:
 
     async def note_given_up(self, root: str, holes: Mapping[int, Hole]) -> None:
         """Note offsets of queues that the disk is let go of without an upload, durably on return."""
+        if not holes:
+            return
         known = {**self._given_up.get(root, {}), **holes}
         await self._key_values.write([KeyValueChange(GIVEN_UP + root, msgspec.msgpack.encode(known))])
         self._given_up[root] = known

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from entrepot.broker.tiered.columns import by_queue
 from entrepot.broker.tiered.delta_actions import AddFile
-from entrepot.broker.tiered.digest import MASK, digest_of
+from entrepot.broker.tiered.digest import digest_of
 from entrepot.broker.tiered.objects import ObjectStore, TierError
-from entrepot.broker.tiered.segment import Run, Segment, counted, encode_segment
+from entrepot.broker.tiered.segment import Run, Segment, counted, encode_segment, whole
 from entrepot.broker.tiered.segment_reader import open_segment
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.errors import Code
@@ -109,19 +109,7 @@ def _joined(runs: Sequence[Run]) -> list[Run]:
             found[-1].append(run)
         else:
             found.append([run])
-    return [_whole(each) for each in found]
-
-
-def _whole(runs: Sequence[Run]) -> Run:
-    """Return the run that several runs of a queue are together."""
-    return Run(
-        runs[0].queue_id,
-        min(run.first for run in runs),
-        max(run.next_offset for run in runs),
-        sum(run.rows for run in runs),
-        (min(run.times[0] for run in runs), max(run.times[1] for run in runs)),
-        sum(run.digest for run in runs) & MASK,
-    )
+    return [whole(each) for each in found]
 
 
 def _told(rows: Any) -> dict[int, tuple[int, int]]:

@@ -113,6 +113,8 @@ class OfflineTables:
         table = self._of_queue(topic, queue_id).table
         size = 0
         for place in table.places(queue_id, from_offset, to_offset):
+            if not place.run.rows:
+                continue
             rows = sum(run.rows for run in table.runs(place.path))
             taken = min(to_offset, place.next_offset) - max(from_offset, place.first)
             size += table.snapshot.files[place.path].size * taken // max(rows, 1)

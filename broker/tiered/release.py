@@ -64,7 +64,7 @@ class Release:
         """Return the offset before which retention goes on without the tier: the topic is stuck, and would keep more of
         the log than the settings allow. `end`: before it the table has all."""
         told = self._progress.get(root)
-        if not self._max_kept_bytes or told is None or not told.problem:
+        if not self._max_kept_bytes or told is None or not told.is_stuck:
             return 0
         first = queue.first_at_or_after(self._engine.commit_log.durable_offset - self._max_kept_bytes)
         known = self._marks.given_up(root, queue.queue_id)

@@ -2,7 +2,8 @@
 
 A segment has whole runs of queues: all of a queue from `first` to before `next_offset` is in it. A run without rows
 is a hole: its messages were lost before the upload. Runs of a queue follow each other without a gap, so they alone
-reveal a missing one. The digest of a run (`digest.py`) is a sum over its
+reveal a missing one. In the table's log holes are apart, and a queue's run covers them, for readers that know of none.
+The digest of a run (`digest.py`) is a sum over its
 messages: those of merged runs add up.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -24,6 +25,8 @@ from entrepot.broker.tiered.columns import SCHEMA
 from entrepot.broker.tiered.digest import MASK
 from entrepot.broker.tiered.json_fields import PREFIX
 
+RUNS_TAG: Final = "entrepot.runs"
+HOLES_TAG: Final = "entrepot.holes"
 GROUP_ROWS: Final = 16_384
 """Messages of a row group, the least that is read at once."""
 _DICTIONARIES: Final = [
@@ -109,14 +112,56 @@ def _told(value: Any) -> Any:
     return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03}Z" if isinstance(value, datetime) else value
 
 
-def encode_runs(runs: Sequence[Run]) -> str:
-    """Return runs as text, for the tags of a segment in the table's log."""
-    return msgspec.json.encode(runs).decode()
+def whole(runs: Sequence[Run]) -> Run:
+    """Return the run that several runs of a queue are together."""
+    rows, digest = counted(runs)
+    return Run(
+        runs[0].queue_id,
+        min(run.first for run in runs),
+        max(run.next_offset for run in runs),
+        rows,
+        (min(run.times[0] for run in runs), max(run.times[1] for run in runs)),
+        digest,
+    )
 
 
-def decode_runs(text: str) -> tuple[Run, ...]:
-    """Reverse `encode_runs`. Raises msgspec.DecodeError."""
-    return msgspec.json.decode(text, type=tuple[Run, ...])
+def tags_of(runs: Sequence[Run]) -> dict[str, str | None]:
+    """Return runs as tags of a segment in the table's log."""
+    by_queue: dict[int, list[Run]] = {}
+    for run in runs:
+        by_queue.setdefault(run.queue_id, []).append(run)
+    covering = [whole(of_queue) for of_queue in by_queue.values()]
+    found: dict[str, str | None] = {RUNS_TAG: msgspec.json.encode(covering).decode()}
+    holes = [(run.queue_id, run.first, run.next_offset) for run in runs if not run.rows]
+    if holes:
+        found[HOLES_TAG] = msgspec.json.encode(holes).decode()
+    return found
+
+
+def runs_of(tags: Mapping[str, str | None] | None) -> tuple[Run, ...]:
+    """Reverse `tags_of`, but for digests: of several runs of a queue the first one has the sum. Raises
+    msgspec.DecodeError."""
+    known = tags or {}
+    covering = msgspec.json.decode(known.get(RUNS_TAG) or "", type=tuple[Run, ...])
+    if (text := known.get(HOLES_TAG)) is None:
+        return covering
+    holes: dict[int, list[tuple[int, int]]] = {}
+    for queue_id, first, end in msgspec.json.decode(text, type=list[tuple[int, int, int]]):
+        holes.setdefault(queue_id, []).append((first, end))
+    return tuple(part for run in covering for part in _split(run, holes.get(run.queue_id, ())))
+
+
+def _split(run: Run, holes: Sequence[tuple[int, int]]) -> Iterator[Run]:
+    """Yield the runs between holes, and these."""
+    at, rows, digest = run.first, run.rows, run.digest
+    for first, end in sorted(holes):
+        if at < first:
+            yield Run(run.queue_id, at, first, first - at, run.times, digest)
+            rows, digest = rows - (first - at), 0
+        yield Run(run.queue_id, first, end, 0, run.times, 0)
+        at = end
+    if at < run.next_offset:  # the last one may have holes from before there were holes
+        yield Run(run.queue_id, at, run.next_offset, rows, run.times, digest)
 
 
 def read_footer(source: Any) -> Any:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 from typing import Any
 
+from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.tiering import TierAddress
+
+
+def check_installed() -> None:
+    """Raise StoreFailedError where the packages of the tier are missing."""
+    if any(find_spec(name) is None for name in ("pyarrow", "obstore")):
+        raise StoreFailedError("tier.url is set: pip install 'entrepot[tiered]'")
 
 
 class ReadPolicy(StrEnum):

@@ -30,7 +30,7 @@ class Caution(IntEnum):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """Work that an uploader begins. `ends`: of an upload, by queue of the broker; none: all that the queues have."""
+    """Work that an uploader begins. `ends`: about those of an upload, by queue of the broker."""
 
     topic: str
     root: str
@@ -65,8 +65,8 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """State of a topic: the table's end by queue of the broker; `problem`: the reason why it does not go on, or empty.
-    `segments`, `bytes`: of the table. `missing`: lost messages within it."""
+    """State of a topic: the table's end by queue of the broker; `problem`: what is wrong, or empty. `segments`,
+    `bytes`: of the table. `missing`: lost messages within it. `is_stuck`: nothing is uploaded for that reason."""
 
     topic: str
     root: str
@@ -75,6 +75,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     segments: int = 0
     bytes: int = 0
     missing: int = 0
+    is_stuck: bool = False
 
 
 class Source(Protocol):

@@ -27,13 +27,12 @@ from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog, next_maint
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import ObjectStore, TierError
-from entrepot.broker.tiered.segment import Run, Segment, decode_runs, encode_runs
+from entrepot.broker.tiered.segment import Run, Segment, runs_of, tags_of
 from entrepot.broker.tiered.snapshot import PROGRESS, Snapshot
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
 from entrepot.domain.tiering import Hole, joined
 
-RUNS_TAG: Final = "entrepot.runs"
 CHECKS_FOR_A_LOAD: Final = 24
 """Checks that the table is unchanged for one that reads its whole log."""
 FOOTER_BYTES: Final = 8
@@ -248,8 +247,7 @@ class TopicTable:
         [end] = self._objects.get_ranges(stored, [(size - FOOTER_BYTES, size)])
         if size != len(segment.data) or end != segment.data[-FOOTER_BYTES:] or end[-4:] != _MAGIC:
             raise TierError(f"{stored} was stored, and is another object now")
-        tags: dict[str, str | None] = {RUNS_TAG: encode_runs(segment.runs)}
-        return AddFile(path, size, self._clock.now_ms(), is_new, segment.stats, tags)
+        return AddFile(path, size, self._clock.now_ms(), is_new, segment.stats, tags_of(segment.runs))
 
     def _attempt(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
@@ -337,9 +335,8 @@ def _progress_of(queue_id: int) -> str:
 
 def _runs_of(root: str, file: AddFile) -> tuple[Run, ...]:
     """Return the runs of a segment. Raises MESSAGE_CORRUPTED for a file that another program added."""
-    text = (file.tags or {}).get(RUNS_TAG)
     try:
-        return decode_runs(text or "")
+        return runs_of(file.tags)
     except msgspec.DecodeError:
         raise TierError(
             f"{root}/{file.path} is in the table, and was not written by a broker: remove it from the table again",

@@ -9,7 +9,6 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,17 +24,18 @@ from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.tiered.attached import AttachedTables, key_of
 from entrepot.broker.tiered.counted import CountedObjects
 from entrepot.broker.tiered.fence import Writer
-from entrepot.broker.tiered.holes import Holes, missing_behind, named
+from entrepot.broker.tiered.holes import Holes, let_go, missing_of
 from entrepot.broker.tiered.marks import TableMark, TableMarks, agree
 from entrepot.broker.tiered.read_threads import ReadThreads
 from entrepot.broker.tiered.release import Release
-from entrepot.broker.tiered.settings import ReadPolicy, TierSettings
+from entrepot.broker.tiered.settings import ReadPolicy, TierSettings, check_installed
 from entrepot.broker.tiered.uploader_service import UploaderService
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.ports import KeyValues
+from entrepot.domain.shard import first_queue
 from entrepot.domain.tiering import Hole
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting.records import ENTRY, encode_run
@@ -55,12 +55,6 @@ REACH_SECONDS: Final = 10.0
 """Longest wait of a question for the store to be reached, right after the start, in seconds."""
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
-
-
-def check_installed() -> None:
-    """Raise StoreFailedError where the packages of the tier are missing."""
-    if any(find_spec(name) is None for name in ("pyarrow", "obstore")):
-        raise StoreFailedError("tier.url is set: pip install 'entrepot[tiered]'")
 
 
 class Tier:
@@ -140,7 +134,7 @@ class Tier:
     async def settle(self, topic: str) -> None:
         found = self._registry.topics.get(topic)
         while found is not None and self.root(found) not in self._cold and not self._has_failed:
-            if self._loop.time() > self._settled_at or self._problem_of(topic):
+            if self._loop.time() > self._settled_at or self.problem_of(topic):
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -230,13 +224,13 @@ class Tier:
         topic = self._registry.topics.get(queue.topic)
         return None if topic is None else self._cold.get(self.root(topic))
 
-    def _problem_of(self, topic: str) -> str:
+    def problem_of(self, topic: str) -> str:
         """Return the reason why a topic is not uploaded, or empty."""
         found = self._registry.topics.get(topic)
         return "" if found is None or (told := self.progress.get(self.root(found))) is None else told.problem
 
     def _not_known(self, topic: str) -> EntrepotError:
-        problem = self.problem or self._problem_of(topic)
+        problem = self.problem or self.problem_of(topic)
         text = f"the cold messages of topic {topic!r} cannot be read yet"
         return EntrepotError(Code.UNAVAILABLE, f"{text}: {problem}" if problem else text)
 
@@ -259,15 +253,14 @@ class Tier:
     async def accept(self, topic: str) -> None:
         """Accept the table of a topic as it is now, or as none; of "", the object store and all tables in it."""
         self._accepts += 1  # what is being loaded is of before
+        topics = self._registry.topics
+        for each in [topics[topic]] if topic else [each for each in topics.values() if is_tiered(each)]:
+            await self._accept_loss(each)
         if topic:
-            root = self.root(self._registry.topics[topic])
-            self._cold.pop(root, None)
-            await self.marks.forget(root)
-            self._refresh_soon(root)
+            await self.marks.forget(self.root(topics[topic]))
+            self._refresh_soon(self.root(topics[topic]))
             return
         self._objects = None
-        for root in self._roots():
-            self._cold.pop(root, None)
         await self.marks.forget(None)
         self._reached.clear()
         self._accepted.set()
@@ -275,12 +268,16 @@ class Tier:
 
     def missing(self, topic: Topic) -> tuple[int, tuple[tuple[int, int, int], ...]]:
         """Return how many messages of a topic are missing, and its holes with their queues."""
-        told, cold = self.progress.get(self.root(topic)), self._cold.get(self.root(topic))
-        of_table = 0 if told is None else told.missing
-        if cold is None:
-            return of_table, ()
-        queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
-        return of_table + missing_behind(queues, cold), named(queues, cold, self.number)
+        root, queues = self.root(topic), self._engine.dispatcher.first_queues(topic.name, topic.queues)
+        told, cold = self.progress.get(root), self._cold.get(root)
+        given_up = {queue.queue_id: self.marks.given_up(root, queue.queue_id) for queue in queues}
+        return missing_of(queues, cold, 0 if told is None else told.missing, given_up, self.number)
+
+    async def _accept_loss(self, topic: Topic) -> None:
+        """Note what the disk no longer has of a topic: unless the table that is accepted has it, it is lost."""
+        root, queues = self.root(topic), self._engine.dispatcher.first_queues(topic.name, topic.queues)
+        known = [queue for queue in queues if self.marks.end(root, first_queue(self.number) + queue.queue_id)]
+        await self.marks.note_given_up(root, let_go(known, self._cold.pop(root, None)))
 
     # -- the uploader --------------------------------------------------------------------------------------------
 
@@ -338,7 +335,8 @@ class Tier:
             background(self._loop).start("marks of tables", self._keep_marks())
         before, has_ends = self.progress.get(progress.root), bool(progress.ends)
         if progress.problem and before is not None and not progress.ends:
-            progress = msgspec.structs.replace(progress, ends=before.ends)
+            kept = {name: getattr(before, name) for name in ("ends", "segments", "bytes", "missing")}
+            progress = msgspec.structs.replace(progress, **kept)
         self.progress[progress.root] = progress
         if not progress.problem:
             self._forget_what_is_gone(progress)

@@ -50,7 +50,7 @@ class _Count:
 @dataclass(slots=True)
 class _Trouble:
     """The troubles of a topic. `tried`: ends of the uploads that ended the process, each within the one before.
-    `firsts`: offsets that the disk begins at."""
+    `firsts`: offsets that the disk begins at, of all queues that the topic has now."""
 
     counts: dict[Work, _Count] = field(default_factory=dict)
     tried: list[dict[int, int]] = field(default_factory=list)
@@ -58,7 +58,8 @@ class _Trouble:
 
     def is_behind(self, tried: Mapping[int, int], ends: Mapping[int, int]) -> bool:
         """True if all that was tried is in the table, by its ends, or is no longer there."""
-        return all(max(ends.get(queue, 0), self.firsts.get(queue, 0)) >= end for queue, end in tried.items())
+        known = {queue: end for queue, end in tried.items() if queue in self.firsts or not self.firsts}
+        return all(max(ends.get(queue, 0), self.firsts.get(queue, 0)) >= end for queue, end in known.items())
 
 
 class Troubles:
@@ -145,7 +146,8 @@ class Troubles:
             del self._of[progress.root]
         told = "; ".join(_text(trouble, work, count) for work, count in trouble.counts.items())
         problem = f"{told}; {progress.problem}" if told and progress.problem else told or progress.problem
-        return msgspec.structs.replace(progress, problem=problem)
+        is_set_aside = any(trouble.counts[work].rests for work in (Work.OPEN, Work.UPLOAD) if work in trouble.counts)
+        return msgspec.structs.replace(progress, problem=problem, is_stuck=progress.is_stuck or is_set_aside)
 
     def _tell(self, topic: str, root: str) -> None:
         self._told(self.with_problem(self._said.get(root) or Progress(topic, root, {})))

@@ -192,7 +192,7 @@ class Uploader:
 
     def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> bool:
         """Upload one segment; False where everything waits for corrupted records to be healed."""
-        self._source.begins(Begun(state.name, state.root, Work.UPLOAD))
+        self._source.begins(Begun(state.name, state.root, Work.UPLOAD, self._planned(state, starts)))
         found = self._runs(state, topic, starts)
         if not found:
             return False
@@ -214,12 +214,26 @@ class Uploader:
         self._tell(state, topic)
         return True
 
+    def _share(self, state: TopicState) -> int:
+        """Return the bytes of the log that go into a segment now."""
+        return 1 if state.caution is Caution.ALONE else self._segment_bytes // SHARES.get(state.caution, 1)
+
+    def _planned(self, state: TopicState, starts: Mapping[int, int]) -> dict[int, int]:
+        """Return about the ends of the next segment, whichever queues it takes."""
+        share = self._share(state)
+        most = {queue.queue_id: max(1, share // max(queue.message_bytes, 1)) for queue in state.queues}
+        return {
+            queue.queue_id: min(queue.end, starts[queue.queue_id] + most[queue.queue_id])
+            for queue in state.queues
+            if queue.end > starts[queue.queue_id]
+        }
+
     def _runs(
         self, state: TopicState, topic: _Topic, starts: Mapping[int, int]
     ) -> dict[int, list[tuple[RecordRun, RecordColumns]]]:
         """Return the records of a segment, by queue."""
         found: dict[int, list[tuple[RecordRun, RecordColumns]]] = {}
-        left = 1 if state.caution is Caution.ALONE else self._segment_bytes // SHARES.get(state.caution, 1)
+        left = self._share(state)
         # Each time another queue is the first: one that always has a segment's worth does not keep the others waiting.
         for queue in sorted(state.queues, key=lambda each: (each.queue_id <= topic.last_queue, each.queue_id)):
             offset = starts[queue.queue_id]
@@ -300,7 +314,7 @@ class Uploader:
             }
             segments, size = len(table.snapshot.files), sum(file.size for file in table.snapshot.files.values())
             missing = table.missing()
-        told = Progress(state.name, state.root, ends, problem, segments, size, missing)
+        told = Progress(state.name, state.root, ends, problem, segments, size, missing, is_stuck=bool(problem))
         if told != topic.told:
             topic.told = told
             self._source.told(told)

@@ -29,7 +29,7 @@ from entrepot.broker.store.record_runs import bytes_between
 from entrepot.broker.tiered.fence import Writer, epoch_of
 from entrepot.broker.tiered.marks import TableMarks
 from entrepot.broker.tiered.settings import TierSettings
-from entrepot.broker.tiered.source import Begun, Progress, QueueState, TopicState, Work
+from entrepot.broker.tiered.source import Begun, Progress, QueueState, TopicState
 from entrepot.broker.tiered.troubles import Troubles
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
@@ -67,7 +67,7 @@ class UploaderService:
         self.is_well = True
         """False after an uploader ended by itself at nothing that is known, until another one has lived."""
         self._is_stopped = False
-        self._well_at = 0.0
+        self._well_at = self._lived = 0.0
         self._failed_before = self._failed_now = 0
 
     @property
@@ -90,7 +90,8 @@ class UploaderService:
         self.process = process = _started(theirs)
         reader, writer = await asyncio.open_connection(sock=ours)
         values = {key: value for key, value in asdict(settings).items() if key not in OURS}
-        self._well_at = self._loop.time() + (0.0 if self.is_well else PATIENCE_SECONDS)
+        began = self._loop.time()
+        self._well_at = began + (0.0 if self.is_well or self._lived >= PATIENCE_SECONDS else PATIENCE_SECONDS)
         try:
             writer.writelines(frame(Setup(**values, writer=own, token=token, seed=secrets.randbits(63))))
             await self._serve(reader, writer)
@@ -104,6 +105,7 @@ class UploaderService:
             process.terminate()
             await asyncio.shield(self._loop.run_in_executor(None, process.wait))
             self.process = None
+            self._lived = self._loop.time() - began
             self._failed_before += self._failed_now
             self._failed_now = 0
 
@@ -152,7 +154,7 @@ class UploaderService:
                     self.is_well = True
                 return self._states()
             case "begins":
-                self.troubles.begins(self._with_ends(msgspec.convert(arguments[0], Begun)))
+                self.troubles.begins(msgspec.convert(arguments[0], Begun))
                 return None
             case "told":
                 self._told(self.troubles.with_problem(msgspec.convert(arguments[0], Progress)))
@@ -160,14 +162,6 @@ class UploaderService:
         topic, queue_id, first, end, max_bytes = arguments
         queue = self._engine.existing_queue(topic, queue_id)
         return read_whole_or_corrupted(self._engine, queue, first, end, max_bytes)
-
-    def _with_ends(self, begun: Begun) -> Begun:
-        """Return begun work, with the ends of an upload that reads all of its queues."""
-        topic = self._registry.topics.get(begun.topic)
-        if begun.work is not Work.UPLOAD or begun.ends or topic is None:
-            return begun
-        queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
-        return msgspec.structs.replace(begun, ends={queue.queue_id: queue.visible_offset for queue in queues})
 
     def _states(self) -> list[TopicState]:
         found, roots = [], set()
@@ -199,7 +193,7 @@ class UploaderService:
 
     def _queue_state(self, root: str, queue: ConsumeQueue) -> QueueState:
         hole = self._marks.given_up(root, queue.queue_id)
-        first = -1 if hole is None else hole.first
+        first = -1 if hole is None or hole.end < queue.min_offset else hole.first  # else it is of long ago
         return QueueState(queue.queue_id, queue.min_offset, queue.visible_offset, _message_bytes(queue), first)
 
 

@@ -22,10 +22,10 @@ from entrepot.broker.tiered.delta_actions import AddFile
 from entrepot.broker.tiered.delta_log import DeltaLog
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
-from entrepot.broker.tiered.segment import Run, counted, decode_runs, read_footer
+from entrepot.broker.tiered.segment import Run, counted, read_footer, runs_of
 from entrepot.broker.tiered.segment_reader import open_segment
 from entrepot.broker.tiered.snapshot import Snapshot
-from entrepot.broker.tiered.table import RUNS_TAG, topic_of
+from entrepot.broker.tiered.table import topic_of
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
 from entrepot.domain.tiering import Hole, joined
@@ -302,7 +302,7 @@ def _loaded(objects: ObjectStore, root: str, clock: Clock) -> Snapshot:
 def _runs(file: AddFile) -> tuple[Run, ...] | None:
     """Return a file's runs, or None if another program added it."""
     try:
-        return decode_runs((file.tags or {}).get(RUNS_TAG) or "")
+        return runs_of(file.tags)
     except msgspec.DecodeError:
         return None
 

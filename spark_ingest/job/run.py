@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from entrepot.domain.errors import EntrepotError
 from entrepot.spark_ingest.job.batch import BatchJob
 from entrepot.spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
+from entrepot.spark_ingest.job.reasons import reason_of
 from entrepot.spark_ingest.job.reporting import JobReports
 from entrepot.spark_ingest.job.settings import JobSettings, save_settings
 from entrepot.spark_ingest.job.state import read_state
@@ -29,8 +29,6 @@ from entrepot.store_client.blocking import BlockingStore
 
 LOOK_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 2.0
-_NAMED: Final = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception): (.*)")
-"""The line of a Python traceback with the error."""
 AVAILABLE_NOW: Final = "availableNow"
 MAX_PROGRESS_BYTES: Final = 2 << 20
 WORKER_IS_LATE: Final = "Python worker failed to connect back"
@@ -188,13 +186,3 @@ def _mirror(running: Running) -> None:
         if isinstance(reader, BlockingStore):
             for topic, queues in progress_of(_progress(told[-1])).end.items():
                 reader.move_group(group, topic, queues)
-
-
-def reason_of(failure: Exception) -> str:
-    """The reason of a failure, without the stacks of two languages."""
-    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
-    for line in lines:
-        if "DATA_LOSS:" in line:
-            return line[line.index("DATA_LOSS:") :]
-    named = [found[1] for line in lines if (found := _NAMED.fullmatch(line))]
-    return named[-1] if named else (lines or ["the query ended"])[0]

@@ -12,7 +12,7 @@ from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.shard import local_queue
-from entrepot.domain.tiering import Hole, TierAddress, TierStatus, joined
+from entrepot.domain.tiering import MAX_HOLES, Hole, TierAddress, TierStatus, joined
 from entrepot.spark_ingest.source.options import OptionError
 from entrepot.spark_ingest.source.planning import Range, lose
 from entrepot.spark_ingest.source.stores import cold_reader_of
@@ -33,6 +33,9 @@ def without_holes(
     """The ranges without messages that left the disk before they were uploaded: DataLossError if `fails`."""
     holes: dict[tuple[str, int], list[Hole]] = {}
     for status in statuses:
+        if len(status.holes) >= MAX_HOLES:
+            text = f"{status.topic} has lost {status.missing} messages at more places than are told"
+            lose(f"{text}: they left the disk before they were uploaded", fails=fails, tell=tell)
         for queue_id, first, end in status.holes:
             holes.setdefault((status.topic, queue_id), []).append(Hole(first, end))
     found: list[Range] = []

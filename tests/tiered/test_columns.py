@@ -17,7 +17,7 @@ from entrepot.broker.store.record_trailer import Origin
 from entrepot.broker.tiered.columns import SCHEMA, to_messages
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.row_records import run_of_rows
-from entrepot.broker.tiered.segment import Run, decode_runs, encode_runs, encode_segment, read_footer
+from entrepot.broker.tiered.segment import Run, counted, encode_segment, read_footer, runs_of, tags_of, whole
 from entrepot.broker.tiered.table import root_of, topic_of
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.shard import local_queue
@@ -98,7 +98,24 @@ def several(*places: tuple[int, int]) -> list[StoredMessage]:
 
 def test_runs_come_back_as_text() -> None:
     runs = (Run(1, 5, 12, 3, (1000, 1002), MASK), Run(4, 0, 1, 1, (1003, 1003), 7))
-    assert decode_runs(encode_runs(runs)) == runs
+    assert runs_of(tags_of(runs)) == runs and list(tags_of(runs)) == ["entrepot.runs"]
+
+
+def test_holes_are_apart_and_a_run_covers_them() -> None:
+    times = (1000, 1002)
+    runs = (
+        Run(1, 3, 5, 0, times, 0), Run(1, 5, 8, 3, times, 6), Run(1, 8, 9, 0, times, 0), Run(1, 9, 12, 3, times, MASK),
+        Run(1, 12, 20, 0, times, 0), Run(4, 0, 1, 1, times, 7),
+    )  # fmt: skip
+    tags = tags_of(runs)
+    covering = runs_of({"entrepot.runs": tags["entrepot.runs"]})
+    assert covering == (Run(1, 3, 20, 6, times, 5), Run(4, 0, 1, 1, times, 7)), "as an earlier version reads it"
+    found = runs_of(tags)
+    assert [(run.first, run.rows) for run in found] == [(run.first, run.rows) for run in runs]
+    assert counted(found) == counted(runs) and whole(found[:5]) == covering[0]
+    assert tags_of(found) == tags, "merging changes nothing"
+    older = Run(1, 0, 10, 4, times, 9), Run(1, 10, 12, 0, times, 0), Run(1, 12, 14, 2, times, 1)
+    assert counted(runs_of(tags_of(older))) == counted(older), "holes from before there were holes have a number alone"
 
 
 CHANGES: dict[str, Any] = {

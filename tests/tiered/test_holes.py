@@ -4,6 +4,7 @@ the next upload."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.shard import first_queue
-from entrepot.domain.tiering import Hole, TierAddress, TierStatus, hole_from, joined
+from entrepot.domain.tiering import MAX_HOLES, AttachRequest, Hole, TierAddress, TierStatus, hole_from, joined
 from entrepot.domain.topic import Topic
 from entrepot.gateway.cli.app import run
 from entrepot.spark_ingest.source.planning import Range
@@ -28,8 +29,12 @@ from entrepot.spark_ingest.source.positions import DataLossError
 from entrepot.spark_ingest.source.stores import close_readers, reader_of
 from entrepot.spark_ingest.source.tier import without_holes
 from entrepot.store_client.blocking import StoreLocation
+from tests.support.clock import ManualClock
+from tests.support.cold_topics import QUEUES, all_uploaded, gone, opened, published
+from tests.support.cold_topics import TOPIC as COLD
 from tests.support.tiered_broker import NUMBER, TieredBroker
 from tests.support.waiting import until
+from tests.tiered.test_attach import attached, their_broker, theirs
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets
 
 BASE = first_queue(NUMBER)
@@ -112,6 +117,7 @@ def test_a_hole_is_told_to_all_before_and_after_the_next_upload(tmp_path: Path) 
         broker.publish(messages(60))
         assert read(broker, 0) == [*range(100), *range(140, 200)]
         broker.upload()
+        broker.run(until_holes(broker, ((BASE, 100, 140),)))
         check_told(broker, broker.location)
         broker.forget()
         skipped = broker.run(broker.store.condition.gauges())["tier_skipped_messages"]
@@ -159,7 +165,93 @@ def test_reads_are_refused_there_if_that_is_set(tmp_path: Path) -> None:
             broker.upload()
 
 
-def test_what_is_given_up_before_the_first_upload_is_a_hole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def until_holes(broker: TieredBroker, holes: Sequence[tuple[int, int, int]]) -> None:
+    """Wait until the table is loaded that was uploaded to."""
+    tier = broker.store.tier
+    assert tier is not None
+    topic = broker.store.registry.topics["factory"]
+    await until(lambda: tier.missing(topic)[1] == holes, lambda: f"{tier.missing(topic)}")
+
+
+async def told(broker: TieredBroker, what: str) -> None:
+    """Wait for a problem of the topic, as its uploader tells it."""
+    tier = broker.store.tier
+    assert tier is not None
+    await until(lambda: what in tier.problem_of("factory"), lambda: tier.problem_of("factory"))
+
+
+def test_it_is_known_while_the_store_is_away(tmp_path: Path) -> None:
+    with TieredBroker(tmp_path, queues=1) as broker:
+        off_and_on(broker)
+        broker.publish(messages(60))
+        broker.upload()
+        broker.run(until_holes(broker, ((BASE, 100, 140),)))
+        broker.folder.rename(tmp_path / "away")
+        broker.publish(messages(5))
+        broker.run(told(broker, "is gone"))
+        status = status_of(broker)
+        assert (status.missing, status.holes) == (40, ((BASE, 100, 140),)) and status.segments
+        assert "is gone" in status.problem and "40 messages are missing" in status.problem
+        (tmp_path / "away").rename(broker.folder)
+
+
+def test_what_an_accepted_store_lacks_is_missing(tmp_path: Path) -> None:
+    """The table is gone with what the disk had let go of, and somebody accepts that."""
+    with TieredBroker(tmp_path, queues=1) as broker:
+        broker.publish(messages(100))
+        broker.forget()
+        shutil.rmtree(broker.folder / broker.root)
+        broker.run(broker.store.tables.accept("factory"))
+        broker.publish(messages(20))
+        broker.upload()
+        broker.run(until_holes(broker, ((BASE, 0, 100),)))
+        assert status_of(broker).missing == 100
+        broker.forget()
+        assert read(broker, 0) == list(range(100, 120))
+        broker.run(broker.store.topology.delete_topic("factory"))
+        assert broker.run(broker.store.condition.gauges())["tier_missing_messages"] == 0
+
+
+def test_a_note_of_long_ago_makes_no_hole(tmp_path: Path) -> None:
+    with TieredBroker(tmp_path, queues=1) as broker:
+        tier = broker.store.tier
+        assert tier is not None
+        queue = broker.store.engine.dispatcher.queue("factory", 0)
+        broker.publish(messages(20))
+        broker.forget()
+        broker.run(tier.marks.note_given_up(broker.root, {0: Hole(3, 10)}))
+        assert tier.service._queue_state(broker.root, queue).given_up == -1, "the disk begins far behind it"
+        broker.run(tier.marks.note_given_up(broker.root, {0: Hole(3, 20)}))
+        assert tier.service._queue_state(broker.root, queue).given_up == 3
+
+
+def test_more_holes_than_are_told_are_data_loss() -> None:
+    holes = tuple((queue, 0, 5) for queue in range(MAX_HOLES))
+    status = TierStatus("t", "t/a-0", (), 0, 1, 1, missing=10_000, holes=holes)
+    with pytest.raises(DataLossError, match="more places than are told"):
+        without_holes([status], [Range("t", 5_000, 0, 20)], fails=True, tell=print)
+
+
+async def test_holes_of_an_attached_table_are_told(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with their_broker(tmp_path, clock) as their:
+        await their.topology.put_topic(COLD)
+        await published(their, clock, 0, 100)
+        await all_uploaded(their, 100)
+        await their.topology.put_topic(replace(COLD, tier_seconds=None))
+        await published(their, clock, 100, 100)
+        await gone(their, clock)
+        await their.topology.put_topic(COLD)
+        await published(their, clock, 200, 100)
+        await all_uploaded(their, 300)
+        async with opened(tmp_path, clock) as store:
+            await attached(store, AttachRequest(theirs(tmp_path), name="copy"))
+            [status] = await store.condition.tiering()
+            assert (status.topic, status.missing) == ("copy", 100 * QUEUES)
+            assert status.holes == tuple((queue, 100, 200) for queue in range(QUEUES))
+
+
+def test_what_is_given_up_before_the_first_upload_is_a_hole() -> None:
     bench = Bench()
     topic = bench.topic()
     bench.publish(topic, *range(MIDNIGHT, MIDNIGHT + 30))
@@ -171,7 +263,7 @@ def test_what_is_given_up_before_the_first_upload_is_a_hole(tmp_path: Path, monk
     assert offsets(cold) == list(range(10, 30))
 
 
-def test_a_hole_stays_when_segments_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hole_stays_when_segments_are_merged() -> None:
     bench = Bench()
     topic = bench.topic(queues=2)
     for number in range(LEAST_SEGMENTS + 1):

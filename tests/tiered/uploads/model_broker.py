@@ -171,6 +171,7 @@ class ModelBroker:
                 )
             )
         self.troubles.survived()
+        self._asked.clear()
         return found
 
     def begins(self, begun: Begun) -> None:
@@ -178,9 +179,9 @@ class ModelBroker:
         topic = self.master.topics.get(begun.topic)
         if topic is None or topic.root != begun.root:
             return
-        all_ends = {number: self.end(topic, number) for number in range(len(topic.queues))}
-        ends = begun.ends or (all_ends if begun.work is Work.UPLOAD else {})
-        self.troubles.begins(msgspec.structs.replace(begun, ends=ends))
+        self.troubles.begins(begun)
+        if begun.work is not Work.UPLOAD or not self._asked:
+            return
         places = {(number, at) for number, end in begun.ends.items() for at in range(self._asked[number], end)}
         if len(places) > 1 and places & topic.crowded:
             raise Died

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from tests.support.clock import ManualClock
 from tests.support.cold_topics import TOPIC, opened, root
 from tests.support.store_steps import append_all
 from tests.support.waiting import until
+from tests.tiered.uploads.model_broker import RECORD_BYTES
+from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench
 
 ROOT = "t/store-1"
 
@@ -101,6 +104,55 @@ def test_a_table_that_cannot_be_opened_is_set_aside() -> None:
     story.of.begins(Begun("t", ROOT, Work.OPEN))
     story.of.begins(Begun("t", ROOT, Work.UPLOAD))
     assert story.told[-1] == "", "it has been opened"
+
+
+def test_care_ends_with_the_queues_that_it_is_for() -> None:
+    story = Story()
+    story.ends(q0=10, q2=10)
+    story.of.note_firsts("t", ROOT, {0: 0, 1: 0, 2: 0})
+    assert story.gets_to(q0=10)
+    story.of.note_firsts("t", ROOT, {0: 0, 1: 0})  # the topic has fewer queues now
+    assert story.told[-1] == "" and story.of.caution(ROOT) is Caution.NONE
+
+
+def test_what_the_disk_lets_go_of_is_tried_no_more() -> None:
+    story = Story()
+    story.ends(q0=10)
+    story.of.note_firsts("t", ROOT, {0: 9})
+    assert story.gets_to(q0=4)
+    story.of.note_firsts("t", ROOT, {0: 10})
+    assert story.told[-1] == "" and story.of.caution(ROOT) is Caution.NONE
+
+
+def test_only_what_is_set_aside_is_stuck() -> None:
+    """A stuck topic may be given up by the disk (`max_kept_bytes`): a random kill is no reason for that."""
+    story = Story()
+
+    def is_stuck(problem: str = "") -> bool:
+        told = Progress("t", ROOT, {0: 0}, problem, is_stuck=bool(problem))
+        return story.of.with_problem(told).is_stuck
+
+    story.ends(Work.HOUSEKEEPING)
+    story.ends(Work.HOUSEKEEPING)
+    for number in range(Caution.SET_ASIDE):
+        assert not is_stuck() and is_stuck("the store is away")
+        story.ends(q0=10 - number)
+    assert is_stuck()
+
+
+def test_an_upload_says_about_how_far_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the process ends while it reads, only that is tried with more care, and not all that waits."""
+    bench = Bench(segment_bytes=20 * RECORD_BYTES)
+    topic = bench.topic()
+    bench.publish(topic, *range(MIDNIGHT, MIDNIGHT + 500))
+    begun: list[Begun] = []
+    before = bench.broker.begins
+    monkeypatch.setattr(bench.broker, "begins", lambda each: (begun.append(each), before(each)))
+    while bench.uploader.round():
+        pass
+    uploads = [each.ends[0] for each in begun if each.work is Work.UPLOAD]
+    assert uploads[0] == 20 and len(uploads) > 30
+    assert all(after - first <= 40 for first, after in pairwise(uploads)), "of each segment, and not of the queue"
 
 
 def test_an_end_at_nothing_is_nobodys() -> None:
@@ -194,6 +246,37 @@ async def test_a_message_that_always_ends_the_process_stops_its_topic_alone(tmp_
         queue = store.engine.dispatcher.queue("factory", 0)
         assert store.tier.kept_from(queue) == 20, "the disk keeps it"
         assert root(store) in store.tier.progress
+
+
+async def test_a_random_kill_gives_nothing_up(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock, max_kept_bytes=1) as store:
+        tier = store.tier
+        assert tier is not None
+        await store.topology.put_topic(TOPIC)
+        await published(store, bodies(*(b"%d" % n for n in range(20)), b"crowded", *(b"%d" % n for n in range(20))))
+        clock.advance(120_000)
+        await until(lambda: "SIGSEGV" in told(store, "factory").problem, "it is told by what")
+        await until(lambda: told(store, "factory").ends.get(0) == 41, "all is uploaded")
+        [status] = await store.condition.tiering()
+        assert status.missing == 0
+
+
+@pytest.mark.parametrize("goes", ["deleted", "off"])
+async def test_a_problem_goes_with_its_topic(tmp_path: Path, goes: str) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        tier = store.tier
+        assert tier is not None
+        await store.topology.put_topic(TOPIC)
+        await published(store, bodies(b"deadly"))
+        await until(lambda: told(store, "factory").problem, "it has one")
+        assert (await store.condition.gauges())["tier_problems"] == 1
+        if goes == "deleted":
+            await store.topology.delete_topic("factory")
+        else:
+            await store.topology.put_topic(replace(TOPIC, tier_seconds=None))
+        assert (await store.condition.gauges())["tier_problems"] == 0
 
 
 async def test_an_uploader_that_says_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ from entrepot.broker.tiered.columns import to_messages
 from entrepot.broker.tiered.delta_actions import AddFile, Commit, RemoveFile, Transaction, decode_commit
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.objects import MissingObjectError
-from entrepot.broker.tiered.segment import Run, decode_runs
+from entrepot.broker.tiered.segment import Run, counted, runs_of
 from entrepot.broker.tiered.source import Progress
-from entrepot.broker.tiered.table import RUNS_TAG
 from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.shard import first_queue
@@ -105,7 +104,7 @@ class TableWitness:
                 raise Broken(f"digests of queue {queue_id} of {self.topic.root} do not add up")
 
     def _add(self, file: AddFile) -> None:
-        runs = decode_runs((file.tags or {})[RUNS_TAG] or "")
+        runs = runs_of(file.tags)
         self.live[file.path] = runs
         self.segments += 1
         try:
@@ -129,9 +128,13 @@ class TableWitness:
             if found != due:
                 raise Broken(f"{file.path} has other messages of queue {queue_id} than {run.first}-{run.next_offset}")
             times = [message.store_time_ms for message in due]
-            if (run.rows, run.times, run.digest) != (len(due), (min(times), max(times)), digest_of(rows_of(due))):
+            if run.rows != len(due) or not run.times[0] <= min(times) <= max(times) <= run.times[1]:
                 raise Broken(f"a run of {file.path} says other things than its messages")
             self.digests[queue_id] += run.digest
+        for queue in {run.queue_id for run in runs}:
+            of_queue = [row for row in rows if row.queue_id == queue]
+            if counted(run for run in runs if run.queue_id == queue) != (len(of_queue), digest_of(rows_of(of_queue))):
+                raise Broken(f"runs of {file.path} say other things than its messages")
         if sum(run.rows for run in runs) != len(rows):
             raise Broken(f"{file.path} has rows of no run")
 

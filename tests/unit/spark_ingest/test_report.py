@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from entrepot.spark_ingest.job.run import reason_of
+from entrepot.spark_ingest.job.reasons import reason_of
 from entrepot.spark_ingest.job.settings import seconds_of
 from entrepot.spark_ingest.report import figures
 from entrepot.spark_ingest.report.anomalies import Series, anomalies_of, usual_of
@@ -70,6 +70,30 @@ def test_the_reason_of_a_failure_is_its_last_line():
     assert reason_of(Exception(text)) == "/x: column a"
     assert reason_of(Exception("a\nb.DataLossError: DATA_LOSS: t/0 is gone\nmore")) == "DATA_LOSS: t/0 is gone"
     assert reason_of(Exception("just this")) == "just this"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 1d14, runId = b701] terminated with exception: Job aborted due to stage "
+            "failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) "
+            "(host executor 1): java.io.IOException: No space left on device SQLSTATE: XXKST\n\tat java.base/java.io.X.write",
+            "No space left on device",
+        ),
+        (
+            "An error occurred while calling o55.load.\n: java.lang.IllegalArgumentException: requirement failed: no\n"
+            "\tat org.apache.spark.Spark.x(Spark.scala:1)",
+            "requirement failed: no",
+        ),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03;", "Path does not exist: file:/x."),
+        ("java.lang.StackOverflowError\n\tat java.base/java.util.regex.Pattern", "StackOverflowError"),
+        ("An error occurred while calling o155.stop", "it ended, and said nothing"),
+        ("", "it ended, and said nothing"),
+    ],
+)
+def test_what_spark_says_is_told_without_its_stacks(said: str, reason: str) -> None:
+    assert reason_of(Exception(said)) == reason
 
 
 def test_a_short_series_is_compared_with_the_fleet():
