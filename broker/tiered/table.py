@@ -164,9 +164,9 @@ class TopicTable:
         return self.snapshot.transactions.get(_progress_of(queue_id))
 
     def bounds(self, queue_id: int) -> ColdBounds:
-        places = self._places.get(queue_id)
         end = self.progress(queue_id) or 0
-        return ColdBounds(places[0].first if places else end, end)
+        first = next((place.first for place in self._places.get(queue_id, []) if place.run.rows), end)
+        return ColdBounds(first, end)
 
     def progressing(self) -> list[int]:
         """Return the queues with uploads, even if these are gone since."""

@@ -152,7 +152,9 @@ async def test_another_object_store_is_used_once_it_is_accepted(tmp_path: Path) 
         assert [each.queue_offset for each in found] == list(range(COUNT, COUNT + 100))
     async with opened(tmp_path, clock, other.as_uri()) as store:
         await known(store)
-        assert (await store.condition.tiering())[0].problem == ""
+        status = (await store.condition.tiering())[0]
+        assert status.holes == tuple((queue, 0, COUNT) for queue in range(QUEUES)), "what is given up is told"
+        assert status.problem.startswith(f"{QUEUES * COUNT} messages are missing")
 
 
 async def test_who_may_accept_what(tmp_path: Path) -> None:

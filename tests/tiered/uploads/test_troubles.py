@@ -25,6 +25,7 @@ from tests.support.store_steps import append_all
 from tests.support.waiting import until
 from tests.tiered.uploads.model_broker import RECORD_BYTES
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench
+from tests.tiers.marks import soak_only
 
 ROOT = "t/store-1"
 
@@ -228,6 +229,7 @@ async def test_a_message_that_ends_the_process_beside_others_is_uploaded_alone(t
         await until(lambda: not told(store, "factory").problem, "and the problem is over")
 
 
+@pytest.mark.soak
 async def test_a_message_that_always_ends_the_process_stops_its_topic_alone(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:
@@ -248,6 +250,7 @@ async def test_a_message_that_always_ends_the_process_stops_its_topic_alone(tmp_
         assert root(store) in store.tier.progress
 
 
+@pytest.mark.soak
 async def test_a_random_kill_gives_nothing_up(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock, max_kept_bytes=1) as store:
@@ -262,7 +265,7 @@ async def test_a_random_kill_gives_nothing_up(tmp_path: Path) -> None:
         assert status.missing == 0
 
 
-@pytest.mark.parametrize("goes", ["deleted", "off"])
+@pytest.mark.parametrize("goes", ["deleted", soak_only("off")])
 async def test_a_problem_goes_with_its_topic(tmp_path: Path, goes: str) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:
@@ -279,6 +282,7 @@ async def test_a_problem_goes_with_its_topic(tmp_path: Path, goes: str) -> None:
         assert (await store.condition.gauges())["tier_problems"] == 0
 
 
+@pytest.mark.soak
 async def test_an_uploader_that_says_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploader_service, "SILENT_SECONDS", 0.5)
     clock = ManualClock()

@@ -78,7 +78,7 @@ def test_the_reason_of_a_failure_is_its_last_line():
         (
             "[STREAM_FAILED] Query [id = 1d14, runId = b701] terminated with exception: Job aborted due to stage "
             "failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) "
-            "(host executor 1): java.io.IOException: No space left on device SQLSTATE: XXKST\n\tat java.base/java.io.X.write",
+            "(host executor 1): java.io.IOException: No space left on device SQLSTATE: XXKST\n\tat java.io.X.write",
             "No space left on device",
         ),
         (
