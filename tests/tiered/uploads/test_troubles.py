@@ -284,7 +284,7 @@ async def test_a_problem_goes_with_its_topic(tmp_path: Path, goes: str) -> None:
 
 @pytest.mark.soak
 async def test_an_uploader_that_says_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploader_service, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(uploader_service, "SILENT_SECONDS", 8.0)
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:
         await store.topology.put_topic(TOPIC)
