@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format bench demo demo-spark demo-tier docs proto peers peers-npm lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format bench demo demo-spark demo-tier docs proto peers peers-npm peers-go lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,7 +118,7 @@ proto: setup ## generate the stubs of protocols from their .proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium
-peers: setup peers-npm ## install Debian's and npm's clients and brokers that the tests use
+peers: setup peers-npm peers-go ## install Debian's, npm's and Go's clients and servers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
 	missing=; for p in $(PEERS); do dpkg-query -W -f='$${Status}' "$$p" 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
@@ -139,6 +139,22 @@ peers-npm:
 	  --fetch-retries 1 --fetch-timeout 60000; \
 	then echo "peers: MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are there"; \
 	else echo "peers: the npm registry does not answer, MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are not installed; their tests are skipped"; fi
+
+# S3 servers, each built once: minutes, most of them for SeaweedFS.  Its go.mod has a replacement, which "go install" of a
+# version refuses: it is built where Go has unpacked it.
+VERSITYGW := v1.8.0
+SEAWEEDFS := v0.0.0-20261109003541-7506e5f91cd6
+GO_BIN    := $(CURDIR)/tests/peers/bin
+peers-go:
+	@if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw and SeaweedFS are not installed; their tests are skipped"; exit 0; fi; \
+	mkdir -p $(GO_BIN); exec 2>$(GO_BIN)/log; \
+	if { [ -e $(GO_BIN)/.versitygw-$(VERSITYGW) ] || \
+	    { GOBIN=$(GO_BIN) go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW) && touch $(GO_BIN)/.versitygw-$(VERSITYGW); }; } && \
+	  { [ -e $(GO_BIN)/.seaweedfs-$(SEAWEEDFS) ] || \
+	    { where=$$(go mod download -json github.com/seaweedfs/seaweedfs@$(SEAWEEDFS) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') && [ -n "$$where" ] && \
+	      go -C "$$where" build -ldflags='-s -w' -o $(GO_BIN)/weed ./weed && touch $(GO_BIN)/.seaweedfs-$(SEAWEEDFS); }; }; \
+	then echo "peers: versitygw and SeaweedFS are there"; \
+	else tail -3 $(GO_BIN)/log; echo "peers: Go did not build versitygw and SeaweedFS; tests of a missing one are skipped"; fi
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock

@@ -18,7 +18,9 @@ from entrepot.broker.tiered.opening_store import open_objects
 from entrepot.broker.tiered.store_options import StoreOptions
 from tests.support.clock import ManualClock
 from tests.support.memory_objects import MemoryObjects
-from tests.support.object_server import BUCKET, SECRET, ObjectServer, object_server, options_for
+from tests.support.object_server import BUCKET, ObjectServer, object_server, options_for
+from tests.support.s3_servers import KEYS, S3Server, SeaweedFs, Versity
+from tests.tiers.marks import interop_only
 
 REAL = os.environ.get("ENTREPOT_TEST_S3_URL")
 """A bucket's URL; credentials, region and endpoint as obstore reads them from the environment."""
@@ -51,8 +53,8 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Credentials in the environment, both with the secret that no message may have."""
     for name in [each for each in os.environ if each.startswith("AWS_") and each != "AWS_CA_BUNDLE"]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"key-{SECRET}")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"secret-{SECRET}")
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
@@ -63,6 +65,18 @@ def moto_store(moto_endpoint: str, keys: None) -> ObjectStore:
     boto3.client("s3", endpoint_url=moto_endpoint, region_name="us-east-1").create_bucket(Bucket=name)
     options = StoreOptions(endpoint=moto_endpoint, region="us-east-1", allow_http=True)
     return open_objects(f"s3://{name}/pre/fix", options)
+
+
+@pytest.fixture(scope="session")
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with Versity(tmp_path_factory.mktemp("versitygw")).running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with SeaweedFs(tmp_path_factory.mktemp("seaweedfs")).running() as server:
+        yield server
 
 
 @pytest.fixture
@@ -88,7 +102,11 @@ def gcs_store(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectSt
 
 
 @pytest.fixture(
-    params=["memory", "memory://", "folder", "server", "gcs", "moto", pytest.param("real", marks=_only_real)]
+    params=[
+        *("memory", "memory://", "folder", "server", "gcs", "moto"),
+        *(interop_only(each) for each in ("versitygw", "seaweedfs")),
+        pytest.param("real", marks=_only_real),
+    ]
 )
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
     """Each kind of store, empty."""
@@ -105,6 +123,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
             yield request.getfixturevalue("gcs_store")
         case "moto":
             yield request.getfixturevalue("moto_store")
+        case "versitygw" | "seaweedfs" as name:
+            request.getfixturevalue("keys")
+            other: S3Server = request.getfixturevalue(name)
+            yield open_objects(other.new_url(), StoreOptions(**other.options))
         case _:
             assert REAL is not None
             opened = open_objects(f"{REAL.rstrip('/')}/{os.urandom(8).hex()}", StoreOptions(allow_http=True))
