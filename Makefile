@@ -140,21 +140,22 @@ peers-npm:
 	then echo "peers: MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are there"; \
 	else echo "peers: the npm registry does not answer, MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are not installed; their tests are skipped"; fi
 
-# S3 servers, each built once: minutes, most of them for SeaweedFS.  Its go.mod has a replacement, which "go install" of a
+# S3 servers, each built once: minutes, most of them for SeaweedFS (PEERS_GO=no leaves them out).  Its go.mod has a replacement, which "go install" of a
 # version refuses: it is built where Go has unpacked it.
 VERSITYGW := v1.8.0
 SEAWEEDFS := v0.0.0-20261109003541-7506e5f91cd6
 GO_BIN    := $(CURDIR)/tests/peers/bin
 peers-go:
-	@if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw and SeaweedFS are not installed; their tests are skipped"; exit 0; fi; \
-	mkdir -p $(GO_BIN); exec 2>$(GO_BIN)/log; \
-	if { [ -e $(GO_BIN)/.versitygw-$(VERSITYGW) ] || \
-	    { GOBIN=$(GO_BIN) go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW) && touch $(GO_BIN)/.versitygw-$(VERSITYGW); }; } && \
-	  { [ -e $(GO_BIN)/.seaweedfs-$(SEAWEEDFS) ] || \
+	@if [ "$(PEERS_GO)" = no ]; then echo "peers: versitygw and SeaweedFS are left out"; exit 0; fi; \
+	if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw and SeaweedFS are not installed; their tests are skipped"; exit 0; fi; \
+	mkdir -p $(GO_BIN); exec 2>$(GO_BIN)/log; failed=; \
+	{ [ -e $(GO_BIN)/.versitygw-$(VERSITYGW) ] || \
+	    { GOBIN=$(GO_BIN) go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW) && touch $(GO_BIN)/.versitygw-$(VERSITYGW); }; } || failed="$$failed versitygw"; \
+	{ [ -e $(GO_BIN)/.seaweedfs-$(SEAWEEDFS) ] || \
 	    { where=$$(go mod download -json github.com/seaweedfs/seaweedfs@$(SEAWEEDFS) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') && [ -n "$$where" ] && \
-	      go -C "$$where" build -ldflags='-s -w' -o $(GO_BIN)/weed ./weed && touch $(GO_BIN)/.seaweedfs-$(SEAWEEDFS); }; }; \
-	then echo "peers: versitygw and SeaweedFS are there"; \
-	else tail -3 $(GO_BIN)/log; echo "peers: Go did not build versitygw and SeaweedFS; tests of a missing one are skipped"; fi
+	      go -C "$$where" build -ldflags='-s -w' -o $(GO_BIN)/weed ./weed && touch $(GO_BIN)/.seaweedfs-$(SEAWEEDFS); }; } || failed="$$failed SeaweedFS"; \
+	if [ -z "$$failed" ]; then echo "peers: versitygw and SeaweedFS are there"; \
+	else tail -3 $(GO_BIN)/log; echo "peers: Go did not build$$failed: tests with it are skipped"; fi
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock
