@@ -140,8 +140,8 @@ peers-npm:
 	then echo "peers: MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are there"; \
 	else echo "peers: the npm registry does not answer, MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are not installed; their tests are skipped"; fi
 
-# S3 servers, each built once: minutes, most of them for SeaweedFS (PEERS_GO=no leaves them out).  Its go.mod has a replacement, which "go install" of a
-# version refuses: it is built where Go has unpacked it.
+# S3 servers, each built once: minutes, most of them for SeaweedFS; PEERS_GO=no leaves them out.  Its go.mod has a
+# replacement, which "go install" of a version refuses: it is built where Go has unpacked it.
 VERSITYGW := v1.8.0
 SEAWEEDFS := v0.0.0-20261109003541-7506e5f91cd6
 GO_BIN    := $(CURDIR)/tests/peers/bin
