@@ -1,8 +1,8 @@
 """JsonColumns: typed columns of JSON bodies beside the bodies.
 
 Bodies go through pyarrow's reader many at once, by the known fields. A part with another field, or a value that does
-not fit, is read body by body. Nothing here fails: a row is flagged if a field has no column or does not fit it. A body
-with a fault (`protocols/remoting/json_rules.py`) has no fields.
+not fit, is read body by body. Nothing here fails: a row is flagged if a field has no column for its value. A body with
+a fault (`protocols/remoting/json_rules.py`) has no fields.
 
 That reader makes a column of each name that it meets, as long as the part: names that are data, such as one for each
 device, took twelve gigabytes. So known fields are read alone first, then others in parts of bounded size, and many
@@ -27,7 +27,9 @@ from entrepot.broker.tiered.json_fields import (
     Field,
     Path,
     as_kind,
+    beside,
     fields_of,
+    is_beside,
     kind_of,
     name_of,
     with_fields,
@@ -40,6 +42,9 @@ MISFIT: Final = 2
 MAX_SPELLINGS: Final = 4 * MAX_FIELDS
 """Most spellings of the known fields; others are read body by body."""
 PART_ROWS: Final = 8_192
+_EXACT: Final = float(1 << 53)
+"""Whole numbers from here on may not be exact as doubles."""
+_NO_NUMBER: Final = pa.scalar(None, pa.float64())
 MAX_DEPTH: Final = 8
 """Greatest depth of objects; deeper ones are JSON text."""
 MAX_NAMES: Final = 10 * MAX_FIELDS
@@ -62,7 +67,8 @@ class JsonColumns:
         count = len(known)
         self._spellings = {path: name for path, name in self._spellings.items() if name in known}
         for field in known.values():
-            self._spellings.setdefault(field.path, field.name.lower())
+            if not is_beside(field):
+                self._spellings.setdefault(field.path, field.name.lower())
         slices = [rows.slice(at, PART_ROWS) for at in range(0, len(rows), PART_ROWS)]
         typed = [part for some in slices for part in _typed(some, known, self._spellings)]
         new = list(known.values())[count:]
@@ -102,7 +108,6 @@ class _Part:
         bodies = rows.column("body")
         self._bodies = trimmed(bodies.chunk(0) if bodies.num_chunks == 1 else pa.concat_arrays(bodies.chunks))
         self._is_misfit = np.zeros(len(rows), bool)
-
         self._is_object = np.ones(len(rows), bool)
         self._is_object[list(faults_of(self._bodies))] = False
 
@@ -177,11 +182,34 @@ class _Part:
                     return None
                 values = pc.coalesce(found[name], values)
             found[name] = values
+        return self._by_kinds(found)
+
+    def _by_kinds(self, columns: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return columns with numbers of both kinds as two; None where one may not be exact."""
+        found: dict[str, Any] = {}
+        for name, values in columns.items():
+            if not self._has_doubles_beside(name):
+                found[name] = values
+                continue
+            if pc.any(pc.greater_equal(pc.abs(values), _EXACT)).as_py():
+                return None
+            is_whole = pc.equal(values, pc.floor(values))
+            found[name] = pc.if_else(is_whole, values, _NO_NUMBER).cast(pa.int64())
+            others = pc.if_else(is_whole, _NO_NUMBER, values)
+            if others.null_count < len(others):
+                found[beside(self._known[name], "double").name.lower()] = others
         return found
 
+    def _has_doubles_beside(self, name: str) -> bool:
+        field = self._known[name]
+        return field.kind == "long" and beside(field, "double").name.lower() in self._known
+
     def _paths(self) -> dict[Path, Any]:
-        kinds = {path: self._known[name].kind for path, name in self._spellings.items()}
-        return {path: KINDS[kind] for path, kind in kinds.items() if kind != "text"}
+        found = {}
+        for path, name in self._spellings.items():
+            if (kind := self._known[name].kind) != "text":
+                found[path] = KINDS["double" if self._has_doubles_beside(name) else kind]
+        return found
 
     # -- one by one --------------------------------------------------------------------------------------------------
 
@@ -207,7 +235,10 @@ class _Part:
                 self._known[name] = Field(name_of(path), kind_of([value for _, value in given[name]]), path)
             if len(self._spellings) < MAX_SPELLINGS:
                 self._spellings[path] = name
-        return {name: self._column(self._known[name].kind, values) for name, values in given.items()}
+        columns: dict[str, Any] = {}
+        for name, values in given.items():
+            columns |= self._columns(name, values)
+        return columns
 
     def _may_be_column(self, name: str, given: Mapping[str, Any]) -> bool:
         """True for a name with a column, or that may get one beside the others of this part."""
@@ -218,15 +249,33 @@ class _Part:
         new = sum(each not in self._known for each in given)
         return len(name) <= MAX_NAME and len(self._known) + new < MAX_FIELDS
 
-    def _column(self, kind: str, given: Sequence[tuple[int, Any]]) -> Any:
-        column: list[Any] = [None] * len(self._rows)
+    def _columns(self, name: str, given: Sequence[tuple[int, Any]]) -> dict[str, Any]:
+        """Return the column of a field, and those beside it."""
+        found: dict[str, list[Any]] = {name: [None] * len(self._rows)}
+        taken: set[int] = set()
         for at, value in given:
-            fitting = as_kind(value, kind)
-            if fitting is None or column[at] is not None:
+            column = name if as_kind(value, self._known[name].kind) is not None else self._beside(name, value)
+            if column is None or at in taken:
                 self._is_misfit[at] = True
-            else:
-                column[at] = fitting
-        return pa.array(column, KINDS[kind])
+                continue
+            taken.add(at)
+            of_kind = found.setdefault(column, [None] * len(self._rows))
+            of_kind[at] = as_kind(value, self._known[column].kind)
+        return {column: pa.array(values, KINDS[self._known[column].kind]) for column, values in found.items()}
+
+    def _beside(self, name: str, value: Any) -> str | None:
+        """Return the column for a value of another kind than its field's column has; None where there is none."""
+        kind = kind_of([value])
+        field = beside(self._known[name], kind)
+        column = field.name.lower()
+        if as_kind(value, kind) is None:
+            return None
+        if column in self._known:
+            return column if self._known[column].kind == kind else None
+        if len(self._known) >= MAX_FIELDS or len(column) > MAX_NAME:
+            return None
+        self._known[column] = field
+        return column
 
 
 def _flat(path: Path, value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:

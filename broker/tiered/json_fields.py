@@ -1,15 +1,17 @@
 """JSON fields: a table's columns for fields of bodies, and the addition of new ones.
 
 A column is `json_` and the names on the way to the field, joined by `_`; characters other than letters and digits
-become `_`, too. Names that differ in case alone are one column, as in Spark. A column's kind is that of the first
-values, and never changes: `long`, `double`, `boolean`, `string`, or `text`, which is JSON of anything else, such as a
-list.
+become `_`, too. Names that differ in case alone are one column, as in Spark. A column's kind is that of most of the
+first values: `long`, `double`, `boolean`, `string`, or `text`, which is JSON of anything else, such as a list. It never
+changes, as every reader of Delta is to open the table: values of another kind have a column beside, such as
+`json_n__double`.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -49,6 +51,16 @@ def name_of(path: Path) -> str:
     return PREFIX + _ODD.sub("_", "_".join(path))
 
 
+def beside(field: Field, kind: str) -> Field:
+    """Return the column for values of another kind than their field's column has."""
+    return Field(f"{field.name}__{kind}", kind, field.path)
+
+
+def is_beside(field: Field) -> bool:
+    """True for a column beside another one of its field."""
+    return field.name.lower() == f"{name_of(field.path)}__{field.kind}".lower()
+
+
 def fields_of(schema: str) -> dict[str, Field]:
     """Return the columns for fields in a Delta schema, by their names in lower case."""
     found = {}
@@ -71,9 +83,12 @@ def with_fields(schema: str, fields: Iterable[Field]) -> str:
 
 
 def kind_of(values: Iterable[Any]) -> str:
-    """Return the kind of a column that begins with these values, without nulls; numbers of both kinds are doubles."""
-    kinds = [_kind(value) for value in values]
-    return "double" if kinds[0] == "long" and "double" in kinds else kinds[0]
+    """Return the kind of most of these values, without nulls, of several the first one's; numbers of both kinds are
+    doubles."""
+    kinds = Counter(_kind(value) for value in values)
+    if "double" in kinds:
+        kinds["double"] += kinds.pop("long", 0)
+    return kinds.most_common(1)[0][0]
 
 
 def _kind(value: Any) -> str:

@@ -70,27 +70,56 @@ def test_fields_are_columns_by_their_types() -> None:
     assert same == schema and again["json_pos_deep_x"] == ["y"]
 
 
-def test_a_type_never_changes_and_a_misfit_is_flagged() -> None:
+def test_a_type_never_changes_and_others_have_a_column_beside() -> None:
     _, schema = typed(rows({"n": 1, "x": 1, "s": "a", "b": True}, {"x": 1.5}))
     assert kinds(schema) == {"json_n": "long", "json_x": "double", "json_s": "string", "json_b": "boolean"}
     found, after = typed(
-        rows({"n": 2.5}, {"n": 7.0}, {"n": "1"}, {"x": 2}, {"s": 5}, {"b": 0}, {"n": 2**63}, {"x": 10**400}, {"n": 4}),
+        rows(
+            {"n": 2.5}, {"n": 7.0}, {"n": "1"}, {"x": 2}, {"s": 5}, {"b": 0}, {"n": 2**63}, {"x": 10**400}, {"n": [4]}
+        ),
         schema,
     )
-    assert after == schema
-    assert found["json_n"] == [None, 7, None, None, None, None, None, None, 4]
-    assert found["json_x"][3] == 2.0 and found["json_s"][4] is None and found["json_b"][5] is None
-    assert [bool(flags & MISFIT) for flags in found["flags"]] == [
-        True,
-        False,
-        True,
-        False,
-        True,
-        True,
-        True,
-        True,
-        False,
-    ]
+    assert kinds(after) == kinds(schema) | {
+        "json_n__double": "double",
+        "json_n__string": "string",
+        "json_n__text": "text",
+        "json_s__long": "long",
+        "json_b__long": "long",
+    }
+    assert found["json_n"] == [None, 7, *[None] * 7]
+    assert found["json_n__double"] == [2.5, *[None] * 5, 2.0**63, None, None]
+    assert (found["json_n__string"][2], found["json_n__text"][8]) == ("1", "[4]")
+    assert (found["json_x"][3], found["json_s__long"][4], found["json_b__long"][5]) == (2.0, 5, 0)
+    assert [at for at, flags in enumerate(found["flags"]) if flags & MISFIT] == [7], "a number beyond doubles alone"
+    again, same = typed(rows({"n": 3}, {"n": 4.5}, {"n": 2**53 + 1}, {"n": "x"}), after)
+    assert same == after and again["json_n"] == [3, None, 2**53 + 1, None] and again["json_n__double"][1] == 4.5
+
+
+def test_the_kind_of_most_values_is_that_of_the_column() -> None:
+    found, schema = typed(rows({"n": "unknown"}, {"n": 1}, {"n": 2.5}, {"n": 3}))
+    assert kinds(schema) == {"json_n": "double", "json_n__string": "string"}
+    assert found["json_n"] == [None, 1.0, 2.5, 3.0] and found["json_n__string"] == ["unknown", None, None, None]
+    assert not any(found["flags"])
+
+
+def test_numbers_of_both_kinds_are_read_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = JsonColumns()
+    _, schema = typed(rows({"n": 1}), "", columns)
+    _, schema = typed(rows({"n": 1.5}), schema, columns)
+    monkeypatch.setattr(_Part, "_one_by_one", lambda self, is_object: pytest.fail("a body was looked at by itself"))
+    found, _ = typed(rows(*[{"n": 2}, {"n": 2.5}, {"m": None}, b"no JSON"] * 50), schema, columns)
+    assert found["json_n"] == [2, None, None, None] * 50
+    assert found["json_n__double"] == [None, 2.5, None, None] * 50
+    monkeypatch.undo()
+    found, _ = typed(rows({"n": 2**53 + 1}, {"n": 0.5}), schema, columns)
+    assert found["json_n"] == [2**53 + 1, None], "a large one is exact"
+
+
+def test_columns_beside_count_and_end_with_the_cap() -> None:
+    many = {f"f{number}": number for number in range(MAX_FIELDS - 1)}
+    found, schema = typed(rows(many, {"f0": "x"}, {"f1": "y"}, {"f1": [1]}))
+    assert len(kinds(schema)) == MAX_FIELDS
+    assert [bool(flags & MISFIT) for flags in found["flags"]] == [False, False, True, True]
 
 
 def test_names_differ_by_more_than_case() -> None:
@@ -202,12 +231,13 @@ def test_others_read_the_columns_and_the_table_evolves(tmp_path: Path) -> None:
         (21.0, None, None, 0),
         (None, None, None, 0),
         (22.5, None, 7, 0),
-        (None, None, None, 2),
+        (None, None, None, 0),
     ]
     names = ["json_celsius", "json_line", "json_pressure", "flags"]
     table = DeltaTable(path)
     assert {f.name: f.type.type for f in table.schema().fields if f.name.startswith("json_")} == {
         "json_celsius": "double",
+        "json_celsius__string": "string",
         "json_line": "string",
         "json_pressure": "long",
     }
@@ -251,7 +281,7 @@ def test_two_uploaders_that_find_other_fields_at_once(tmp_path: Path) -> None:
     found = DeltaTable(str(tmp_path / topic.root)).to_pandas().sort_values("queue_offset")
     assert found["queue_offset"].tolist() == [0, 1, 2] and found["json_a"].tolist() == [1, 2, 3]
     assert found["json_theirs"].tolist()[2] == "x" and found["json_mine"].tolist()[1] == 1
-    assert found["flags"].tolist() == [0, 0, MISFIT], "a type never changes, whoever uploads"
+    assert found["json_mine__string"].tolist()[2] == "no number" and not any(found["flags"]), "whoever uploads"
 
 
 def test_what_arrow_does_not_take_goes_without_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
