@@ -163,7 +163,7 @@ class QueueBounds:
     max_offset: int
     may_lag: bool = False
     is_pending: bool = False
-    incarnation: int = 0
+    incarnation: int = field(default=0, compare=False)
 
     @property
     def first(self) -> int:

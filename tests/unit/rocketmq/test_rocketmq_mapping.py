@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import string
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.filter_hash import filter_hash
-from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.message import TIMES, Message, SystemProperty
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.mapping import (
     BODY_IS_EMPTY,
@@ -53,7 +54,10 @@ FIELD_ONES = {
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
     topic = draw(st.sampled_from(["t", "team/t"]))
-    system = draw(st.dictionaries(st.sampled_from([n for n in WELL_KNOWN if n not in FIELD_ONES]), values, max_size=4))
+    names = st.sampled_from([n for n in WELL_KNOWN if n not in FIELD_ONES])
+    system: dict[str, Any] = draw(st.dictionaries(names, values, max_size=4))
+    for name in TIMES & system.keys():
+        system[name] = draw(st.integers(0, 2**53))  # a text of digits is a number on the way back
     if isinstance(correlation_id := system.get(SystemProperty.CORRELATION_ID), str):
         system[SystemProperty.CORRELATION_ID] = correlation_id.encode("utf-8", "surrogatepass")  # it is bytes
     if draw(st.booleans()):
