@@ -118,6 +118,11 @@ async def test_a_table_that_was_put_back_is_brought_up_again_once_that_is_accept
         ours = TopicTable(FolderStore(tmp_path / "cold"), root(store), clock, Random(1))
         ours.open()
         ours.check_current()
+        queues = [store.engine.dispatcher.queue("factory", number) for number in range(QUEUES)]
+        await until(
+            lambda: store.tier and [store.tier.kept_from(each) for each in queues] == [400] * QUEUES,
+            "the store has noted it",
+        )
         told = watched(store)
         await put_back(store, tmp_path)
         with pytest.raises(TierError) as refused:
