@@ -78,7 +78,11 @@ class JsonColumns:
 
 def plain(rows: Any) -> Any:
     """Return rows without columns for their bodies, flagged as such."""
-    flags = rows.column("flags").to_numpy() | MISFIT
+    return _flagged(rows, np.ones(len(rows), bool))
+
+
+def _flagged(rows: Any, is_misfit: NDArray[np.bool_]) -> Any:
+    flags = rows.column("flags").to_numpy() | np.where(is_misfit, MISFIT, 0)
     return rows.set_column(rows.schema.get_field_index("flags"), "flags", pa.array(flags.astype(np.int32)))
 
 
@@ -138,10 +142,7 @@ class _Part:
         rows = self._rows
         for name, values in columns.items():
             rows = rows.append_column(self._known[name].name, values)
-        if self._is_misfit.any():
-            flags = rows.column("flags").to_numpy() | np.where(self._is_misfit, MISFIT, 0)
-            rows = rows.set_column(rows.schema.get_field_index("flags"), "flags", pa.array(flags.astype(np.int32)))
-        return rows
+        return _flagged(rows, self._is_misfit) if self._is_misfit.any() else rows
 
     # -- many at once ------------------------------------------------------------------------------------------------
 
@@ -202,7 +203,8 @@ class _Part:
 
     def _has_doubles_beside(self, name: str) -> bool:
         field = self._known[name]
-        return field.kind == "long" and beside(field, "double").name.lower() in self._known
+        doubles = beside(field, "double")
+        return field.kind == "long" and self._known.get(doubles.name.lower()) == doubles
 
     def _paths(self) -> dict[Path, Any]:
         found = {}
@@ -243,7 +245,7 @@ class _Part:
     def _may_be_column(self, name: str, given: Mapping[str, Any]) -> bool:
         """True for a name with a column, or that may get one beside the others of this part."""
         if name in self._known or name in given:
-            return True
+            return name in given or not is_beside(self._known[name])
         if len(self._known) >= MAX_FIELDS:
             return False
         new = sum(each not in self._known for each in given)
@@ -254,28 +256,26 @@ class _Part:
         found: dict[str, list[Any]] = {name: [None] * len(self._rows)}
         taken: set[int] = set()
         for at, value in given:
-            column = name if as_kind(value, self._known[name].kind) is not None else self._beside(name, value)
-            if column is None or at in taken:
+            column, fitting = name, as_kind(value, self._known[name].kind)
+            if fitting is None:
+                column, fitting = self._beside(name, value)
+            if fitting is None or at in taken:
                 self._is_misfit[at] = True
                 continue
             taken.add(at)
-            of_kind = found.setdefault(column, [None] * len(self._rows))
-            of_kind[at] = as_kind(value, self._known[column].kind)
+            found.setdefault(column, [None] * len(self._rows))[at] = fitting
         return {column: pa.array(values, KINDS[self._known[column].kind]) for column, values in found.items()}
 
-    def _beside(self, name: str, value: Any) -> str | None:
-        """Return the column for a value of another kind than its field's column has; None where there is none."""
+    def _beside(self, name: str, value: Any) -> tuple[str, Any]:
+        """Return the column for a value of another kind than its field's column has, and the value in it; None where
+        there is no room, or another field has that name."""
         kind = kind_of([value])
         field = beside(self._known[name], kind)
-        column = field.name.lower()
-        if as_kind(value, kind) is None:
-            return None
-        if column in self._known:
-            return column if self._known[column].kind == kind else None
-        if len(self._known) >= MAX_FIELDS or len(column) > MAX_NAME:
-            return None
-        self._known[column] = field
-        return column
+        column, fitting = field.name.lower(), as_kind(value, kind)
+        has_room = len(self._known) < MAX_FIELDS and len(column) <= MAX_NAME
+        if fitting is not None and has_room:
+            self._known.setdefault(column, field)
+        return column, fitting if self._known.get(column) == field else None
 
 
 def _flat(path: Path, value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:

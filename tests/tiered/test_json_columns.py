@@ -115,6 +115,25 @@ def test_numbers_of_both_kinds_are_read_many_at_once(monkeypatch: pytest.MonkeyP
     assert found["json_n"] == [2**53 + 1, None], "a large one is exact"
 
 
+@pytest.mark.parametrize("is_beside_first", [True, False])
+def test_a_field_with_the_name_of_a_column_beside_is_no_part_of_it(is_beside_first: bool) -> None:
+    """`n_.double` is `json_n__double`, too: who came first has the column, and the other one is flagged."""
+    bodies: Any = [{"n": 1}, {"n": 2.5}, {"n": 3}], [{"n": 1, "n_": {"double": 0.5}}]
+    first, second = bodies if is_beside_first else bodies[::-1]
+    columns = JsonColumns()
+    _, schema = typed(rows(*first[:1]), "", columns)
+    _, schema = typed(rows(*first), schema, columns)
+    found, after = typed(rows(*second, {"n": 4.5}, {"n": 5, "n_": {"double": 1.5}}), schema, columns)
+    assert after == schema and kinds(schema) == {"json_n": "long", "json_n__double": "double"}
+    of_field = [body.get("n_", {}).get("double") for body in [*second, {}, {"n_": {"double": 1.5}}]]
+    beside = [*(body["n"] for body in second), 4.5, 5]
+    for at, (own, number) in enumerate(zip(of_field, beside, strict=True)):
+        kept = (number if number != int(number) else None) if is_beside_first else own
+        assert found["json_n__double"][at] == kept
+        lost = own is not None if is_beside_first else number != int(number)
+        assert bool(found["flags"][at] & MISFIT) == lost
+
+
 def test_columns_beside_count_and_end_with_the_cap() -> None:
     many = {f"f{number}": number for number in range(MAX_FIELDS - 1)}
     found, schema = typed(rows(many, {"f0": "x"}, {"f1": "y"}, {"f1": [1]}))
