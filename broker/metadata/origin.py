@@ -8,6 +8,11 @@ Starts = list[tuple[int, int]]
 """Queues of a broker, each with the offset at which it begins."""
 
 
+def table_name(store_id: str, since: int) -> str:
+    """Return the name of the table of a topic that was made at an offset of a store's log: of its incarnation."""
+    return f"{store_id}-{since}"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicOrigin:
     """The table of a topic. `table`: its path in the object store. It belongs to this broker alone, as other brokers

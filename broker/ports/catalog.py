@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from entrepot.broker.metadata.origin import table_name
 from entrepot.broker.metadata.registry import Registry
 from entrepot.broker.ports.cold_reads import ColdReads
 from entrepot.broker.store.consume_queue import ConsumeQueue
@@ -57,8 +58,8 @@ class Catalog:
     def with_incarnation(self, topic: str, bounds: Sequence[QueueBounds]) -> list[QueueBounds]:
         """Return bounds of a topic's queues that tell its incarnation."""
         origin = self.registry.origin_of(topic)
-        table = f"{self.store_id}-{self.registry.topic_since(topic)}" if origin is None else origin.table
-        number = incarnation_of(table)
+        own = table_name(self.store_id, self.registry.topic_since(topic))
+        number = incarnation_of(own if origin is None else origin.table)
         return [replace(each, incarnation=number) for each in bounds]
 
     def queues_of(self, topic: Topic) -> list[ConsumeQueue]:

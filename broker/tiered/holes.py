@@ -7,7 +7,7 @@ over a hole without a word: reads are refused there, or go on behind it and say 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -26,20 +26,21 @@ MOST_SHOWN: Final = 4
 log = structlog.get_logger(__name__)
 
 
-def behind_table(queue: ConsumeQueue, cold: ColdTopic | None, given_up: Hole | None = None) -> Hole | None:
+def behind_table(queue: ConsumeQueue, cold: ColdTopic, given_up: Hole | None = None) -> Hole | None:
     """Return the hole of a queue between the table's end and the disk's beginning, if any. Without a table of the queue
     only what was `given_up` is known."""
-    bounds = None if cold is None else cold.bounds(queue.queue_id)
-    if bounds is not None:
-        return Hole(bounds.next_offset, queue.min_offset) if bounds.next_offset < queue.min_offset else None
-    is_known = cold is not None and given_up is not None and given_up.first < queue.min_offset <= given_up.end
-    return Hole(given_up.first, queue.min_offset) if is_known and given_up is not None else None
+    bounds = cold.bounds(queue.queue_id)
+    if bounds is None and given_up is not None and queue.min_offset <= given_up.end:
+        first = given_up.first
+    else:
+        first = queue.min_offset if bounds is None else bounds.next_offset
+    return Hole(first, queue.min_offset) if first < queue.min_offset else None
 
 
-def holes_of(queue: ConsumeQueue, cold: ColdTopic) -> tuple[Hole, ...]:
-    """Return the holes of a queue that its readers may meet, in order."""
-    last = behind_table(queue, cold)
-    return cold.holes(queue.queue_id) if last is None else (*cold.holes(queue.queue_id), last)
+def holes_of(queue: ConsumeQueue, cold: ColdTopic, last: Hole | None) -> tuple[Hole, ...]:
+    """Return the holes of a queue, in order; `last`: the one behind its table."""
+    found = cold.holes(queue.queue_id)
+    return found if last is None else (*found, last)
 
 
 def let_go(queues: Iterable[ConsumeQueue], cold: ColdTopic | None) -> dict[int, Hole]:
@@ -67,18 +68,19 @@ def missing_of(
     queues: Sequence[ConsumeQueue],
     cold: ColdTopic | None,
     told: int,
-    given_up: Mapping[int, Hole | None],
+    given_up: Callable[[int], Hole | None],
     number: int,
 ) -> tuple[int, tuple[tuple[int, int, int], ...]]:
     """Return how many messages of a broker's queues are missing, and the holes with the world's queues, at most
     `MAX_HOLES`. `told`: those within the table, by its uploader; `number`: of the broker."""
-    count, base = max(told, 0 if cold is None else cold.missing), first_queue(number)
+    if cold is None:
+        return told, ()
+    count, base = max(told, cold.missing), first_queue(number)
     found: list[tuple[int, int, int]] = []
     for queue in queues:
-        last = behind_table(queue, cold, given_up[queue.queue_id])
+        last = behind_table(queue, cold, given_up(queue.queue_id))
         count += 0 if last is None else last.end - last.first
-        holes = () if cold is None else cold.holes(queue.queue_id)
-        found += [(base + queue.queue_id, *hole) for hole in (*holes, *(() if last is None else (last,)))]
+        found += [(base + queue.queue_id, *hole) for hole in holes_of(queue, cold, last)]
     return count, tuple(found[:MAX_HOLES])
 
 
@@ -91,7 +93,7 @@ class Holes:
 
     def from_offset(self, queue: ConsumeQueue, cold: ColdTopic, offset: int) -> Hole | None:
         """Return the first hole of a queue that has an offset or lies behind it."""
-        return hole_from(holes_of(queue, cold), offset)
+        return hole_from(holes_of(queue, cold, behind_table(queue, cold)), offset)
 
     def behind(self, queue: ConsumeQueue, cold: ColdTopic, offset: int) -> int:
         """Return an offset, or the end of the hole that has it."""

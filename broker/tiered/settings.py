@@ -26,7 +26,7 @@ class ReadPolicy(StrEnum):
 
 
 class Missing(StrEnum):
-    """What readers get where messages are missing, which left the disk before they were uploaded."""
+    """Answers to reads where messages are missing, which left the disk before they were uploaded."""
 
     SKIP = "skip"  # the next ones, and a warning in the log
     REFUSE = "refuse"  # COLD_CORRUPTED

@@ -19,7 +19,7 @@ class Work(StrEnum):
 
 
 class Caution(IntEnum):
-    """How carefully a topic is uploaded (`troubles.py`)."""
+    """Degrees of care in uploading a topic (`troubles.py`)."""
 
     NONE = 0
     SMALLER = 1

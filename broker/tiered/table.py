@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from entrepot.broker.metadata.origin import table_name
 from entrepot.broker.tiered.columns import delta_schema
 from entrepot.broker.tiered.cutting import segments_of
 from entrepot.broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
@@ -58,7 +59,7 @@ class ColdBounds:
 
 def root_of(topic: str, store_id: str, since: int) -> str:
     """Return the path of the table of a topic that was made at an offset of a store's log."""
-    return f"{folder_of(topic)}/{store_id}-{since}"
+    return f"{folder_of(topic)}/{table_name(store_id, since)}"
 
 
 def folder_of(topic: str) -> str:

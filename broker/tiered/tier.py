@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -270,7 +271,7 @@ class Tier:
         """Return how many messages of a topic are missing, and its holes with their queues."""
         root, queues = self.root(topic), self._engine.dispatcher.first_queues(topic.name, topic.queues)
         told, cold = self.progress.get(root), self._cold.get(root)
-        given_up = {queue.queue_id: self.marks.given_up(root, queue.queue_id) for queue in queues}
+        given_up = partial(self.marks.given_up, root)
         return missing_of(queues, cold, 0 if told is None else told.missing, given_up, self.number)
 
     async def _accept_loss(self, topic: Topic) -> None:

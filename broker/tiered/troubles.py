@@ -110,6 +110,10 @@ class Troubles:
         self._tell(begun.topic, begun.root)
         return True
 
+    def has(self, root: str) -> bool:
+        """True for a topic with troubles."""
+        return root in self._of
+
     def note_firsts(self, topic: str, root: str, firsts: Mapping[int, int]) -> None:
         """Note where the disk begins by queue: what it has let go of is tried no more."""
         trouble = self._of.get(root)

@@ -164,11 +164,11 @@ class UploaderService:
         return read_whole_or_corrupted(self._engine, queue, first, end, max_bytes)
 
     def _states(self) -> list[TopicState]:
-        found, roots = [], set()
+        found, roots, epoch = [], set(), epoch_of(self._engine)
         for topic in self._registry.topics.values():
             if is_tiered(topic):
                 try:
-                    found.append(state := self._state(topic))
+                    found.append(state := self._state(topic, epoch))
                 except Exception as fault:  # noqa: BLE001 - the others are uploaded
                     background().failed(f"state of the tier of {topic.name}", fault)
                     continue
@@ -176,16 +176,17 @@ class UploaderService:
         self.troubles.keep(roots)
         return found
 
-    def _state(self, topic: Topic) -> TopicState:
+    def _state(self, topic: Topic, epoch: int) -> TopicState:
         queues = self._engine.dispatcher.first_queues(topic.name, topic.queues)
         root = self._root(topic)
-        self.troubles.note_firsts(topic.name, root, {queue.queue_id: queue.min_offset for queue in queues})
+        if self.troubles.has(root):
+            self.troubles.note_firsts(topic.name, root, {queue.queue_id: queue.min_offset for queue in queues})
         return TopicState(
             topic.name,
             root,
             1000 * (topic.tier_seconds or 0),
             [self._queue_state(root, queue) for queue in queues],
-            epoch_of(self._engine),
+            epoch,
             self._marks.of(root),
             self.troubles.caution(root),
             self.troubles.keeps_house(root),

@@ -16,7 +16,7 @@ _AROUND: Final = (
     re.compile(r"^(?:[a-z_]\w*\.)+[A-Z][\w$]*(?:Exception|Error):\s+"),
     re.compile(r"\s*SQLSTATE: \w+;?$"),
 )
-"""What is around the reason in a line of Spark's: conditions, places, names of classes, and codes."""
+"""Wrapping of the reason in a line of Spark's: conditions, places, names of classes, and codes."""
 _NO_REASON: Final = re.compile(
     r"(?:An error occurred while calling |at (?:[a-z_]\w*\.)+|JVM stacktrace|Traceback |File \")"
 )

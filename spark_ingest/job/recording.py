@@ -12,7 +12,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.journey.ingest_record import PREFIX, IngestBatch, IngestRecord, Ranges, decode_record
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.spark_ingest.job.settings import JobSettings
-from entrepot.spark_ingest.source.positions import INCARNATIONS, from_json
+from entrepot.spark_ingest.source.positions import from_json, incarnations_in, remade
 from entrepot.spark_ingest.source.stores import reader_of
 from entrepot.store_client.blocking import BlockingStore
 
@@ -52,12 +52,11 @@ def ranges_of(checkpoint: Path, batch: int) -> Ranges:
     first batch has no beginning there, and counts from offset 0."""
     told, told_before = _end_of(checkpoint, batch), _end_of(checkpoint, batch - 1)
     end, before = from_json(told), from_json(told_before)
-    made, made_before = (from_json(each.get(INCARNATIONS, {})) for each in (told, told_before))
+    again = set(remade(told_before, incarnations_in(told)))
     found: dict[str, dict[int, tuple[int, int]]] = {}
     for topic, queues in end.items():
         for queue_id, to in queues.items():
-            is_same = made.get(topic, {}).get(queue_id) == made_before.get(topic, {}).get(queue_id)
-            first = before.get(topic, {}).get(queue_id, 0) if is_same or topic not in made_before else 0
+            first = 0 if (topic, queue_id) in again else before.get(topic, {}).get(queue_id, 0)
             if first < to:
                 found.setdefault(topic, {})[queue_id] = (first, to)
     return found

@@ -40,6 +40,7 @@ from entrepot.spark_ingest.source.positions import (
     bounds_of,
     from_json,
     latest,
+    present,
     remade,
     resolve,
     subscribed,
@@ -198,7 +199,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = now = latest(bounds)
         if self._target is not None:
             end = from_json(self._target)
-            for topic, queue in remade(self._target, bounds):
+            for topic, queue in remade(self._target, present(bounds)):
                 end[topic][queue] = now[topic][queue]
         ranges_between(first, end, bounds, fails=options.fails_on_data_loss, tell=tell_once)
         for topic, queues in end.items():
@@ -215,7 +216,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first(self, start: dict[str, Any], bounds: Bounds) -> Offsets:
         """The start of a batch, without queues of topics that were made anew."""
         fails = self._options.fails_on_data_loss
-        return without_remade(from_json(start), remade(start, bounds), fails=fails, tell=tell_once)
+        return without_remade(from_json(start), remade(start, present(bounds)), fails=fails, tell=tell_once)
 
     def _share(self, reader: BlockingReader, start: dict[str, dict[int, int]], end: dict[str, dict[int, int]]) -> float:
         """The share of the waiting messages that the limits allow for one batch."""
@@ -242,7 +243,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         reader, bounds = self._bounds()
         first, last = self._first(start, bounds), from_json(end)
-        for topic, queue in remade(end, bounds):  # since the batch was planned: the next one begins anew
+        for topic, queue in remade(end, present(bounds)):  # since the batch was planned: the next one begins anew
             text = f"{topic}/{queue} was to be read to {last[topic].pop(queue)}, and the topic was made anew since"
             lose(text, fails=options.fails_on_data_loss, tell=tell_once)
             first.get(topic, {}).pop(queue, None)

@@ -20,6 +20,8 @@ NEW_TOPIC_SECONDS: Final = 2.0
 INCARNATIONS: Final = "@"
 """Name beside those of topics, none of which has such a character."""
 Bounds = dict[str, dict[int, QueueBounds]]
+Incarnations = dict[str, dict[int, int]]
+"""Numbers of incarnations by topic and queue (`QueueBounds.incarnation`); 0: not known."""
 
 
 class DataLossError(Exception):
@@ -30,13 +32,23 @@ def to_json(offsets: Offsets, bounds: Bounds | None = None) -> dict[str, Any]:
     """The form in the checkpoint, always in the same order: Spark compares the text. `bounds` tell the incarnations."""
     found: dict[str, Any] = _in_order(offsets)
     known = {
-        topic: {queue: each.incarnation for queue, each in queues.items() if each.incarnation and queue in wanted}
-        for topic, queues in (bounds or {}).items()
+        topic: {queue: number for queue, number in queues.items() if number and queue in wanted}
+        for topic, queues in present(bounds or {}).items()
         if (wanted := offsets.get(topic)) is not None
     }
     if any(known.values()):
         found[INCARNATIONS] = _in_order({topic: queues for topic, queues in known.items() if queues})
     return found
+
+
+def present(bounds: Bounds) -> Incarnations:
+    """The incarnations of topics now."""
+    return {topic: {queue: each.incarnation for queue, each in queues.items()} for topic, queues in bounds.items()}
+
+
+def incarnations_in(offsets: dict[str, Any]) -> Incarnations:
+    """The incarnations in a form of the checkpoint."""
+    return from_json(offsets.get(INCARNATIONS, {}))
 
 
 def _in_order(numbers: Offsets) -> dict[str, dict[str, int]]:
@@ -52,14 +64,13 @@ def from_json(offsets: dict[str, Any]) -> Offsets:
     }
 
 
-def remade(offsets: dict[str, Any], bounds: Bounds) -> list[tuple[str, int]]:
+def remade(offsets: dict[str, Any], now: Incarnations) -> list[tuple[str, int]]:
     """The queues of the checkpoint whose topic was made anew since: their offsets mean nothing any more."""
-    known = from_json(offsets.get(INCARNATIONS, {}))
     return [
         (topic, queue)
-        for topic, queues in known.items()
+        for topic, queues in incarnations_in(offsets).items()
         for queue, number in queues.items()
-        if (found := bounds.get(topic, {}).get(queue)) is not None and found.incarnation not in (0, number)
+        if now.get(topic, {}).get(queue, 0) not in (0, number)
     ]
 
 

@@ -45,7 +45,7 @@ class S3Server:
 
     @property
     def options(self) -> dict[str, Any]:
-        """How the tier asks it, by the names of `StoreOptions`."""
+        """Settings of a tier at this server, by the names of `StoreOptions`."""
         return {"endpoint": self.endpoint, "region": REGION, "allow_http": True}
 
     def new_url(self) -> str:

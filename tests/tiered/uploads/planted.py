@@ -93,7 +93,7 @@ class LosesFirsts(TopicTable):
 
 
 class CoversHoles(TopicTable):
-    """What was lost before an upload is in the run behind it."""
+    """A run covers the messages that were lost before its upload."""
 
     def _store(self, segment: Segment, day: str, *, is_new: bool = True) -> AddFile:
         runs: list[Run] = []

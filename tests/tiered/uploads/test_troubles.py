@@ -1,4 +1,4 @@
-"""What ends the uploader's process: it is tried more carefully, then set aside, and the others go on."""
+"""Work that ends the uploader's process is tried more carefully, then set aside, and the others go on."""
 
 from __future__ import annotations
 

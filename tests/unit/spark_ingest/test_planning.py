@@ -12,7 +12,15 @@ from entrepot.domain.topic import QueueBounds, incarnation_of
 from entrepot.spark_ingest.source import positions
 from entrepot.spark_ingest.source.options import OptionError, Start, check_names, read_options
 from entrepot.spark_ingest.source.planning import Range, limited, pieces_of, ranges_between, without_remade
-from entrepot.spark_ingest.source.positions import Bounds, DataLossError, from_json, remade, to_json
+from entrepot.spark_ingest.source.positions import (
+    Bounds,
+    DataLossError,
+    from_json,
+    incarnations_in,
+    present,
+    remade,
+    to_json,
+)
 from entrepot.spark_ingest.source.schemas import envelope_columns
 from entrepot.store_client.blocking import BlockingReader
 
@@ -143,8 +151,10 @@ def test_the_checkpoint_has_the_incarnation_of_topics() -> None:
     assert kept == {"t": {"0": 5, "1": 2}, "u": {"0": 1}, "@": {"t": {"0": 7}}}
     assert from_json(kept) == {"t": {0: 5, 1: 2}, "u": {0: 1}}
     assert to_json({"t": {0: 5}}, made(0)) == {"t": {"0": 5}}
-    assert remade(kept, made(7)) == remade(kept, made(0)) == remade(kept, {}) == remade({"t": {"0": 5}}, made(8)) == []
-    assert remade(kept, made(8)) == [("t", 0)]
+    for number in (7, 0):
+        assert remade(kept, present(made(number))) == []
+    assert remade(kept, {}) == remade({"t": {"0": 5}}, present(made(8))) == []
+    assert remade(kept, present(made(8))) == [("t", 0)] and incarnations_in(kept) == {"t": {0: 7}}
 
 
 def test_a_topic_made_anew_is_lost_or_begun_anew() -> None:
