@@ -28,7 +28,7 @@ from entrepot.broker.tiered.digest import digest_of
 from entrepot.broker.tiered.fence import Writer
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.record_rows import rows_of_run
-from entrepot.broker.tiered.segment import encode_segment
+from entrepot.broker.tiered.segment_writing import encode_segment
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.broker.tiered.uploader import Uploader
 from entrepot.gateway.clock import SystemClock

@@ -43,6 +43,7 @@ class Setup(msgspec.Struct, frozen=True):
     payload: Payload
     seed: int
     token: str = ""
+    cluster: bool = True
 
 
 def frame(value: Any) -> tuple[bytes, bytes]:

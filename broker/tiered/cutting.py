@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from entrepot.broker.tiered.digest import digest_of
-from entrepot.broker.tiered.segment import Run, Segment, encode_segment
+from entrepot.broker.tiered.segment import Run, Segment
+from entrepot.broker.tiered.segment_writing import encode_segment
 
 DAY_MS: Final = 86_400_000
 

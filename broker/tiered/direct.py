@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from entrepot.broker.tiered.bands import PLACE, bands_of, in_order
 from entrepot.broker.tiered.cold import mask_column, mask_of
 from entrepot.broker.tiered.columns import CORRUPTED, FLAGS, rows_at
 from entrepot.broker.tiered.objects import ObjectStore, TierError
@@ -26,8 +27,7 @@ from entrepot.domain.message import Message
 from entrepot.domain.tiering import ColdRows, ColdSegment, TierAddress
 
 READ_BYTES: Final = 8 << 20
-"""Bytes of columns read at a time, uncompressed: as many row groups, at least one."""
-PLACE: Final = ("queue_id", "queue_offset")
+"""Bytes of columns read at a time, uncompressed: as many bands, at least one."""
 _ASKED: Final = {
     FilterKind.TAG: ("tag",),
     FilterKind.SUB_TOPIC: ("topic", "sub_topic"),
@@ -122,7 +122,7 @@ def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: Mess
         place_names = (
             names if wanted is None else [*PLACE, *flags, mask_column(wanted), *_ASKED[wanted.expression.kind]]
         )
-        table = file.read_row_groups(groups, columns=list(dict.fromkeys(place_names)), use_threads=False)
+        table = _read(file, groups, list(dict.fromkeys(place_names)))
         at = _rows_of(table, parts)
         if not len(at):
             continue
@@ -134,9 +134,13 @@ def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: Mess
         if wanted is not None and len(at):
             at = _matching(table, at, wanted)
             if len(at):  # else no wanted row is in it
-                table = file.read_row_groups(groups, columns=names, use_threads=False)
+                table = _read(file, groups, names)
         rows = rows_at(table, at).select(list(columns)) if len(at) else pa.table({})
         yield ColdRows(rows, (queue_id, offset + 1), corrupted)
+
+
+def _read(file: Any, groups: list[int], names: list[str]) -> Any:
+    return in_order(file.read_row_groups(groups, columns=names, use_threads=False))
 
 
 def _place(table: Any, at: Any) -> tuple[int, int]:
@@ -145,37 +149,23 @@ def _place(table: Any, at: Any) -> tuple[int, int]:
 
 
 def _batches_of(footer: Any, parts: Sequence[Part], names: Sequence[str], most: int | None) -> Iterator[list[int]]:
-    """Yield row groups that may have rows of the parts, as many at a time as are worth a read."""
+    """Yield the row groups of bands that may have rows of the parts, as many at a time as are worth a read."""
     leaves = [footer.schema.column(at).path.partition(".")[0] for at in range(footer.num_columns)]
     read = [at for at, name in enumerate(leaves) if name in names]
-    queue, offset = (leaves.index(name) for name in PLACE)
     taken: list[int] = []
-    size = 0
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        if not _may_have(group.column(queue).statistics, group.column(offset).statistics, parts):
+    size = bands = 0
+    for band in bands_of(footer):
+        if not any(band.may_have(*part) for part in parts):
             continue
-        own = sum(group.column(at).total_uncompressed_size for at in read)
-        if taken and (size + own > READ_BYTES or len(taken) == most):
+        groups = map(footer.row_group, band.groups)
+        own = sum(group.column(at).total_uncompressed_size for group in groups for at in read)
+        if taken and (size + own > READ_BYTES or bands == most):
             yield taken
-            taken, size = [], 0
-        taken.append(number)
-        size += own
+            taken, size, bands = [], 0, 0
+        taken += band.groups
+        size, bands = size + own, bands + 1
     if taken:
         yield taken
-
-
-def _may_have(queues: Any, offsets: Any, parts: Sequence[Part]) -> bool:
-    """True if a row group may have rows of the parts, by its statistics; its rows are in order of queue and offset."""
-    if queues is None or offsets is None:
-        return True
-    for queue_id, first, end in parts:
-        if queues.min == queues.max == queue_id:
-            if offsets.min < end and offsets.max >= first:
-                return True
-        elif queues.min <= queue_id <= queues.max:
-            return True
-    return False
 
 
 def _rows_of(table: Any, parts: Sequence[Part]) -> Any:

@@ -51,6 +51,7 @@ def main(descriptor: int) -> None:
         grace=setup.vacuum_grace_seconds,
         payload=setup.payload,
         token=setup.token,
+        clusters=setup.cluster,
     )
     while True:
         try:

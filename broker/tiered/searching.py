@@ -93,16 +93,16 @@ def _of_segment(
     names = ["queue_id", "queue_offset", "store_time", "log_offset", FLAGS, *_deciding(query)]
     footer = reader.footer(segment.path, segment.file.size)
     found: list[StoredMessage] = []
-    for group in range(footer.num_row_groups):
-        columns = reader.columns(segment.path, segment.file.size, group, names)
+    for band in range(len(footer.bands)):
+        columns = reader.columns(segment.path, segment.file.size, band, names)
         places = np.flatnonzero(_wanted(columns, query, below))
         if len(places) > query.limit + 1:  # more than can be returned: the newest of them
             offsets = columns.column("log_offset").to_numpy()[places]
             places = places[np.sort(np.argpartition(-offsets, query.limit)[: query.limit + 1])]
         if len(places):
-            rows = reader.group(segment.path, segment.file.size, group)
+            rows = reader.band(segment.path, segment.file.size, band)
             found += to_messages(rows.take(pa.array(places)))
-    return footer.num_rows, found
+    return footer.metadata.num_rows, found
 
 
 def _deciding(query: ColdQuery) -> list[str]:

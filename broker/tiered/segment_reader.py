@@ -1,7 +1,7 @@
 """SegmentReader: messages of segments, by offset, with one cache for all readers.
 
-The cache has whole row groups as columns, least recently used first to go, within a bound in bytes. Calls block: they
-belong in a thread. Several threads may read at once.
+The cache has whole bands (`bands.py`) as columns, in order of offsets, least recently used first to go, within a bound
+in bytes. Calls block: they belong in a thread. Several threads may read at once.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from entrepot.broker.ports.cold_reads import CorruptedRowError
+from entrepot.broker.tiered.bands import PLACE, Band, bands_of, in_order
 from entrepot.broker.tiered.columns import SCHEMA, is_corrupted, rows_at
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment import read_footer
@@ -25,12 +26,11 @@ from entrepot.domain.errors import Code
 from entrepot.domain.shard import local_queue
 
 MAX_CACHE_BYTES: Final = 128 << 20
-"""Most bytes of all row groups kept."""
-MAX_FOOTERS: Final = 1024
-"""Most segments with footers kept."""
+"""Most bytes of all bands kept."""
+MAX_FOOTER_BYTES: Final = 16 << 20
+"""Most bytes of all footers kept, as they are in the segments; in memory they are some times as large."""
 MAX_READ_BYTES: Final = 16 << 20
 """Most bytes of bodies in one read; a single larger one comes alone."""
-_PLACE: Final = ("queue_id", "queue_offset", "log_offset")
 TAIL_BYTES: Final = 64 << 10
 """Bytes read at once from the end of a segment: the footer is in it, nearly always."""
 
@@ -76,8 +76,15 @@ def open_segment(objects: ObjectStore, path: str, size: int) -> Any:
     return pa.PythonFile(ObjectFile(objects, path, size), "r")
 
 
+class Footer(NamedTuple):
+    """The footer of a segment, and the bands that it tells of."""
+
+    metadata: Any
+    bands: list[Band]
+
+
 class _Rows:
-    """A row group: its columns, and the places of its messages."""
+    """A band: its columns, and the places of its messages."""
 
     __slots__ = ("bytes", "corrupted", "is_used", "offsets", "queues", "sizes", "table")
 
@@ -92,16 +99,19 @@ class _Rows:
 
 
 class SegmentReader:
-    """The reader. `max_bytes`: of the row groups kept."""
+    """The reader. `max_bytes`: of the bands kept. `names`: of the columns in these, by default those of messages."""
 
-    def __init__(self, objects: ObjectStore, max_bytes: int = MAX_CACHE_BYTES) -> None:
-        self._objects, self._max_bytes = objects, max_bytes
+    def __init__(
+        self, objects: ObjectStore, max_bytes: int = MAX_CACHE_BYTES, names: Sequence[str] | None = SCHEMA.names
+    ) -> None:
+        self._objects, self._max_bytes, self._names = objects, max_bytes, names
         self._lock = threading.Lock()
-        self._footers: OrderedDict[str, Any] = OrderedDict()
-        self._groups: OrderedDict[tuple[str, int], _Rows] = OrderedDict()
+        self._footers: OrderedDict[str, Footer] = OrderedDict()
+        self._footer_bytes = 0
+        self._bands: OrderedDict[tuple[str, int], _Rows] = OrderedDict()
         self._kept = 0
         self.wasted = 0
-        """Row groups dropped before anybody used them, so far."""
+        """Bands dropped before anybody used them, so far."""
 
     def rows(
         self,
@@ -112,49 +122,48 @@ class SegmentReader:
         most: int,
         wants: Callable[[Any], Any] | None = None,
     ) -> tuple[Any, int | None]:
-        """Return up to `most` rows of a queue, of one row group, from an offset on, and the offset after the last one
+        """Return up to `most` rows of a queue, of one band, from an offset on, and the offset after the last one
         looked at. That is None at the end of the segment's run. The rows end before a corrupted one.
 
         `wants`: a mask of the rows (`table`) that are to become messages. Raises TierError, MissingObjectError;
         CorruptedRowError for a corrupted first row, which every filter wants.
         """
-        found = self._group_with(path, size, queue_id, first)
+        found = self._band_with(path, size, queue_id, first)
         if found is None:
             return None, None
-        group, rows, places = found
+        number, rows, places = found
         rows.is_used = True
-        is_last = group == self.footer(path, size).num_row_groups - 1
-        return self._of_group(rows, places, most, wants, is_last=is_last)
+        is_last = number == len(self.footer(path, size).bands) - 1
+        return self._of_band(rows, places, most, wants, is_last=is_last)
 
     def load(self, path: str, size: int, queue_id: int, first: int) -> tuple[int, int, int] | None:
-        """Load the row group that `rows` would read: return its number, the queue's first offset in it and the last.
+        """Load the band that `rows` would read: return its number, the queue's first offset in it and the last.
         Raises TierError, MissingObjectError."""
-        found = self._group_with(path, size, queue_id, first)
+        found = self._band_with(path, size, queue_id, first)
         if found is None:
             return None
-        group, rows, places = found
+        number, rows, places = found
         offsets = rows.offsets[rows.queues == queue_id]
-        return group, int(offsets[0]), int(rows.offsets[places[-1]])
+        return number, int(offsets[0]), int(rows.offsets[places[-1]])
 
-    def _group_with(self, path: str, size: int, queue_id: int, first: int) -> tuple[int, _Rows, Any] | None:
-        """Return the row group with the first message of a queue from an offset on, and the messages' places in it."""
-        footer = self.footer(path, size)
-        for group in range(footer.num_row_groups):
-            if _may_have(footer.row_group(group), queue_id, first):
-                rows = self._group(path, size, group)
+    def _band_with(self, path: str, size: int, queue_id: int, first: int) -> tuple[int, _Rows, Any] | None:
+        """Return the band with the first message of a queue from an offset on, and the messages' places in it."""
+        for number, band in enumerate(self.footer(path, size).bands):
+            if band.may_have(queue_id, first):
+                rows = self._band(path, size, number)
                 places = np.flatnonzero((rows.queues == queue_id) & (rows.offsets >= first))
                 if len(places):
-                    return group, rows, places
+                    return number, rows, places
         return None
 
     def passed(self, key: tuple[str, int]) -> None:
-        """Note that a reader has passed a row group of one queue, without others in it: it is the first to go."""
+        """Note that a reader has passed a band of one queue, without others in it: it is the first to go."""
         with self._lock:
-            rows = self._groups.get(key)
+            rows = self._bands.get(key)
             if rows is not None and rows.queues[0] == rows.queues[-1]:
-                self._groups.move_to_end(key, last=False)
+                self._bands.move_to_end(key, last=False)
 
-    def _of_group(
+    def _of_band(
         self, rows: _Rows, places: Any, most: int, wants: Callable[[Any], Any] | None, *, is_last: bool
     ) -> tuple[Any, int | None]:
         found = places
@@ -172,7 +181,7 @@ class SegmentReader:
         ends_here = is_last or places[-1] < len(rows.queues) - 1
         return some, None if ends_here else int(rows.offsets[places[-1]]) + 1
 
-    def footer(self, path: str, size: int) -> Any:
+    def footer(self, path: str, size: int) -> Footer:
         """Return a segment's footer. Raises TierError."""
         with self._lock:
             found = self._footers.get(path)
@@ -180,55 +189,64 @@ class SegmentReader:
                 self._footers.move_to_end(path)
                 return found
         try:
-            found = read_footer(open_segment(self._objects, path, size))
+            metadata = read_footer(open_segment(self._objects, path, size))
         except ValueError as error:
             raise TierError(f"{path} is corrupted: {error}", Code.COLD_CORRUPTED) from None
+        found = Footer(metadata, bands_of(metadata))
         with self._lock:
-            self._footers[path] = found
-            while len(self._footers) > MAX_FOOTERS:
-                self._footers.popitem(last=False)
+            if path not in self._footers:
+                self._footers[path] = found
+                self._footer_bytes += metadata.serialized_size
+            while self._footer_bytes > MAX_FOOTER_BYTES and len(self._footers) > 1:
+                _, gone = self._footers.popitem(last=False)
+                self._footer_bytes -= gone.metadata.serialized_size
         return found
 
-    def group(self, path: str, size: int, number: int) -> Any:
-        """Return all columns of a row group. Raises TierError."""
-        rows = self._group(path, size, number)
+    def band(self, path: str, size: int, number: int) -> Any:
+        """Return a band, in order, with the columns that are kept. Raises TierError."""
+        rows = self._band(path, size, number)
         rows.is_used = True
         return rows.table
 
     def columns(self, path: str, size: int, number: int, names: list[str]) -> Any:
-        """Return some columns of a row group, read by themselves if it is not kept. Raises TierError."""
-        kept = self._kept_group((path, number))
-        return self._read(path, size, number, names) if kept is None else kept.table.select(names)
+        """Return some columns of a band, in order, read by themselves if it is not kept. Raises TierError."""
+        kept = self._kept_band((path, number))
+        if kept is not None:
+            return kept.table.select(names)
+        return self._read(path, size, number, list(dict.fromkeys((*PLACE, *names)))).select(names)
 
-    def _kept_group(self, key: tuple[str, int]) -> _Rows | None:
+    def _kept_band(self, key: tuple[str, int]) -> _Rows | None:
         with self._lock:
-            found = self._groups.get(key)
+            found = self._bands.get(key)
             if found is not None:
-                self._groups.move_to_end(key)
+                self._bands.move_to_end(key)
             return found
 
-    def _read(self, path: str, size: int, number: int, names: list[str] | None = None) -> Any:
+    def _read(self, path: str, size: int, number: int, names: Sequence[str] | None) -> Any:
+        """Return columns of a band, those with the place of a row among them."""
+        footer = self.footer(path, size)
+        groups = list(footer.bands[number].groups)
         source = open_segment(self._objects, path, size)
         try:
-            with pq.ParquetFile(source, metadata=self.footer(path, size), pre_buffer=True) as file:
-                return file.read_row_group(number, names or SCHEMA.names).combine_chunks()
+            with pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=True) as file:
+                return in_order(file.read_row_groups(groups, names).combine_chunks())
         except TierError:
             raise
         except (pa.ArrowException, OSError) as error:
             raise TierError(f"{path} cannot be read: {error}", Code.COLD_CORRUPTED) from None
 
-    def _group(self, path: str, size: int, number: int) -> _Rows:
+    def _band(self, path: str, size: int, number: int) -> _Rows:
         key = path, number
-        found = self._kept_group(key)
+        found = self._kept_band(key)
         if found is not None:
             return found
-        rows = _Rows(self._read(path, size, number))
+        rows = _Rows(self._read(path, size, number, self._names))
         with self._lock:
-            if key not in self._groups:
-                self._groups[key] = rows
+            if key not in self._bands:
+                self._bands[key] = rows
                 self._kept += rows.bytes
-            while self._kept > self._max_bytes and len(self._groups) > 1:
-                _, gone = self._groups.popitem(last=False)
+            while self._kept > self._max_bytes and len(self._bands) > 1:
+                _, gone = self._bands.popitem(last=False)
                 self._kept -= gone.bytes
                 self.wasted += not gone.is_used
         return rows
@@ -236,20 +254,5 @@ class SegmentReader:
 
 def _corrupted(rows: Any, at: int) -> CorruptedRowError:
     """Return the refusal of a corrupted row."""
-    queue_id, offset, place = (rows.column(name)[at].as_py() for name in _PLACE)
+    queue_id, offset, place = (rows.column(name)[at].as_py() for name in (*PLACE, "log_offset"))
     return CorruptedRowError(local_queue(queue_id), offset, place)
-
-
-def _may_have(group: Any, queue_id: int, first: int) -> bool:
-    """True if messages of a queue from an offset on may be in a row group, by its statistics."""
-    bounds = {}
-    for at in range(group.num_columns):
-        column = group.column(at)
-        if column.path_in_schema in ("queue_id", "queue_offset") and column.statistics is not None:
-            bounds[column.path_in_schema] = column.statistics.min, column.statistics.max
-        if len(bounds) == 2:
-            break
-    if "queue_id" in bounds and not bounds["queue_id"][0] <= queue_id <= bounds["queue_id"][1]:
-        return False
-    is_alone = bounds.get("queue_id", (0, 1)) == (queue_id, queue_id)
-    return not is_alone or "queue_offset" not in bounds or bounds["queue_offset"][1] >= first

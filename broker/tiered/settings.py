@@ -47,7 +47,8 @@ class TierSettings:
     the messages that waited for `max_age_seconds`, longer where many topics share `requests_per_hour`.
     `vacuum_grace_seconds`: time for which objects stay that no version needs. `max_kept_bytes`: of the log, for a topic
     that is stuck; beyond it retention goes on, and messages are lost. 0: no limit. `attach_endpoints`: those of
-    attached tables, besides the tier's own, that get this broker's credentials.
+    attached tables, besides the tier's own, that get this broker's credentials. `cluster`: merged segments have the
+    messages of a sub-topic beside each other.
     """
 
     url: str
@@ -63,6 +64,7 @@ class TierSettings:
     options: dict[str, Any] = field(default_factory=dict)
     payload: Payload = Payload.NONE
     missing: Missing = Missing.SKIP
+    cluster: bool = True
 
     @property
     def address(self) -> TierAddress:

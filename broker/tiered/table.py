@@ -248,7 +248,8 @@ class TopicTable:
         [end] = self._objects.get_ranges(stored, [(size - FOOTER_BYTES, size)])
         if size != len(segment.data) or end != segment.data[-FOOTER_BYTES:] or end[-4:] != _MAGIC:
             raise TierError(f"{stored} was stored, and is another object now")
-        return AddFile(path, size, self._clock.now_ms(), is_new, segment.stats, tags_of(segment.runs))
+        tags = tags_of(segment.runs, is_clustered=segment.is_clustered)
+        return AddFile(path, size, self._clock.now_ms(), is_new, segment.stats, tags)
 
     def _attempt(self) -> str:
         return f"{self._random.getrandbits(128):032x}"

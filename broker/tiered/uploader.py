@@ -70,7 +70,8 @@ class _Topic:
 class Uploader:
     """The uploader. `steady`: seconds of a clock that never jumps. `number`: of the broker, `writer`: its identity.
     `max_age`: seconds that messages wait. `requests_per_hour`: to the object store, about, by all topics; many small
-    ones wait longer. `token`: mark of the writer's store in the object store, without which nothing is written."""
+    ones wait longer. `token`: mark of the writer's store in the object store, without which nothing is written.
+    `clusters`: final segments have a device's rows beside each other."""
 
     def __init__(
         self,
@@ -88,13 +89,14 @@ class Uploader:
         grace: float,
         payload: Payload = Payload.NONE,
         token: str = "",
+        clusters: bool = True,
     ) -> None:
         self._source, self._objects = source, objects
         self._clock, self._random, self._steady = clock, random, steady
         self._base, self._writer = first_queue(number), writer
         self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
         self._requests_per_hour = requests_per_hour
-        self._payload, self._token = payload, token
+        self._payload, self._token, self._clusters = payload, token, clusters
         self._topics: dict[str, _Topic] = {}
         self._checked_at = -HOUSEKEEPING_SECONDS
         self._waiting = 0
@@ -292,7 +294,7 @@ class Uploader:
         if now >= self._checked_at + HOUSEKEEPING_SECONDS:  # for all topics: they may be very many
             self._check_store()
             self._checked_at = now
-        if merge(topic.table, self._objects):
+        if merge(topic.table, self._objects, self._clock.now_ms(), clusters=self._clusters):
             self._tell(state, topic)
         if topic.table.expire(self._clock.now_ms() - state.retention_ms):
             self._tell(state, topic)

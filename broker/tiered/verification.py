@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from entrepot.broker.tiered.bands import bands_of, in_order
 from entrepot.broker.tiered.columns import by_queue, is_corrupted
 from entrepot.broker.tiered.delta_actions import AddFile
 from entrepot.broker.tiered.delta_log import DeltaLog
@@ -241,14 +242,14 @@ class _Table:
             yield Problem(self._root, text, queue_id, rows.first, rows.last + 1)
 
     def _read(self, path: str) -> dict[int, _Rows]:
-        """Return the rows of a segment, by queue; one row group is held at a time."""
+        """Return the rows of a segment, by queue; one band is held at a time."""
         stored = f"{self._root}/{path}"
         source = open_segment(self._objects, stored, self._files[path].size)
         found: dict[int, _Rows] = {}
         try:
             with pq.ParquetFile(source, metadata=read_footer(source)) as file:
-                for group in range(file.num_row_groups):
-                    rows = file.read_row_group(group)
+                for band in bands_of(file.metadata):
+                    rows = in_order(file.read_row_groups(list(band.groups)))
                     self._verdict.rows_read += len(rows)
                     self._places += int(is_corrupted(rows).sum())
                     for part in by_queue(rows):
@@ -286,7 +287,7 @@ def _fault(runs: Sequence[Run], rows: _Rows) -> str | None:
     if rows.count != count:
         return f"has {rows.count} messages of it, not {count}"
     if not rows.is_in_order:
-        return "has messages of it out of order"
+        return "has messages of it twice, or out of order"
     if rows.count and not runs[0].first <= rows.first <= rows.last < runs[-1].next_offset:
         return f"has offsets {rows.first} to {rows.last + 1} of it"
     return None if rows.digest == digest else "has other messages of it than were uploaded (digest)"

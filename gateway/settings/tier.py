@@ -55,6 +55,9 @@ class TierSettings(Table):
     payload: Literal["none", "json"] = Field(
         "none", description="Columns from message bodies: none, or json for typed columns of JSON fields"
     )
+    cluster: bool = Field(
+        True, description="Messages of a sub-topic beside each other in merged segments; earlier versions refuse these"
+    )
     cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Cache size for data read from the store")
 
     @field_validator("url")

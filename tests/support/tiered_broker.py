@@ -128,7 +128,7 @@ class TieredBroker:
 
     def merge(self) -> int:
         """Merge segments, as the uploader does each minute, and delete what was merged; how many."""
-        return self._changed(lambda table: merge(table, FolderStore(self.folder)))
+        return self._changed(lambda table: merge(table, FolderStore(self.folder), self.clock.now_ms()))
 
     def expire(self, before_ms: int) -> int:
         """Remove segments that are older, and delete them; how many."""

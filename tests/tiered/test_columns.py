@@ -17,7 +17,8 @@ from entrepot.broker.store.record_trailer import Origin
 from entrepot.broker.tiered.columns import SCHEMA, to_messages
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.row_records import run_of_rows
-from entrepot.broker.tiered.segment import Run, counted, encode_segment, read_footer, runs_of, tags_of, whole
+from entrepot.broker.tiered.segment import Run, counted, read_footer, runs_of, tags_of, whole
+from entrepot.broker.tiered.segment_writing import encode_segment
 from entrepot.broker.tiered.table import root_of, topic_of
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.shard import local_queue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -122,7 +122,7 @@ async def test_who_reads_a_cold_topic_finds_the_next_messages_in_memory(tmp_path
             return True
 
         class Watched(SegmentReader):
-            def _read(self, path: str, size: int, number: int, names: list[str] | None = None) -> object:
+            def _read(self, path: str, size: int, number: int, names: Sequence[str] | None) -> object:
                 where.append(is_ahead)
                 return super()._read(path, size, number, names)
 

@@ -63,7 +63,7 @@ async def test_force_reads_the_store_though_the_disk_has_it(tmp_path: Path) -> N
         assert (await all_of(store, 0))[:200] == before
         for path in (tmp_path / "cold" / root(store)).rglob("*.parquet"):
             path.unlink()
-        store.tier._reader._groups.clear()  # type: ignore[union-attr]
+        store.tier._reader._bands.clear()  # type: ignore[union-attr]
         with pytest.raises(EntrepotError) as refused:
             await store.messages.read("factory", 0, 0, 1)
         assert refused.value.code is Code.COLD_CORRUPTED, "the disk was not asked"

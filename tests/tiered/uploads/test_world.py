@@ -23,7 +23,9 @@ MAX_WORLDS = 60
 @pytest.mark.scaled
 def test_each_offset_is_there_once_whatever_fails() -> None:
     print(f"ENTREPOT_TEST_SEED={SEED}")
-    failovers = published = faults = reads = read = requests = deaths = segments = expiries = lost = away = 0
+    failovers = published = faults = reads = read = requests = deaths = segments = clustered = expiries = lost = (
+        away
+    ) = 0
     for number in range(WORLDS):
         with pytest.MonkeyPatch.context() as patch:
             world = World(f"{SEED}-{number}", Parts(), patch)
@@ -34,9 +36,11 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
         reads, read, requests = reads + world.reads, read + world.read_messages, requests + world.requests
         deaths, lost = deaths + sum(site.deaths for site in world.sites), lost + world.lost
         segments += sum(table.segments for table in tables)
+        clustered += sum(table.clustered for table in tables)
         expiries += sum(table.expiries for table in tables)
-    print(f"{WORLDS} worlds: {published} messages, {segments} segments, {expiries} expired, {lost} lost on purpose,")
-    print(f"{reads} reads of {read} messages, {requests} requests, {faults} faults, {deaths} deaths,")
+    print(f"{WORLDS} worlds: {published} messages, {segments} segments ({clustered} clustered), {expiries} expired,")
+    print(f"{lost} lost on purpose, {reads} reads of {read} messages, {requests} requests, {faults} faults,")
+    print(f"{deaths} deaths")
     print(f"{failovers} failovers while an uploader was in a call to the store")
     assert min(published // 10, segments, reads, lost) > WORLDS
     print(f"the store was away or older {away} times")

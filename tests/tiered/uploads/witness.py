@@ -13,7 +13,7 @@ from entrepot.broker.tiered.columns import to_messages
 from entrepot.broker.tiered.delta_actions import AddFile, Commit, RemoveFile, Transaction, decode_commit
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.objects import MissingObjectError
-from entrepot.broker.tiered.segment import Run, counted, runs_of
+from entrepot.broker.tiered.segment import CLUSTERED_TAG, Run, counted, runs_of
 from entrepot.broker.tiered.source import Progress
 from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
@@ -53,7 +53,7 @@ class TableWitness:
         self.progress: dict[int, int] = {}
         self.digests: Counter[int] = Counter()
         self.expired: set[tuple[int, int]] = set()
-        self.segments = self.expiries = self.backward = 0
+        self.segments = self.expiries = self.backward = self.clustered = 0
         self.epoch = -1
 
     def read_on(self) -> None:
@@ -112,8 +112,11 @@ class TableWitness:
         except MissingObjectError:
             raise Broken(f"{file.path} is in the table {self.topic.root}, and deleted") from None
         rows = to_messages(pq.read_table(io.BytesIO(data)))
-        if rows != sorted(rows, key=lambda row: (row.queue_id, row.queue_offset)):
-            raise Broken(f"{file.path} is not in order")
+        in_order = sorted(rows, key=lambda row: (row.queue_id, row.queue_offset))
+        if rows != in_order and CLUSTERED_TAG not in (file.tags or {}):
+            raise Broken(f"{file.path} is not in order, and does not say so")
+        self.clustered += rows != in_order
+        rows = in_order
         if len({row.store_time_ms // 86_400_000 for row in rows}) != 1:
             raise Broken(f"{file.path} goes over midnight")
         for run in runs:

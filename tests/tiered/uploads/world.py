@@ -31,6 +31,8 @@ MAX_NESTED = 2
 CHECKPOINT_COMMITS = 7
 ROUNDS_TO_RECOVER = 12
 """Rounds that fail no more, beyond those that the waiting segments need."""
+SMALL_SEGMENTS = {"FINAL_BYTES": 30_000, "MOST_BYTES": 90_000, "BAND_ROWS": 32, "GROUP_ROWS": 4, "LEAST_SEGMENTS": 4}
+"""Limits of merging, by which some of a world's segments are final."""
 FILTERS: tuple[MessageFilter | None, ...] = (
     None,
     compile_filter(FilterExpression(FilterKind.TAG, "odd")),
@@ -73,6 +75,8 @@ class World:
         patch.setattr("entrepot.broker.tiered.uploader.TopicTable", self._table)
         patch.setattr("entrepot.broker.tiered.uploader.Fence", parts.fence)
         patch.setattr("entrepot.broker.tiered.uploader.HEAL_SECONDS", math.inf)
+        for name, value in SMALL_SEGMENTS.items():
+            patch.setattr(f"entrepot.broker.tiered.merging.{name}", value)
 
     def _table(
         self, objects: MemoryObjects, root: str, clock: Clock, choices: random.Random, fence: Fence
