@@ -207,7 +207,7 @@ def _run(
     total = 0
 
     def say(text: str) -> None:
-        console.print(Text(printable(text)))
+        console.print(Text(printable(text)), soft_wrap=True)  # a line of a log is a line
 
     def show(progress: JobProgress) -> None:
         nonlocal total
@@ -346,8 +346,14 @@ def _told() -> Iterator[None]:
     """Print failures that a user can act on as one line."""
     try:
         from entrepot.domain.errors import EntrepotError
+        from entrepot.spark_ingest.versions import SparkVersionError, installed_version
+
+        installed_version()
         from entrepot.spark_ingest.failures import FAILURES, SPARK_FAILURES
         from entrepot.spark_ingest.job.reasons import reason_of
+    except SparkVersionError as error:
+        _say(f"error: {error}", err=True)
+        raise typer.Exit(FAILED) from error
     except ImportError as error:
         _say(f"error: {error}: Spark is not installed: pip install entrepot[spark]", err=True)
         raise typer.Exit(FAILED) from error

@@ -12,6 +12,7 @@ from entrepot.spark_ingest.job.run import JobError
 from entrepot.spark_ingest.job.status import NoJobError
 from entrepot.spark_ingest.source.options import OptionError
 from entrepot.spark_ingest.tables import TableError
+from entrepot.spark_ingest.versions import SparkVersionError
 
 try:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -23,4 +24,4 @@ except ImportError:  # a client of Spark Connect alone
 
 SPARK_FAILURES: Final = (PySparkException, Py4JError)
 """Failures that Spark tells, with stacks of two languages."""
-FAILURES: Final = (JavaError, NoMessagesYetError, JobError, NoJobError, OptionError, TableError)
+FAILURES: Final = (JavaError, NoMessagesYetError, JobError, NoJobError, OptionError, SparkVersionError, TableError)

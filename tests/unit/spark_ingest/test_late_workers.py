@@ -1,4 +1,5 @@
-"""A query whose Python workers started too late for Spark goes on from its checkpoint."""
+"""A query whose Python workers started too late for Spark, or that may only have repeated a batch, goes on from its
+checkpoint."""
 
 from __future__ import annotations
 
@@ -68,5 +69,12 @@ def test_another_failure_is_told_at_once() -> None:
 def test_who_stopped_it_gets_no_other() -> None:
     job, left = running(LATE, "")
     job.stop()
+    watch(job, print)
+    assert len(left) == 1
+
+
+def test_what_may_only_have_repeated_a_batch_is_started_once_more() -> None:
+    job, left = running(LATE, "", LATE, "", "")
+    job.turns = 2
     watch(job, print)
     assert len(left) == 1
