@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -196,6 +196,7 @@ def _run(
     from rich.live import Live
     from rich.text import Text
 
+    from entrepot.spark_ingest.job.reasons import JAVA_IS_GONE
     from entrepot.spark_ingest.job.run import start, watch
     from entrepot.spark_ingest.job.watching import JobMetrics, JobProgress, shown
     from entrepot.spark_ingest.session import open_session
@@ -238,7 +239,8 @@ def _run(
         finally:
             if figures is not None:
                 figures.close()
-            session.stop()
+            with suppress(*JAVA_IS_GONE):
+                session.stop()
     say(f"{total:,} messages are in {settings.table}")
     return total
 

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from entrepot.domain.errors import EntrepotError
 from entrepot.spark_ingest.job.batch import BatchJob
 from entrepot.spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
-from entrepot.spark_ingest.job.reasons import reason_of
+from entrepot.spark_ingest.job.reasons import JAVA_IS_GONE, reason_of
 from entrepot.spark_ingest.job.reporting import JobReports
 from entrepot.spark_ingest.job.settings import JobSettings, save_settings
 from entrepot.spark_ingest.job.state import read_state
@@ -36,6 +36,8 @@ WORKER_IS_LATE: Final = "Python worker failed to connect back"
 """Spark's error when a Python worker has not started within ten seconds, as on a busy machine."""
 MAX_STARTS: Final = 5
 """Starts of a query whose workers are late: each resumes from the checkpoint."""
+
+NO_JAVA: Final = "Spark's Java has ended: it was killed, or its lines above say why"
 
 
 class JobError(Exception):
@@ -115,7 +117,11 @@ def watch(running: Running, show: Callable[[JobProgress], None], is_to_end: Call
     reports = JobReports(running.settings)
     turns, late_starts = running.turns, 0
     while True:
-        failure = _follow(running, show, reports, is_to_end)
+        try:
+            failure = _follow(running, show, reports, is_to_end)
+        except JAVA_IS_GONE:
+            reports.ended("" if is_to_end() else NO_JAVA)
+            raise JobError(NO_JAVA) from None
         if running.is_stopped:
             break
         if failure is None:

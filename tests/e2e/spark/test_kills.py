@@ -130,3 +130,4 @@ def test_each_message_is_in_the_tables_once(broker: ServerProcess, kind: TableFo
     assert len(log) > 1000
     assert sorted(places) == sorted(log)
     assert publisher.confirmed <= readings
+    assert "unexpected" not in job.log.read_text(errors="replace"), "what ends the command is told in words"
