@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
+from entrepot.spark_ingest import session
 from entrepot.spark_ingest.job import run
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.source.data_source import EntrepotStreamReader
@@ -75,6 +76,19 @@ def test_a_job_of_ones_own_is_told_so_where_it_imports_the_source(tmp_path: Path
         assert "SparkVersionError: Spark 3.5.9 has no data sources in Python" in done.stderr.splitlines()[-1]
 
 
+def test_an_old_server_of_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Builder:
+        def getOrCreate(self) -> Any:
+            return SimpleNamespace(version="3.5.1")
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: self
+
+    monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=Builder()))
+    with pytest.raises(SparkVersionError, match=r"Spark 3\.5\.1 has no data sources in Python"):
+        session.open_session("sc://127.0.0.1:1")
+
+
 @cases("version, is_lacking", [("4.0.5", True), ("4.2.0", False)])
 def test_a_job_says_it_once_and_asks_for_no_limit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, is_lacking: bool
@@ -91,9 +105,9 @@ def test_a_job_says_it_once_and_asks_for_no_limit(
     monkeypatch.setattr(run, "with_schema", seen)
     told: list[str] = []
     settings = JobSettings(StoreLocation(brokers=("127.0.0.1:1",)), str(tmp_path / "t"), subscribe="t", max_offsets=5)
-    session: Any = SimpleNamespace(version=version)
+    opened: Any = SimpleNamespace(version=version)
     with pytest.raises(FoundOutError):
-        run.start(session, settings, "1 seconds", told.append)
+        run.start(opened, settings, "1 seconds", told.append)
     assert told == ([lacks(version)] if is_lacking else [])
     assert asked[0].source_options().get("maxOffsetsPerTrigger") == (None if is_lacking else "5")
 
