@@ -132,4 +132,4 @@ def test_each_message_is_in_the_tables_once(broker: ServerProcess, kind: TableFo
     assert publisher.confirmed <= readings
     ended = [victim for victim in killed if victim not in (BROKER, Part.TASKS)]
     assert job.starts <= 1 + len(ended), "no kill of a broker or of a task's worker ends the command"
-    assert "unexpected" not in job.log.read_text(errors="replace"), "what ends the command is told in words"
+    assert "entrepot: unexpected" not in job.log.read_text(errors="replace"), "what ends the command is told in words"
