@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -196,6 +196,7 @@ def _run(
     from rich.live import Live
     from rich.text import Text
 
+    from entrepot.spark_ingest.job.reasons import JAVA_IS_GONE
     from entrepot.spark_ingest.job.run import start, watch
     from entrepot.spark_ingest.job.watching import JobMetrics, JobProgress, shown
     from entrepot.spark_ingest.session import open_session
@@ -207,7 +208,7 @@ def _run(
     total = 0
 
     def say(text: str) -> None:
-        console.print(Text(printable(text)))
+        console.print(Text(printable(text)), soft_wrap=True)  # a line of a log is a line
 
     def show(progress: JobProgress) -> None:
         nonlocal total
@@ -238,7 +239,8 @@ def _run(
         finally:
             if figures is not None:
                 figures.close()
-            session.stop()
+            with suppress(*JAVA_IS_GONE):
+                session.stop()
     say(f"{total:,} messages are in {settings.table}")
     return total
 
@@ -346,8 +348,14 @@ def _told() -> Iterator[None]:
     """Print failures that a user can act on as one line."""
     try:
         from entrepot.domain.errors import EntrepotError
+        from entrepot.spark_ingest.versions import SparkVersionError, installed_version
+
+        installed_version()
         from entrepot.spark_ingest.failures import FAILURES, SPARK_FAILURES
         from entrepot.spark_ingest.job.reasons import reason_of
+    except SparkVersionError as error:
+        _say(f"error: {error}", err=True)
+        raise typer.Exit(FAILED) from error
     except ImportError as error:
         _say(f"error: {error}: Spark is not installed: pip install entrepot[spark]", err=True)
         raise typer.Exit(FAILED) from error

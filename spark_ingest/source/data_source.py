@@ -11,14 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-)
+import pyspark
 from pyspark.sql.types import StructType
 
 from entrepot.domain.errors import Code, EntrepotError
@@ -48,19 +41,22 @@ from entrepot.spark_ingest.source.positions import (
 )
 from entrepot.spark_ingest.source.reading import ReadPlan, read_ranges
 from entrepot.spark_ingest.source.schemas import inferred_ddl, payload_columns, table_ddl
+from entrepot.spark_ingest.source.spark_api import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    SupportsTriggerAvailableNow,
+)
 from entrepot.spark_ingest.source.stores import reader_of
 from entrepot.spark_ingest.source.telling import tell, tell_once
 from entrepot.spark_ingest.source.tier import with_cold, without_holes, without_lost
 from entrepot.spark_ingest.source.writing import BatchWriter, StreamWriter
+from entrepot.spark_ingest.versions import lacks
 from entrepot.store_client.blocking import BlockingReader, BlockingStore
-
-try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
-except ImportError:  # before Spark 4.2 sources cannot limit a batch
-    ReadAllAvailable = ReadLimit = object  # type: ignore[assignment,misc]
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """A stand-in for the missing mix-in."""
 
 
 @dataclass
@@ -192,6 +188,8 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         reader, bounds = self._bounds()
         if start is None:  # before Spark 4.2
+            if options.max_offsets is not None or options.max_bytes is not None:
+                tell_once(lacks(pyspark.__version__))
             if any(each.may_lag for queues in bounds.values() for each in queues.values()):
                 raise EntrepotError(Code.UNAVAILABLE, "the master of a broker is away: its slaves may have less")
             return to_json(latest(bounds), bounds)

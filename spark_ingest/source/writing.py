@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from entrepot.domain.errors import Code, EntrepotError
@@ -28,6 +27,11 @@ from entrepot.domain.names import check_topic_name, split_name
 from entrepot.domain.routing.queue_selector import queue_for_key
 from entrepot.domain.topic import Topic
 from entrepot.spark_ingest.source.options import OptionError, check_names, read_location
+from entrepot.spark_ingest.source.spark_api import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from entrepot.spark_ingest.source.stores import store_of
 from entrepot.store_client.blocking import StoreLocation
 

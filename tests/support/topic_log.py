@@ -21,7 +21,7 @@ Row = tuple[str, int, int, bytes]
 
 
 class TopicWriter:
-    """Appends messages to queues in turn, durable when a call returns."""
+    """Appends messages to queues in turn, durable when a call returns.  Raises EntrepotError where one is refused."""
 
     def __init__(self, address: str) -> None:
         self.location = StoreLocation(brokers=(address,))
@@ -58,7 +58,8 @@ class TopicWriter:
     def _send(self, messages: list[Message]) -> None:
         if messages:
             refusals = [refusal for refusal in self.store.append(messages) if refusal is not None]
-            assert not refusals, refusals[0]
+            if refusals:
+                raise refusals[0]
 
 
 def log_of(reader: BlockingReader, topics: Sequence[str]) -> list[Row]:

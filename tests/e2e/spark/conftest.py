@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from entrepot.spark_ingest.session import open_session
 from entrepot.spark_ingest.source.stores import close_readers
+from tests.support.ingest_job import ingest_command
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter
 
@@ -74,9 +74,6 @@ def ingest(server: ServerProcess) -> Callable[..., list[str]]:
     """The command that ingests topics of the server."""
 
     def ingest(topic: str, table: Path, *more: str) -> list[str]:
-        return [
-            sys.executable, "-m", "entrepot.gateway.cli", "ingest", "--topic", topic, "--table", str(table),
-            "--server", server.address("broker"), "--master", "local[2,4]", *more,
-        ]  # fmt: skip
+        return ingest_command(server.address("broker"), topic, table, *more)
 
     return ingest

@@ -1,4 +1,5 @@
-"""The job through Spark Connect: the batches are done where the server is, the command only watches."""
+"""Spark Connect: queries of one's own, and the job, whose batches are done where the server is. The command only
+watches."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from entrepot.spark_ingest.java import find_java, java_home
 from entrepot.spark_ingest.tables import TableFormat, open_table
 from tests.support.fleet import Fleet
 from tests.support.ports import free_port
+from tests.support.spark_queries import check_queries
 from tests.support.topic_log import TopicWriter
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -71,3 +73,8 @@ def test_a_job_through_connect(
     found = sorted(zip(rows.column("device").to_pylist(), rows.column("seq").to_pylist(), strict=True))
     assert found == sorted(fleet.good)
     assert open_table(TableFormat.DELTA, f"{table}_devices").dataset().count_rows() == 10
+
+
+@pytest.mark.soak
+def test_queries_of_ones_own_through_connect(connect: str, writer: TopicWriter, topic: str, tmp_path: Path):
+    check_queries(sys.executable, connect, writer, topic, tmp_path, START_SECONDS)

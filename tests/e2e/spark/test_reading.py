@@ -117,7 +117,7 @@ def test_bodies_are_columns_and_bad_ones_are_told(read: Read, writer: TopicWrite
         "own",
     )
     assert first.topic == topic
-    bad = {row._raw: row._error for row in by_offset if row._error is not None}
+    bad = {bytes(row._raw): row._error for row in by_offset if row._error is not None}
     assert set(bad) == {b"{broken", dump({"n": "text"}), b""}
     assert all(bad.values())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.e2e.spark.test_kills import START_SECONDS, Job
+from tests.support.ingest_job import START_SECONDS, Job
 from tests.support.topic_log import TopicWriter
 from tests.support.waiting import wait_until
 

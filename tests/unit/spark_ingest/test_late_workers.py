@@ -1,4 +1,5 @@
-"""A query whose Python workers started too late for Spark goes on from its checkpoint."""
+"""A query whose Python workers started too late for Spark, or that may only have repeated a batch, goes on from its
+checkpoint."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 
 from entrepot.spark_ingest.job import run
@@ -69,4 +71,30 @@ def test_who_stopped_it_gets_no_other() -> None:
     job, left = running(LATE, "")
     job.stop()
     watch(job, print)
+    assert len(left) == 1
+
+
+def test_what_may_only_have_repeated_a_batch_is_started_once_more() -> None:
+    job, left = running(LATE, "", LATE, "", "")
+    job.turns = 2
+    watch(job, print)
+    assert len(left) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "no")]
+)
+def test_java_that_is_gone_is_told_in_words(error: Exception) -> None:
+    class Gone(Query):
+        @property
+        def isActive(self) -> bool:
+            raise error
+
+        @isActive.setter
+        def isActive(self, value: bool) -> None: ...
+
+    job, left = running("", "")
+    job.query = cast(Any, Gone())
+    with pytest.raises(JobError, match="Spark's Java has ended"):
+        watch(job, print)
     assert len(left) == 1

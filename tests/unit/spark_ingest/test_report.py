@@ -88,8 +88,14 @@ def test_the_reason_of_a_failure_is_its_last_line():
         ),
         ("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03;", "Path does not exist: file:/x."),
         ("java.lang.StackOverflowError\n\tat java.base/java.util.regex.Pattern", "StackOverflowError"),
-        ("An error occurred while calling o155.stop", "it ended, and said nothing"),
-        ("", "it ended, and said nothing"),
+        ("An error occurred while calling o155.stop", "it gave no reason: one of its processes may have been killed"),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: SQLSTATE: XXKST (no cause message)\n"
+            "=== Streaming Query ===\nIdentifier: [id = 1]",
+            "it gave no reason: one of its processes may have been killed",
+        ),
+        ("Connection reset\n=== Streaming Query ===\nIdentifier: [id = 1]", "Connection reset"),
+        ("", "it gave no reason: one of its processes may have been killed"),
     ],
 )
 def test_what_spark_says_is_told_without_its_stacks(said: str, reason: str) -> None:
