@@ -106,6 +106,7 @@ def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:
         "attach_endpoints": tuple(tier.attach_endpoints),
         "read": tier.read,
         "payload": tier.payload,
+        "iceberg": tier.iceberg,
         "options": tier.options(),
     }
 

@@ -47,7 +47,8 @@ class TierSettings:
     the messages that waited for `max_age_seconds`, longer where many topics share `requests_per_hour`.
     `vacuum_grace_seconds`: time for which objects stay that no version needs. `max_kept_bytes`: of the log, for a topic
     that is stuck; beyond it retention goes on, and messages are lost. 0: no limit. `attach_endpoints`: those of
-    attached tables, besides the tier's own, that get this broker's credentials.
+    attached tables, besides the tier's own, that get this broker's credentials. `iceberg`: tables have metadata of
+    Iceberg, too.
     """
 
     url: str
@@ -62,6 +63,7 @@ class TierSettings:
     read: ReadPolicy = ReadPolicy.NOT_IN_DISK
     options: dict[str, Any] = field(default_factory=dict)
     payload: Payload = Payload.NONE
+    iceberg: bool = False
     missing: Missing = Missing.SKIP
 
     @property

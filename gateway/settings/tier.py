@@ -55,6 +55,7 @@ class TierSettings(Table):
     payload: Literal["none", "json"] = Field(
         "none", description="Columns from message bodies: none, or json for typed columns of JSON fields"
     )
+    iceberg: bool = Field(False, description="Write the metadata of Iceberg, too: its readers see the same files")
     cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Cache size for data read from the store")
 
     @field_validator("url")
