@@ -107,6 +107,7 @@ def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:
         "read": tier.read,
         "payload": tier.payload,
         "cluster": tier.cluster,
+        "iceberg": tier.iceberg,
         "options": tier.options(),
     }
 

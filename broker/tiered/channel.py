@@ -41,6 +41,7 @@ class Setup(msgspec.Struct, frozen=True):
     requests_per_hour: int
     vacuum_grace_seconds: float
     payload: Payload
+    iceberg: bool
     seed: int
     token: str = ""
     cluster: bool = True

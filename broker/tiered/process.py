@@ -50,6 +50,7 @@ def main(descriptor: int) -> None:
         requests_per_hour=setup.requests_per_hour,
         grace=setup.vacuum_grace_seconds,
         payload=setup.payload,
+        iceberg=setup.iceberg,
         token=setup.token,
         clusters=setup.cluster,
     )

@@ -48,7 +48,7 @@ class TierSettings:
     `vacuum_grace_seconds`: time for which objects stay that no version needs. `max_kept_bytes`: of the log, for a topic
     that is stuck; beyond it retention goes on, and messages are lost. 0: no limit. `attach_endpoints`: those of
     attached tables, besides the tier's own, that get this broker's credentials. `cluster`: merged segments have the
-    messages of a sub-topic beside each other.
+    messages of a sub-topic beside each other. `iceberg`: tables have metadata of Iceberg, too.
     """
 
     url: str
@@ -63,6 +63,7 @@ class TierSettings:
     read: ReadPolicy = ReadPolicy.NOT_IN_DISK
     options: dict[str, Any] = field(default_factory=dict)
     payload: Payload = Payload.NONE
+    iceberg: bool = False
     missing: Missing = Missing.SKIP
     cluster: bool = True
 

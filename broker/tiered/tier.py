@@ -339,7 +339,7 @@ class Tier:
             kept = {name: getattr(before, name) for name in ("ends", "segments", "bytes", "missing")}
             progress = msgspec.structs.replace(progress, **kept)
         self.progress[progress.root] = progress
-        if not progress.problem:
+        if not progress.is_stuck:
             self._forget_what_is_gone(progress)
         if not progress.problem or has_ends:
             self._refresh_soon(progress.root)

@@ -16,6 +16,7 @@ import structlog
 
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.fence import Fence, Writer
+from entrepot.broker.tiered.iceberg.iceberg_table import REQUESTS, IcebergTable
 from entrepot.broker.tiered.json_columns import JsonColumns, plain
 from entrepot.broker.tiered.marks import TableMark, check_store
 from entrepot.broker.tiered.merging import merge
@@ -50,8 +51,9 @@ log = structlog.get_logger(__name__)
 class _Topic:
     """Knowledge of a topic between rounds. Times in seconds of the steady clock."""
 
-    def __init__(self, table: TopicTable, fence: Fence) -> None:
-        self.table, self.fence = table, fence
+    def __init__(self, table: TopicTable, fence: Fence, iceberg: IcebergTable | None) -> None:
+        self.table, self.fence, self.iceberg = table, fence, iceberg
+        self.iceberg_problem = ""
         self.json = JsonColumns()
         self.is_open = False
         self.known: TableMark | None = None
@@ -71,7 +73,8 @@ class Uploader:
     """The uploader. `steady`: seconds of a clock that never jumps. `number`: of the broker, `writer`: its identity.
     `max_age`: seconds that messages wait. `requests_per_hour`: to the object store, about, by all topics; many small
     ones wait longer. `token`: mark of the writer's store in the object store, without which nothing is written.
-    `clusters`: final segments have a device's rows beside each other."""
+    `clusters`: final segments have a device's rows beside each other. `iceberg`: tables have metadata of Iceberg, too.
+    """
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class Uploader:
         requests_per_hour: int,
         grace: float,
         payload: Payload = Payload.NONE,
+        iceberg: bool = False,
         token: str = "",
         clusters: bool = True,
     ) -> None:
@@ -96,7 +100,9 @@ class Uploader:
         self._base, self._writer = first_queue(number), writer
         self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
         self._requests_per_hour = requests_per_hour
-        self._payload, self._token, self._clusters = payload, token, clusters
+        self._payload, self._token = payload, token
+        self._clusters, self._has_iceberg = clusters, iceberg
+        self._requests_an_upload = REQUESTS_AN_UPLOAD + (REQUESTS if iceberg else 0)
         self._topics: dict[str, _Topic] = {}
         self._checked_at = -HOUSEKEEPING_SECONDS
         self._waiting = 0
@@ -116,7 +122,7 @@ class Uploader:
         if topic is None:
             fence = Fence(self._writer)
             table = TopicTable(self._objects, state.root, self._clock, self._random, fence)
-            topic = self._topics[state.root] = _Topic(table, fence)
+            topic = self._topics[state.root] = _Topic(table, fence, self._iceberg(state.root))
         topic.fence.epoch = state.epoch
         if topic.known != state.mark:  # somebody has accepted the table as it is
             topic.known, topic.not_before = state.mark, 0.0
@@ -137,9 +143,14 @@ class Uploader:
             self._tell(state, topic, problem)
             return False
         topic.pause = 0.0
-        if topic.told is not None and topic.told.problem:
+        if topic.told is not None and topic.told.problem not in ("", topic.iceberg_problem):
             self._tell(state, topic)  # it is over
         return has_more
+
+    def _iceberg(self, root: str) -> IcebergTable | None:
+        if not self._has_iceberg:
+            return None
+        return IcebergTable(self._objects, root, self._clock, self._random, int(1000 * self._grace))
 
     def _bring_up(self, state: TopicState, topic: _Topic) -> bool:
         """Upload one segment where there is enough, or it has waited; True if there may be more."""
@@ -174,7 +185,7 @@ class Uploader:
 
     def _age(self, waiting: int) -> float:
         """Return the seconds that messages of a topic wait: the fewer bytes and the more waiting topics, the longer."""
-        stretched = min(self._waiting * REQUESTS_AN_UPLOAD * 3600 / self._requests_per_hour, LONGEST_AGE)
+        stretched = min(self._waiting * self._requests_an_upload * 3600 / self._requests_per_hour, LONGEST_AGE)
         return max(self._max_age, stretched * (1 - waiting / self._segment_bytes))
 
     def _check_history(self, state: TopicState, topic: _Topic) -> None:
@@ -298,11 +309,30 @@ class Uploader:
             self._tell(state, topic)
         if topic.table.expire(self._clock.now_ms() - state.retention_ms):
             self._tell(state, topic)
-        if not topic.vacuumed_at or now >= topic.vacuumed_at + VACUUM_SECONDS:
+        is_vacuum_due = not topic.vacuumed_at or now >= topic.vacuumed_at + VACUUM_SECONDS
+        self._follow(state, topic, is_sweep_due=is_vacuum_due)
+        if is_vacuum_due:
             if topic.vacuumed_at:
                 topic.table.check_current()
             topic.vacuumed_at = now
             topic.table.vacuum(int(1000 * self._grace))
+
+    def _follow(self, state: TopicState, topic: _Topic, *, is_sweep_due: bool) -> None:
+        """Bring Iceberg's metadata up to the table. What is wrong there stops nothing else, and is tried again."""
+        if topic.iceberg is None:
+            return
+        try:
+            topic.iceberg.follow(topic.table)
+            if is_sweep_due:
+                topic.iceberg.sweep(topic.table)
+            problem = ""
+        except Exception as error:  # noqa: BLE001 the table is whole without it
+            told = error.message if isinstance(error, EntrepotError) else f"{type(error).__name__}: {error}"
+            problem = f"Iceberg's metadata is behind: {told}"
+            log.warning("no metadata of Iceberg", seldom=f"iceberg {state.root}", topic=state.name, problem=told)
+        if problem != topic.iceberg_problem:
+            topic.iceberg_problem = problem
+            self._tell(state, topic)
 
     def _tell(self, state: TopicState, topic: _Topic, problem: str = "") -> None:
         table = topic.table
@@ -316,7 +346,8 @@ class Uploader:
             }
             segments, size = len(table.snapshot.files), sum(file.size for file in table.snapshot.files.values())
             missing = table.missing()
-        told = Progress(state.name, state.root, ends, problem, segments, size, missing, is_stuck=bool(problem))
+        shown = problem or topic.iceberg_problem
+        told = Progress(state.name, state.root, ends, shown, segments, size, missing, is_stuck=bool(problem))
         if told != topic.told:
             topic.told = told
             self._source.told(told)

@@ -58,6 +58,7 @@ class TierSettings(Table):
     cluster: bool = Field(
         True, description="Messages of a sub-topic beside each other in merged segments; earlier versions refuse these"
     )
+    iceberg: bool = Field(False, description="Write the metadata of Iceberg, too: its readers see the same files")
     cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Cache size for data read from the store")
 
     @field_validator("url")

@@ -21,6 +21,18 @@ PAGE = (Path(__file__).parents[2] / "docs" / "tiered.md").read_text()
 BODIES = (b'{"celsius": 20}', b"\xff\xfe", b"no json", b'\xff{"celsius": 99}', b"", b"[1]", b'{"celsius": 22}')
 
 
+async def test_icebergs_reads_what_a_broker_with_that_setting_writes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with opened(tmp_path, ManualClock(), iceberg=True) as store:
+        await store.topology.put_topic(TOPIC)
+        folder = tmp_path / "cold" / root(store) / "_iceberg"
+        await until(lambda: (folder / "metadata" / "version-hint.text").exists(), "the metadata is there")
+    [snippet] = re.findall(r"```python\n(from pyiceberg.*?)```", PAGE, re.DOTALL)
+    exec(re.sub(r'"/var/[^"]*"', repr(str(folder)), snippet))  # noqa: S102 - the page itself
+    assert "queue_offset: int64" in capsys.readouterr().out
+
+
 async def test_they_read_odd_bodies_as_no_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:

@@ -101,12 +101,22 @@ def test_a_broker_is_told_of_them(tmp_path: Path) -> None:
             "tier.cache_bytes": "2000000",
             "tier.vacuum_grace_seconds": "900",
             "tier.payload": "json",
+            "tier.iceberg": "true",
         }
     ).settings
     told: BrokerSettings = _settings_here(settings, 3)
     assert told.tier is not None
     assert told.tier == TierSettings(
-        "s3://bucket/a", 3, 1_000_000, 2.0, 5000, 900.0, 2_000_000, options=told.tier.options, payload=Payload.JSON
+        "s3://bucket/a",
+        3,
+        1_000_000,
+        2.0,
+        5000,
+        900.0,
+        2_000_000,
+        options=told.tier.options,
+        payload=Payload.JSON,
+        iceberg=True,
     )
     asked = StoreOptions(**told.tier.options)
     assert (asked.endpoint, asked.allow_http, asked.retries, asked.region) == (

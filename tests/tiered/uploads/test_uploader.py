@@ -43,6 +43,7 @@ class Bench:
         writer: Writer = WRITER,
         requests_per_hour: int = 20_000,
         payload: Payload = Payload.NONE,
+        iceberg: bool = False,
     ) -> None:
         self.clock = ManualClock(MIDNIGHT + DAY_MS // 2)
         self.memory = MemoryObjects(self.clock)
@@ -63,6 +64,7 @@ class Bench:
             requests_per_hour=requests_per_hour,
             grace=3600.0,
             payload=payload,
+            iceberg=iceberg,
         )
 
     def topic(self, name: str = "t", queues: int = 1, retention_ms: int = 10**12) -> ModelTopic:
