@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 from pyspark.sql.window import Window
 
 from entrepot.spark_ingest.job.settings import DeviceColumns
+from entrepot.spark_ingest.source.batches import ERROR_COLUMNS
 from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.spark_ingest.tables.staging import KIND
 
@@ -65,7 +66,7 @@ def _flat(column: Column, name: str, kind: DataType, taken: set[str]) -> list[Co
 def found_columns(schema: StructType, asked: DeviceColumns) -> DeviceColumns:
     """The device columns: those asked for, else those with the usual names; all other numbers are metrics. Raises
     ValueError for a name that the table does not have."""
-    payload = [field for field in schema.fields if field.name not in ENVELOPE and field.name not in DEAD_COLUMNS]
+    payload = [field for field in schema.fields if field.name not in ENVELOPE and field.name not in ERROR_COLUMNS]
     by_name = {field.name: field.dataType for field in payload}
     for name in (asked.device, asked.sequence, asked.time, *asked.metrics):
         if name and name not in by_name:
