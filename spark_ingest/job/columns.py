@@ -34,8 +34,9 @@ def with_schema(settings: JobSettings) -> JobSettings:
     kept = load_settings(settings.checkpoint_path)
     if kept is not None and kept.schema and kept.parse is settings.parse:
         known = struct_of(kept.schema)
+        taken = {name.lower() for name in known.names}
         fields = {field.name: field.dataType.simpleString() for field in known.fields} | {
-            name: kind for name, kind in fields.items() if name not in known.names
+            name: kind for name, kind in fields.items() if name.lower() not in taken
         }
     if not fields:
         raise NoMessagesYetError(

@@ -22,6 +22,7 @@ from entrepot.spark_ingest.job.rows import (
     LATEST_MICROS,
     NANOSECONDS,
     TIME_UNITS,
+    flat_name,
 )
 from entrepot.spark_ingest.source.columns import ENVELOPE
 
@@ -86,7 +87,7 @@ class FlatRows:
         return pc.coalesce(_believed(said.cast(TIMESTAMP)), born)
 
     def _fields(self) -> list[pa.Field]:
-        taken = {field.name for field in self.schema if not pa.types.is_struct(field.type)}
+        taken = {field.name.lower() for field in self.schema if not pa.types.is_struct(field.type)}
         found: list[pa.Field] = []
         for field in self.schema:
             found += _flat_fields(field.name, field, taken)
@@ -99,11 +100,7 @@ def _flat_fields(name: str, field: pa.Field, taken: set[str]) -> list[pa.Field]:
         return [pa.field(name, field.type)]
     found: list[pa.Field] = []
     for part in field.type:
-        flat = f"{name}_{part.name}"
-        if not pa.types.is_struct(part.type):
-            while flat in taken:
-                flat += "_"
-            taken.add(flat)
+        flat = flat_name(name, part.name, taken, is_struct=pa.types.is_struct(part.type))
         found += _flat_fields(flat, part, taken)
     return found
 

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 from pyspark.sql.window import Window
 
 from entrepot.spark_ingest.job.settings import DeviceColumns
+from entrepot.spark_ingest.source.batches import ERROR_COLUMNS
 from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.spark_ingest.tables.staging import KIND
 
@@ -41,7 +42,7 @@ GOOD, DEAD, LATE, DUPLICATE = "good", "dead", "late", "duplicate"
 
 def flattened(rows: DataFrame) -> DataFrame:
     """Turn structs into columns: `position.lat` is `position_lat`."""
-    taken = {name for name in rows.columns if not isinstance(rows.schema[name].dataType, StructType)}
+    taken = {name.lower() for name in rows.columns if not isinstance(rows.schema[name].dataType, StructType)}
     columns: list[Column] = []
     for field in rows.schema.fields:
         columns += _flat(F.col(f"`{field.name}`"), field.name, field.dataType, taken)
@@ -53,19 +54,26 @@ def _flat(column: Column, name: str, kind: DataType, taken: set[str]) -> list[Co
         return [column.alias(name)]
     found: list[Column] = []
     for field in kind.fields:
-        flat = f"{name}_{field.name}"
-        if not isinstance(field.dataType, StructType):
-            while flat in taken:
-                flat += "_"
-            taken.add(flat)
+        flat = flat_name(name, field.name, taken, is_struct=isinstance(field.dataType, StructType))
         found += _flat(column.getField(field.name), flat, field.dataType, taken)
     return found
+
+
+def flat_name(parent: str, name: str, taken: set[str], *, is_struct: bool) -> str:
+    """Return the name of a field of a struct as a column, and add it to the `taken` ones, which are in lower case: to
+    Spark and to tables names that differ in case are the same. A column that is there already keeps its name."""
+    flat = f"{parent}_{name}"
+    if not is_struct:
+        while flat.lower() in taken:
+            flat += "_"
+        taken.add(flat.lower())
+    return flat
 
 
 def found_columns(schema: StructType, asked: DeviceColumns) -> DeviceColumns:
     """The device columns: those asked for, else those with the usual names; all other numbers are metrics. Raises
     ValueError for a name that the table does not have."""
-    payload = [field for field in schema.fields if field.name not in ENVELOPE and field.name not in DEAD_COLUMNS]
+    payload = [field for field in schema.fields if field.name not in ENVELOPE and field.name not in ERROR_COLUMNS]
     by_name = {field.name: field.dataType for field in payload}
     for name in (asked.device, asked.sequence, asked.time, *asked.metrics):
         if name and name not in by_name:

@@ -25,7 +25,8 @@ from entrepot.spark_ingest.source.planning import Range
 from entrepot.spark_ingest.source.telling import tell
 
 T = TypeVar("T")
-ERROR_COLUMNS: Final = ("_error", "_raw")
+ERROR_COLUMNS: Final = ("_rescued", "_error", "_raw")
+"""Columns about bodies: values that do not fit, the fault of a bad body, and its bytes."""
 MAX_TOLD: Final = 500
 """Longest line of the log about a message that is set aside."""
 _NO_MESSAGES: Final = (EntrepotError, MemoryError, AssertionError)
@@ -129,8 +130,9 @@ class BatchMaker:
         """The columns of bodies, in their types."""
         if self._parser is None:
             return {}
-        payload, errors, raw = self._parser.parse(rows.bodies())
-        made = {"_error": errors, "_raw": raw} | {column: payload[at] for column, at in self._payload.items()}
+        payload, rescued, errors, raw = self._parser.parse(rows.bodies())
+        made = {"_rescued": rescued, "_error": errors, "_raw": raw}
+        made |= {column: payload[at] for column, at in self._payload.items()}
         return {column.name: _typed(made[column.name], column) for column in self._schema if column.name in made}
 
 

@@ -50,7 +50,7 @@ def table_ddl(options: SourceOptions, payload_ddl: str) -> str:
     """The table's schema as Spark's DDL."""
     parts = [f"{name} {ENVELOPE[name]}" for name in envelope_columns(options)]
     if options.parse is not Parse.NONE:
-        parts += [payload_ddl, "_error string", "_raw binary"]
+        parts += [payload_ddl, "_rescued string", "_error string", "_raw binary"]
     return ", ".join(part for part in parts if part)
 
 
@@ -80,6 +80,7 @@ def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: Sour
             for body in variable_array(RecordColumns(run), "body", pa.binary()).to_pylist():
                 for name, kind in _kinds(decode_any(options.parse, body)).items():
                     found.setdefault(name, Counter())[kind] += 1
+    found = _spelt_once(found)
     kinds = {name: _prevailing(of_name) or "string" for name, of_name in found.items()}
     chosen, room = set(), MAX_COLUMNS
     for name in sorted(found, key=lambda each: -found[each].total()):
@@ -88,6 +89,17 @@ def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: Sour
             break
         chosen.add(name)
     return {_column(name): kind for name, kind in kinds.items() if name in chosen}
+
+
+def _spelt_once(found: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    """The fields without those that differ only in case from a more frequent one: Spark has one column for both."""
+    taken: set[str] = set()
+    chosen: set[str] = set()
+    for name in sorted(found, key=lambda each: -found[each].total()):
+        if _column(name).lower() not in taken:
+            taken.add(_column(name).lower())
+            chosen.add(name)
+    return {name: kinds for name, kinds in found.items() if name in chosen}
 
 
 def _kinds(value: Any) -> dict[str, str]:
@@ -131,10 +143,13 @@ class _Sampled:
         self._left = MAX_VALUES
 
     def fields_of(self, value: dict[Any, Any], depth: int) -> dict[str, str]:
-        """The types of an object's fields, without those that are too large."""
+        """The types of an object's fields, without those that are too large; in an inner object, of names that differ
+        only in case the first one's."""
         fields: dict[str, str] = {}
+        taken: set[str] = set()
         for name, item in value.items():
-            if isinstance(name, str) and name and "`" not in name:
+            if isinstance(name, str) and name and "`" not in name and (not depth or name.lower() not in taken):
+                taken.add(name.lower())
                 try:
                     fields[name] = self._kind(item, depth + 1)
                 except _TooLargeError:

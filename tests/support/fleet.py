@@ -45,7 +45,7 @@ class Fleet:
         if chance < lost + bad:
             self.lost.add(key)  # nobody can read its number
             self.dead += 1
-            return [b'{"device": "' + device.encode() + b'", "seq": ' + self._random.choice([b"", b"[", b'"x"}'])]
+            return [b'{"device": "' + device.encode() + b'", "seq": ' + self._random.choice([b"", b"[", b'"x}'])]
         body = self.body(device, self.sequence)
         self.good.add(key)
         if chance < lost + bad + twice:

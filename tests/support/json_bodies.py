@@ -22,14 +22,14 @@ DDL: Final = "n bigint, f double, g float, s string, o struct<x: double, l: arra
 
 
 class Body(NamedTuple):
-    """A body.  `fault`: part of the reason why it is no JSON; `misfit`: why it has no row under FIELDS; `row`: its
-    values that are not null."""
+    """A body.  `fault`: part of the reason why it is no JSON; `misfits`: reasons, by path, why values are
+    rescued under FIELDS; `row`: its values that are not null."""
 
     name: str
     body: bytes
     fault: str = ""
-    misfit: str = ""
-    row: dict[str, Any] = {}  # nobody changes it
+    misfits: dict[str, str] = {}  # nobody changes it
+    row: dict[str, Any] = {}  # nor this
 
 
 def nested(levels: int, opening: bytes = b"[", closing: bytes = b"]") -> bytes:
@@ -66,15 +66,16 @@ BODIES: Final = [
     Body("-Infinity", b'{"f":-Infinity}', "malformed"),
     Body("Inf", b'{"z": [Inf]}', "malformed"),
     Body("NaN as a text", b'{"s": "NaN", "NaN": "Infinity"}', row={"s": "NaN"}),
-    Body("beyond doubles", b'{"f": 1e400}', misfit="out of range"),
-    Body("a whole number beyond doubles", b'{"f": ' + b"9" * 400 + b"}", misfit="out of range"),
+    Body("beyond doubles", b'{"f": 1e400}', misfits={"f": "does not fit double"}),
+    Body("a whole number beyond doubles", b'{"f": ' + b"9" * 400 + b"}", misfits={"f": "does not fit double"}),
     Body("beyond doubles without a column", b'{"n": 1, "z": 1e400}', row={"n": 1}),
     Body("5,000 digits without a column", b'{"n": 1, "z": ' + b"9" * 5000 + b"}", row={"n": 1}),
-    Body("beyond a bigint", b'{"n": 9223372036854775808}', misfit="9223372036854775807"),
+    Body("beyond a bigint", b'{"n": 9223372036854775808}', misfits={"n": "does not fit bigint"}),
     Body("a great bigint", b'{"n": 9223372036854775807}', row={"n": 2**63 - 1}),
-    Body("a point in a bigint", b'{"n": 1.0}', misfit="float"),
-    Body("beyond a float", b'{"g": 1e39}', misfit="does not fit"),
-    Body("beyond a float, in a list", b'{"o": {"l": [1, 1e39]}}', misfit="does not fit"),
+    Body("a point in a bigint", b'{"n": 1.0}', misfits={"n": "does not fit bigint"}),
+    Body("beyond a float", b'{"g": 1e39}', misfits={"g": "does not fit float"}),
+    Body("beyond a float, in a list", b'{"o": {"l": [1, 1e39]}}', misfits={"o.l": "does not fit array<float>"},
+         row={"o": {"x": None, "l": None}}),
     Body("a float between two", b'{"g": 16777217.000000001}', row={"g": 16777216.0}),
     Body("a zero with a sign", b'{"f": -0, "g": -0.0, "o": {"x": -0, "l": [-0, -0.0]}}',
          row={"f": 0.0, "g": 0.0, "o": {"x": 0.0, "l": [0.0, 0.0]}}),
@@ -83,7 +84,7 @@ BODIES: Final = [
     Body("a repeated name", b'{"n": 1, "n": 2}', row={"n": 2}),
     Body("a repeated name without a column", b'{"n": 1, "z": 1, "z": 2}', row={"n": 1}),
     Body("a repeated name in an object", b'{"o": {"x": 1, "x": 2}}', row={"o": {"x": 2.0, "l": None}}),
-    Body("a repeated name, one of another type", b'{"n": "a", "n": 2}', misfit="str"),
+    Body("a repeated name, one of another type", b'{"n": "a", "n": 2}', row={"n": 2}),
     Body("an escaped name", b'{"\\u006e": 7}', row={"n": 7}),
     # depth and size
     Body("as deep as allowed", nested(MAX_DEPTH)),
@@ -110,7 +111,14 @@ BODIES: Final = [
     Body("a comma too many", b'{"n": 1,}', "malformed"),
     Body("an empty object", b"{}"),
     Body("nulls", b'{"n": null, "f": null, "o": null}'),
-    Body("a field of another type", b'{"s": 5}', misfit="str"),
+    Body("a field of another type", b'{"s": 5}', misfits={"s": "does not fit string"}),
+    Body("another type beside", b'{"s": 5, "n": 1}', misfits={"s": "does not fit string"}, row={"n": 1}),
+    Body("an object for a text", b'{"s": {"a": "\xc2\xb0"}}', misfits={"s": "does not fit string"}),
+    Body("a number for an object", b'{"o": 1}', misfits={"o": "does not fit struct<x:double,l:array<float>>"}),
+    Body("another case", b'{"n": 1, "N": 2}', misfits={"N": "differs from n only in case"}, row={"n": 1}),
+    Body("another case alone, escaped", b'{"\\u004e": 2}', misfits={"N": "differs from n only in case"}),
+    Body("another case in an object", b'{"o": {"x": 1, "X": 2}}', misfits={"o.X": "differs from x only in case"},
+         row={"o": {"x": 1.0, "l": None}}),
 ]  # fmt: skip
 SHORT: Final = [each for each in BODIES if len(each.body) < 1 << 20]
 """Those of a size that brokers take unless told otherwise."""
@@ -119,9 +127,24 @@ _VALUES: Final = [
     b"1", b"-0", b"-0.0", b"0.1", b"1e39", b"1e400", b"9" * 400, b"NaN", b"Infinity", b"-Infinity", b"null", b"true",
     b'"a"', b'"\xb0"', '"°"'.encode(), b'"\\ud800"', b'"\\ud83d\\ude00"', b'"a\0"', b'"NaN"', b"[1, 2]", b"[null]",
     b"[NaN]", b"{}", b'{"x": -0}', b'{"x": 1, "x": 2}', b'{"l": [0.1, -0]}', b'{"l": [1e39]}', b'{"y": [{}]}',
+    b'{"X": 1, "x": "a"}',
     b"[" * 200 + b"]" * 200, b"[" * 127 + b"]" * 127, b"9223372036854775808", b"01", b"tru", b'"', b"{", b"}", b"",
 ]  # fmt: skip
-_NAMES: Final = [b'"n"', b'"f"', b'"g"', b'"s"', b'"o"', b'"z"', b'"zz"', b'"\\u006e"', b'""', b'"\xff"']
+_NAMES: Final = [
+    b'"n"',
+    b'"N"',
+    b'"\\u004e"',
+    b'"O"',
+    b'"f"',
+    b'"g"',
+    b'"s"',
+    b'"o"',
+    b'"z"',
+    b'"zz"',
+    b'"\\u006e"',
+    b'""',
+    b'"\xff"',
+]
 _AROUND: Final = [b"", b"", b"", b"", b" ", b"\n", b"\0", b"\xef\xbb\xbf", b"}", b"{", b"{}", b"null"]
 
 

@@ -28,8 +28,8 @@ from tests.tiers.marks import scaled
 
 NAMES = [field.name for field in FIELDS]
 BODIES = [each.body for each in SHORT] + random_bodies(Random(SEED), scaled(100, 2000))
-Fate = tuple[str, str | None, bytes | None]
-"""The values, which show the sign of a zero; the error; the kept bytes."""
+Fate = tuple[str, str | None, str | None, bytes | None]
+"""The values, which show the sign of a zero; what is rescued; the error; the kept bytes."""
 
 
 def expected(bodies: list[bytes]) -> list[Fate]:
@@ -37,16 +37,17 @@ def expected(bodies: list[bytes]) -> list[Fate]:
     print(f"ENTREPOT_TEST_SEED={SEED}")
     parser, found = PayloadParser(Parse.JSON, FIELDS), []
     for body in bodies:
-        columns, errors, raw = parser.parse(pa.array([body], pa.binary()))
+        columns, rescued, errors, raw = parser.parse(pa.array([body], pa.binary()))
         values = dict(zip(NAMES, (column[0].as_py() for column in columns), strict=True))
-        found.append((repr(values), errors[0].as_py(), raw[0].as_py()))
+        found.append((repr(values), rescued[0].as_py(), errors[0].as_py(), raw[0].as_py()))
     return found
 
 
 def fates(rows: pa.Table) -> list[Fate]:
     """The fates in the order of publishing, which is that of the keys."""
     found = sorted(rows.to_pylist(), key=lambda row: int(row["keys"][0]))
-    return [(repr({name: row[name] for name in NAMES}), row["_error"], row["_raw"]) for row in found]
+    told = ("_rescued", "_error", "_raw")
+    return [(repr({name: row[name] for name in NAMES}), *(row[name] for name in told)) for row in found]  # type: ignore[misc]
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ FAR = [5e21, -1e21, 2.5e20, 9e18, 253_402_300_799e9, 253_402_300_801e9, -62_135_
 SCHEMA = (
     "topic string, queue_id int, queue_offset bigint, born_time timestamp, store_time timestamp, "
     "position struct<lat: double, at: struct<name: string, n: int>>, position_lat string, list array<int>, "
-    "ts {kind}, _error string, _raw binary"
+    "ts {kind}, _rescued string, _error string, _raw binary"
 )
 
 
@@ -50,8 +50,8 @@ def rows_with(values: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for at, value in enumerate(values):
         position = [None, (1.5, None), (2.5, ("a", 3))][at % 3]
-        rows.append(("t", 1, at, BORN, STORED, position, f"p{at}", [at, None], value, None, None))
-    return [*rows, ("t", 1, len(rows), BORN, STORED, None, None, None, None, "not JSON", b"{")]
+        rows.append(("t", 1, at, BORN, STORED, position, f"p{at}", [at, None], value, "{}", None, None))
+    return [*rows, ("t", 1, len(rows), BORN, STORED, None, None, None, None, None, "not JSON", b"{")]
 
 
 @pytest.mark.parametrize(

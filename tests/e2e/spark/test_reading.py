@@ -102,11 +102,27 @@ def test_bodies_are_columns_and_bad_ones_are_told(read: Read, writer: TopicWrite
     dump = orjson.dumps if form == "json" else cbor2.dumps
     good = {"device": "d1", "n": 7, "value": 1.5, "on": True, "place": {"lat": 1.0}, "tags": ["a"], "topic": "own"}
     writer.append(topic, [dump(good), dump({"device": "d2", "value": None}), b"{broken", dump({"n": "text"}), b""])
+    writer.append(topic, [dump({"device": "d3", "n": [7], "Value": 1, "place": {"lat": "x"}, "on": False})])
     frame = read(topic, parse=form)
-    assert frame.columns[-2:] == ["_error", "_raw"]
+    assert frame.columns[-3:] == ["_rescued", "_error", "_raw"]
     by_offset = sorted(frame.collect(), key=lambda row: (row.queue_id, row.queue_offset))
     fine = [row for row in by_offset if row._error is None]
-    assert {row.device for row in fine} == {"d1", "d2"}
+    assert {row.device for row in fine} == {"d1", "d2", "d3", None}
+    [third] = [row for row in fine if row.device == "d3"]
+    assert (third.n, third.value, third.place.lat, third.on) == (None, None, None, False)
+    assert orjson.loads(third._rescued) == {
+        "n": [7],
+        "Value": 1,
+        "place.lat": "x",
+        "_reason": {
+            "n": "does not fit bigint",
+            "Value": "differs from value only in case",
+            "place.lat": "does not fit double",
+        },
+    }
+    [text] = [row._rescued for row in fine if row.device is None]
+    assert orjson.loads(text) == {"n": "text", "_reason": {"n": "does not fit bigint"}}
+    assert [row._rescued for row in fine if row.device in ("d1", "d2")] == [None, None]
     (first,) = [row for row in fine if row.device == "d1"]
     assert (first.n, first.value, first.on, first.place.lat, first.tags, first.payload_topic) == (
         7,
@@ -118,7 +134,7 @@ def test_bodies_are_columns_and_bad_ones_are_told(read: Read, writer: TopicWrite
     )
     assert first.topic == topic
     bad = {bytes(row._raw): row._error for row in by_offset if row._error is not None}
-    assert set(bad) == {b"{broken", dump({"n": "text"}), b""}
+    assert set(bad) == {b"{broken", b""}
     assert all(bad.values())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from entrepot.protocols.remoting.json_blocks import (
     without_signed_zeros,
 )
 from entrepot.protocols.remoting.json_rules import MAX_DEPTH, decoded, depth_of, fault_of
+from entrepot.spark_ingest.source import payloads
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.payloads import MAX_ERROR_LENGTH, PayloadParser, decode_any
 from tests.support.cases import cases
@@ -34,14 +36,18 @@ def binary(*bodies: bytes | None) -> Any:
     return pa.array(bodies, pa.binary())
 
 
-def parsed(bodies: list[bytes], parser: PayloadParser = PARSER) -> list[tuple[str, str | None, bytes | None]]:
-    """What becomes of each body: its values (the sign of a zero shows), its error, and what is kept."""
-    columns, errors, raw = parser.parse(binary(*bodies))
+Fate = tuple[str, str | None, str | None, bytes | None]
+
+
+def parsed(bodies: list[bytes], parser: PayloadParser = PARSER) -> list[Fate]:
+    """What becomes of each body: its values (the sign of a zero shows), what is rescued, its error, what is kept."""
+    columns, rescued, errors, raw = parser.parse(binary(*bodies))
     for column, field in zip(columns, FIELDS, strict=True):
         column.validate(full=True)  # UTF-8, too
         assert column.type == field.type
     rows = zip(*(column.to_pylist() for column in columns), strict=True)
-    return [(repr(row), *told) for row, *told in zip(rows, errors.to_pylist(), raw.to_pylist(), strict=True)]  # type: ignore[misc]
+    told = zip(rows, rescued.to_pylist(), errors.to_pylist(), raw.to_pylist(), strict=True)
+    return [(repr(row), *others) for row, *others in told]  # type: ignore[misc]
 
 
 def by_name(each: Body) -> str:
@@ -207,15 +213,28 @@ def test_a_block_that_is_larger_than_a_read_is_read_in_parts(monkeypatch: pytest
 @cases("each", BODIES, by_name)
 def test_the_parser_follows_whatever_is_beside(each: Body) -> None:
     alone = parsed([each.body])[0]
-    row, error, raw = alone
-    if each.fault or each.misfit:
-        assert (each.fault or each.misfit) in str(error) and raw == each.body
+    row, rescued, error, raw = alone
+    if each.fault:
+        assert each.fault in str(error) and raw == each.body and rescued is None
         assert row == repr(tuple(NULLS.values())) and len(str(error)) <= MAX_ERROR_LENGTH
     else:
         assert (error, raw) == (None, None)
         assert row == repr(tuple((NULLS | each.row).values()))
+        assert json.loads(rescued or "{}").get("_reason", {}) == each.misfits
     for beside in ([GOOD], [MISFIT], [BAD], [b'{"n": 1, "n": 2}'], [b'{"g": 1e39}', GOOD], [b"\xff", b""]):
         assert parsed([*beside, each.body, *beside])[len(beside)] == alone
+
+
+def by_rows(way: str) -> PayloadParser:
+    """A parser that reads nothing as a block; or no body by the types of all columns at once."""
+    parser = PayloadParser(Parse.JSON, FIELDS)
+    parser._reads_blocks = False
+    if way == "_values":
+        parser._values = lambda bodies, without: (  # type: ignore[method-assign]
+            [None] * len(bodies),
+            set(range(len(bodies))) - set(without),
+        )
+    return parser
 
 
 @given(st.lists(RANDOM, min_size=1, max_size=6))
@@ -225,29 +244,34 @@ def test_no_body_depends_on_its_neighbours(bodies: list[bytes]) -> None:
     found = parsed(bodies)
     assert found == [parsed([body])[0] for body in bodies]
     assert found == parsed(bodies, one_by_one)
-    for body, (_, error, raw) in zip(bodies, found, strict=True):
-        assert (raw == body) if error else raw is None
+    for way in ("_block", "_values"):
+        assert found == parsed(bodies, by_rows(way))
+    for body, (_, rescued, error, raw) in zip(bodies, found, strict=True):
+        assert (raw == body and rescued is None) if error else raw is None
+        if rescued is not None:
+            assert fault_of(rescued.encode()) is None and json.loads(rescued)["_reason"]
         if fault_of(body.strip(SPACE)) is not None:
             assert error
 
 
 def test_a_body_that_the_disk_lost_is_a_bad_one() -> None:
-    _, errors, raw = PARSER.parse(binary(None, GOOD))
+    _, _, errors, raw = PARSER.parse(binary(None, GOOD))
     assert errors.to_pylist() == ["not one JSON object", None] and raw.to_pylist() == [None, None]
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("odd \ud800\x1b"), RecursionError(), KeyError("x")])
 def test_whatever_a_body_raises_is_its_own(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
     parser = PayloadParser(Parse.CBOR, [pa.field("n", pa.int64())])
-    decode = parser._decode
+    load = payloads._load_cbor
 
     def raising(body: bytes) -> Any:
         if body == b"hostile":
             raise fault
-        return decode(body)
+        return load(body)
 
-    monkeypatch.setattr(parser, "_decode", raising)
-    columns, errors, raw = parser.parse(binary(b"\xa1\x61n\x05", b"hostile", b"\xa1\x61n\x06"))
+    monkeypatch.setattr(payloads, "_load_cbor", raising)
+    monkeypatch.setattr(parser._rows, "_load", raising)
+    columns, _, errors, raw = parser.parse(binary(b"\xa1\x61n\x05", b"hostile", b"\xa1\x61n\x06"))
     assert columns[0].to_pylist() == [5, None, 6]
     assert errors[0].as_py() is errors[2].as_py() is None and errors[1].as_py()
     assert raw.to_pylist() == [None, b"hostile", None]

@@ -86,3 +86,12 @@ def test_names_that_are_data_do_not_all_become_columns() -> None:
     found = inferred_fields(cast("BlockingReader", _Sample(wide)), [TOPIC], options)
     assert found["n"] == "bigint" and len(found) == MAX_COLUMNS
     assert sum(max(1, kind.count("`") // 2) for kind in found.values()) <= MAX_COLUMNS
+
+
+def test_names_that_differ_only_in_case_are_one_column() -> None:
+    """Spark refuses a table with both."""
+    bodies = [b'{"temp": 1}', b'{"Temp": 2, "o": {"x": 1, "X": 2}}', b'{"Temp": 3}', b'{"temp": 1, "Temp": 4}']
+    options = read_options({"servers": "http://127.0.0.1:1", "subscribe": TOPIC, "parse": "json"})
+    found = inferred_fields(cast("BlockingReader", _Sample(bodies)), [TOPIC], options)
+    assert found == {"Temp": "bigint", "o": "struct<`x`: bigint>"}
+    assert inferred_fields(cast("BlockingReader", _Sample(bodies[:1])), [TOPIC], options) == {"temp": "bigint"}
