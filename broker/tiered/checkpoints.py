@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -32,7 +33,10 @@ from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.snapshot import Replay, Snapshot
 from entrepot.domain.errors import Code
 
+T = TypeVar("T")
 HINT_NAME: Final = "_last_checkpoint"
+BATCH_ROWS: Final = 8_192
+"""Rows of a checkpoint that are objects at a time."""
 MAX_PARTS: Final = 10_000
 """Most parts of one checkpoint; more in a hint make it a corrupted one."""
 _SINGLE: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
@@ -151,27 +155,32 @@ def encode_checkpoint(snapshot: Snapshot, tombstones_after_ms: int) -> EncodedCh
     """Return the snapshot as a checkpoint of one part. Tombstones older than `tombstones_after_ms`, epoch milliseconds,
     are left out: their files are mere orphans from then on."""
     metadata = msgspec.to_builtins(snapshot.metadata)
-    rows: dict[str, list[Mapping[str, Any]]] = {
+    rows: dict[str, Iterable[Mapping[str, Any]]] = {
         "protocol": [msgspec.to_builtins(snapshot.protocol)],
         "metaData": [{**metadata, "configuration": list(snapshot.metadata.configuration.items())}],
-        "txn": [{"appId": app_id, "version": version} for app_id, version in snapshot.transactions.items()],
-        "remove": [
+        "txn": ({"appId": app_id, "version": version} for app_id, version in snapshot.transactions.items()),
+        "remove": (
             {"path": encode_path(path), "deletionTimestamp": time, "dataChange": True}
             for path, time in snapshot.tombstones.items()
             if time >= tombstones_after_ms
-        ],
-        "add": [_row_of(file) for file in snapshot.files.values()],
+        ),
+        "add": map(_row_of, snapshot.files.values()),
     }
-    total = sum(map(len, rows.values()))
-    columns, before = [], 0
-    for name, kind in _TYPES.items():
-        values = pa.array(rows[name], type=kind)
-        after = total - before - len(values)
-        columns.append(pa.concat_arrays([pa.nulls(before, kind), values, pa.nulls(after, kind)]))
-        before += len(values)
     sink = io.BytesIO()
-    pq.write_table(pa.table(columns, names=list(_TYPES)), sink, compression="snappy")
+    total = 0
+    schema = pa.schema(list(_TYPES.items()))
+    with pq.ParquetWriter(sink, schema, compression="snappy") as writer:
+        for some in _batches((name, row) for name, of_name in rows.items() for row in of_name):
+            columns = [pa.array([row if of == name else None for of, row in some], _TYPES[name]) for name in _TYPES]
+            writer.write_table(pa.table(columns, schema=schema))
+            total += len(some)
     return EncodedCheckpoint(sink.getvalue(), Hint(snapshot.version, total))
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(items)
+    while some := list(islice(rest, BATCH_ROWS)):
+        yield some
 
 
 def _row_of(file: AddFile) -> dict[str, Any]:
@@ -186,30 +195,34 @@ def _row_of(file: AddFile) -> dict[str, Any]:
     }
 
 
-def decode_checkpoint(version: int, parts: Mapping[str, bytes], newest_ms: int) -> tuple[Snapshot, list[Action]]:
-    """Return the table in a checkpoint, and its actions. `parts`: objects by name. Raises TierError if corrupted."""
-    actions: list[Action] = []
+def decode_checkpoint(
+    version: int, parts: Mapping[str, bytes], newest_ms: int, check: Callable[[Iterable[Action]], None]
+) -> Snapshot:
+    """Return the table in a checkpoint. `parts`: objects by name; `check`: is asked about all actions. Raises TierError
+    if it is corrupted, and what `check` raises."""
     name = " and ".join(parts)
+    replay = Replay()
     try:
         for data in parts.values():
-            actions.extend(_actions_of(data))
+            for some in _actions_of(data):
+                check(some)
+                replay.begin(version, some)
+    except TierError:
+        raise
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
         raise TierError(f"{name} is corrupted: {error}", Code.MESSAGE_CORRUPTED) from error
-    replay = Replay()
-    replay.begin(version, actions)
-    return replay.snapshot(newest_ms, name), actions
+    return replay.snapshot(newest_ms, name)
 
 
-def _actions_of(data: bytes) -> list[Action]:
+def _actions_of(data: bytes) -> Iterator[list[Action]]:
+    """Yield the actions in a part, some thousand at a time: a large table's are gigabytes as objects."""
     file = pq.ParquetFile(pa.BufferReader(data))
     known = [name for name in _TYPES if name in file.schema_arrow.names]
-    table = file.read(columns=known, use_threads=False)
-    actions: list[Action] = []
-    for name in known:
-        column = table.column(name).combine_chunks()
-        fields = _fields_of(column.drop_null())
-        actions.extend(_MAKERS[name](fields))
-    return actions
+    for some in file.iter_batches(BATCH_ROWS, columns=known, use_threads=False):
+        actions: list[Action] = []
+        for name in known:
+            actions.extend(_MAKERS[name](_fields_of(some.column(name).drop_null())))
+        yield actions
 
 
 def _fields_of(column: pa.StructArray) -> dict[str, list[Any]]:

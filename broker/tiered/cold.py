@@ -16,12 +16,13 @@ from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, Cor
 from entrepot.broker.tiered.columns import SCHEMA, to_messages
 from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import MissingObjectError, TierError
+from entrepot.broker.tiered.places import Place
 from entrepot.broker.tiered.read_ahead import LoadedGroup, ReadAhead
 from entrepot.broker.tiered.row_records import run_of_rows
-from entrepot.broker.tiered.searching import StoredSegment, search
+from entrepot.broker.tiered.searching import search, stored_segments
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.snapshot import Snapshot
-from entrepot.broker.tiered.table import ColdBounds, Place, TopicTable
+from entrepot.broker.tiered.table import ColdBounds, TopicTable
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterKind, MessageFilter
 from entrepot.domain.message import StoredMessage
@@ -95,7 +96,7 @@ class ColdTopic:
                 place, size = self._place(queue_id, offset)
                 if place is None:
                     break
-                if not place.run.rows:
+                if not place.rows:
                     offset = place.next_offset
                     continue
                 start = max(offset, place.first)
@@ -168,9 +169,7 @@ class ColdTopic:
         """Return the messages of a query. `below`: by queue, the offset from which on the disk has them."""
         with self._lock:
             snapshot, root = self._table.snapshot, self._table.root
-            segments = [
-                StoredSegment(f"{root}/{path}", file, self._table.times(path)) for path, file in snapshot.files.items()
-            ]
+        segments = stored_segments(root, snapshot, query)
         found = search(self._reader, segments, query, {self._base + queue: end for queue, end in below.items()})
         _make_local(found.messages)
         return found
@@ -203,7 +202,7 @@ class ColdTopic:
         """Return the place to read, and the size of its object; a refresh may take it from the table right after."""
         with self._lock:
             place = self._table.place(queue_id + self._base, offset)
-            return place, 0 if place is None else self._table.snapshot.files[place.path].size
+            return place, 0 if place is None else self._table.snapshot.files.size(place.path)
 
     def _rows(
         self, place: Place, size: int, queue_id: int, offset: int, most: int, wants: Callable[[Any], Any] | None = None

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from entrepot.broker.tiered.columns import MAX_BORN_MS
 from entrepot.broker.tiered.digest import digest_of
 from entrepot.broker.tiered.segment import Run, Segment
 from entrepot.broker.tiered.segment_writing import encode_segment
@@ -80,7 +81,7 @@ def _segments(rows: Any, parts: Sequence[_Part]) -> Iterable[tuple[str, Segment]
                     others.append(part)
             left = others
             some = pa.concat_tables([rows.slice(part.start, part.stop - part.start) for part in taken])
-            yield _day(day), encode_segment(some, [part.run for part in taken])
+            yield day_of(day * DAY_MS), encode_segment(some, [part.run for part in taken])
 
 
 def _store_times(rows: Any, otherwise: int) -> NDArray[np.int64]:
@@ -92,6 +93,7 @@ def _store_times(rows: Any, otherwise: int) -> NDArray[np.int64]:
     return times
 
 
-def _day(number: int) -> str:
-    """Return a day since 1970 as text."""
-    return datetime.fromtimestamp(number * 86_400, UTC).strftime("%Y-%m-%d")
+def day_of(time_ms: int) -> str:
+    """Return the day (UTC) of a time in epoch milliseconds, between 1970 and 9999, as the folder of its segments."""
+    time_ms = min(max(time_ms, 0), MAX_BORN_MS)
+    return datetime.fromtimestamp(time_ms // DAY_MS * 86_400, UTC).strftime("%Y-%m-%d")

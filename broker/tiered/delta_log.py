@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
@@ -340,11 +341,12 @@ class DeltaLog:
         where a part is missing."""
         parts = {self._log + name: self._objects.get(self._log + name) for name in names}
         try:
-            snapshot, actions = points.decode_checkpoint(version, parts, now_ms)
+            snapshot = points.decode_checkpoint(version, parts, now_ms, partial(check_plain, self._where))
         except TierError as error:
+            if error.code is Code.UNSUPPORTED:
+                raise
             log.warning("checkpoint passed over", table=self._where, version=version, error=error.message)
             return None
-        check_plain(self._where, actions)
         return Replay(snapshot)
 
     @staticmethod

@@ -74,7 +74,7 @@ class DirectReader:
         found: dict[str, list[Part]] = {}
         for queue_id, first, end in sorted(parts):
             for place in table.places(queue_id, first, end):
-                if not place.run.rows:
+                if not place.rows:
                     continue
                 part = queue_id, max(first, place.first), min(end, place.next_offset)
                 found.setdefault(place.path, []).append(part)
@@ -82,7 +82,7 @@ class DirectReader:
         result = []
         for path in in_order:
             rows = sum(run.rows for run in table.runs(path))
-            segment = ColdSegment(self._address, root, path, files[path].size, rows)
+            segment = ColdSegment(self._address, root, path, files.size(path), rows)
             result += [Found(part, segment) for part in found[path]]
         return result
 

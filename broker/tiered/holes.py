@@ -75,13 +75,14 @@ def missing_of(
     `MAX_HOLES`. `told`: those within the table, by its uploader; `number`: of the broker."""
     if cold is None:
         return told, ()
-    count, base = max(told, cold.missing), first_queue(number)
+    count, base = cold.missing, first_queue(number)
     found: list[tuple[int, int, int]] = []
     for queue in queues:
         last = behind_table(queue, cold, given_up(queue.queue_id))
         count += 0 if last is None else last.end - last.first
         found += [(base + queue.queue_id, *hole) for hole in holes_of(queue, cold, last)]
-    return count, tuple(found[:MAX_HOLES])
+    # what was told may be of a later version of the table, in which a hole behind this one is within
+    return max(told, count), tuple(found[:MAX_HOLES])
 
 
 class Holes:

@@ -7,7 +7,7 @@ not grow with what is merged. Readers of an older version have its segments unti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from entrepot.broker.tiered.cutting import DAY_MS
-from entrepot.broker.tiered.delta_actions import AddFile
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.packed_files import Sized
 from entrepot.broker.tiered.segment import Run, Segment, counted, whole
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.segment_writing import FAST, SegmentWriter
@@ -61,22 +61,23 @@ def merge(table: TopicTable, objects: ObjectStore, now_ms: int, *, clusters: boo
 
 def _chosen(table: TopicTable, now_ms: int) -> list[str]:
     """Return segments of one day that follow each other in each of their queues, and are worth merging."""
-    days: dict[str, list[AddFile]] = {}
-    for file in table.snapshot.files.values():
+    days: dict[str, list[Sized]] = {}
+    for file in table.snapshot.files.sizes():
         if file.size < FINAL_BYTES:
             days.setdefault(file.path.partition("/")[0], []).append(file)
     for _, files in sorted(days.items()):
         files.sort(key=lambda file: (file.modification_time, file.path))
-        ends_ms = (max(table.times(file.path)[1] for file in files) // DAY_MS + 1) * DAY_MS
+        runs = {file.path: table.runs(file.path) for file in files}
+        ends_ms = (max(run.times[1] for of_file in runs.values() for run in of_file) // DAY_MS + 1) * DAY_MS
         is_over = now_ms > ends_ms + LATE_MS
         for start in range(len(files)):
-            chosen = _following(table, files[start:])
+            chosen = _following(files[start : start + MOST_SEGMENTS], runs)
             if len(chosen) > 1 and _is_worth_it(chosen, is_over=is_over):
                 return [file.path for file in chosen]
     return []
 
 
-def _is_worth_it(files: Sequence[AddFile], *, is_over: bool) -> bool:
+def _is_worth_it(files: Sequence[Sized], *, is_over: bool) -> bool:
     """True if no file in a merge is much larger than the others together: each would be written again and again."""
     total, largest = sum(file.size for file in files), max(file.size for file in files)
     if total >= FINAL_BYTES or is_over:
@@ -84,14 +85,14 @@ def _is_worth_it(files: Sequence[AddFile], *, is_over: bool) -> bool:
     return len(files) >= LEAST_SEGMENTS and largest <= total // 4
 
 
-def _following(table: TopicTable, files: Sequence[AddFile]) -> list[AddFile]:
+def _following(files: Sequence[Sized], runs: Mapping[str, Sequence[Run]]) -> list[Sized]:
     """Return as many of the first as follow each other, within the limits."""
-    chosen: list[AddFile] = []
+    chosen: list[Sized] = []
     ends: dict[int, int] = {}
     size = 0
-    for file in files[:MOST_SEGMENTS]:
+    for file in files:
         size += file.size
-        if size > MOST_BYTES or not _is_next(ends, table.runs(file.path)):
+        if size > MOST_BYTES or not _is_next(ends, runs[file.path]):
             break
         chosen.append(file)
     return chosen
@@ -110,7 +111,7 @@ def _is_next(ends: dict[int, int], runs: Sequence[Run]) -> bool:
 
 
 def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str], *, clusters: bool) -> Segment:
-    sources = _Sources(objects, [(f"{table.root}/{path}", table.snapshot.files[path].size) for path in paths])
+    sources = _Sources(objects, [(f"{table.root}/{path}", table.snapshot.files.size(path)) for path in paths])
     is_final = sources.size >= FINAL_BYTES
     layout = _Layout(SegmentWriter(sources.schema, SMALL if is_final else FAST), clusters=clusters and is_final)
     runs: dict[int, list[Run]] = {}

@@ -74,7 +74,7 @@ class OfflineTables:
             for each in self._opened(topic):
                 table = each.table
                 ends = ((local_queue(q), table.bounds(q).next_offset) for q in sorted(table.progressing()))
-                size = sum(file.size for file in table.snapshot.files.values())
+                size = table.snapshot.files.bytes
                 segments = len(table.snapshot.files)
                 holes = [
                     (queue_id, *hole) for queue_id in sorted(table.progressing()) for hole in table.holes(queue_id)
@@ -113,11 +113,11 @@ class OfflineTables:
         table = self._of_queue(topic, queue_id).table
         size = 0
         for place in table.places(queue_id, from_offset, to_offset):
-            if not place.run.rows:
+            if not place.rows:
                 continue
             rows = sum(run.rows for run in table.runs(place.path))
             taken = min(to_offset, place.next_offset) - max(from_offset, place.first)
-            size += table.snapshot.files[place.path].size * taken // max(rows, 1)
+            size += table.snapshot.files.size(place.path) * taken // max(rows, 1)
         return size
 
     def records(

@@ -7,7 +7,7 @@ wanted rows become messages. Calls block: they belong in a thread.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 
 from entrepot.broker.ports.cold_reads import ColdFound, ColdQuery
 from entrepot.broker.tiered.columns import CORRUPTED, FLAGS, to_messages
-from entrepot.broker.tiered.delta_actions import AddFile
+from entrepot.broker.tiered.cutting import day_of
+from entrepot.broker.tiered.segment import runs_of
 from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.domain.message import StoredMessage
 
 MAX_SEARCHED_ROWS: Final = 2_000_000
@@ -26,18 +28,33 @@ _NEWEST: Final = (1 << 63) - 1
 
 
 class StoredSegment(NamedTuple):
-    """A segment of a table: its path in the object store, and its entry in the table."""
+    """A segment of a table: its path in the object store, its bytes, its statistics, and its least and greatest store
+    time in epoch milliseconds."""
 
     path: str
-    file: AddFile
+    size: int
+    stats: str | None
     times: tuple[int, int]
 
 
 class _Candidate(NamedTuple):
-    """A segment, and a place of the log that no row of it lies behind."""
+    """A segment by its path and bytes, and a place of the log that no row of it lies behind."""
 
-    segment: StoredSegment
+    path: str
+    size: int
     newest: int
+
+
+def stored_segments(root: str, snapshot: Snapshot, query: ColdQuery) -> Iterator[StoredSegment]:
+    """Yield the segments of a table of the days that a query asks for."""
+    first = "" if query.from_ms is None else day_of(query.from_ms)
+    last = "~" if query.to_ms is None else day_of(query.to_ms)
+    for path in snapshot.files:
+        if first <= path.partition("/")[0] <= last:
+            file = snapshot.files[path]
+            times = [run.times for run in runs_of(file.tags)]
+            bounds = min(least for least, _ in times), max(greatest for _, greatest in times)
+            yield StoredSegment(f"{root}/{path}", file.size, file.stats, bounds)
 
 
 def search(
@@ -49,12 +66,12 @@ def search(
     candidates.sort(key=lambda candidate: -candidate.newest)
     found: list[StoredMessage] = []
     looked_at = 0
-    for segment, newest in candidates:
+    for path, size, newest in candidates:
         if len(found) > query.limit and found[query.limit].commit_log_offset > newest:
             break
         if looked_at >= MAX_SEARCHED_ROWS:
             return _cut([each for each in found if each.commit_log_offset > newest], query.limit, newest + 1)
-        rows, messages = _of_segment(reader, segment, query, below)
+        rows, messages = _of_segment(reader, path, size, query, below)
         looked_at += rows
         found = sorted([*found, *messages], key=lambda message: -message.commit_log_offset)[: query.limit + 1]
     return _cut(found, query.limit, None)
@@ -72,7 +89,7 @@ def _candidate(segment: StoredSegment, query: ColdQuery) -> _Candidate | None:
     least, greatest = segment.times
     if (query.from_ms is not None and greatest < query.from_ms) or (query.to_ms is not None and least >= query.to_ms):
         return None
-    bounds = json.loads(segment.file.stats or "{}")
+    bounds = json.loads(segment.stats or "{}")
     low, high = bounds.get("minValues", {}), bounds.get("maxValues", {})
     if query.message_id is not None:
         wanted = query.message_id.hex()
@@ -83,24 +100,24 @@ def _candidate(segment: StoredSegment, query: ColdQuery) -> _Candidate | None:
         return None
     if query.place is not None and not oldest <= query.place <= newest:
         return None
-    return _Candidate(segment, newest)
+    return _Candidate(segment.path, segment.size, newest)
 
 
 def _of_segment(
-    reader: SegmentReader, segment: StoredSegment, query: ColdQuery, below: Mapping[int, int]
+    reader: SegmentReader, path: str, size: int, query: ColdQuery, below: Mapping[int, int]
 ) -> tuple[int, list[StoredMessage]]:
     """Return the number of rows looked at, and the wanted messages."""
     names = ["queue_id", "queue_offset", "store_time", "log_offset", FLAGS, *_deciding(query)]
-    footer = reader.footer(segment.path, segment.file.size)
+    footer = reader.footer(path, size)
     found: list[StoredMessage] = []
     for band in range(len(footer.bands)):
-        columns = reader.columns(segment.path, segment.file.size, band, names)
+        columns = reader.columns(path, size, band, names)
         places = np.flatnonzero(_wanted(columns, query, below))
         if len(places) > query.limit + 1:  # more than can be returned: the newest of them
             offsets = columns.column("log_offset").to_numpy()[places]
             places = places[np.sort(np.argpartition(-offsets, query.limit)[: query.limit + 1])]
         if len(places):
-            rows = reader.band(segment.path, segment.file.size, band)
+            rows = reader.band(path, size, band)
             found += to_messages(rows.take(pa.array(places)))
     return footer.metadata.num_rows, found
 

@@ -2,68 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from entrepot.broker.tiered.delta_actions import Action, AddFile, Commit, Metadata, Protocol, RemoveFile, Transaction
+from entrepot.broker.tiered.layered import Layered
 from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.packed_files import PackedFiles, packed
 from entrepot.domain.errors import Code
 
-MAX_LAYER: Final = 256
-"""Most changes over a common ground; with more the ground is copied, so that copying costs little per commit."""
 MAX_FOREIGN_NAMED: Final = 16
 PROGRESS: Final = "next/"
 """Prefix of the app ids with the end of each queue in a table."""
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-class Layered(Mapping[str, V], Generic[V]):
-    """An immutable mapping: a ground shared by versions, and this version's changes (None: gone)."""
-
-    __slots__ = ("_ground", "_layer", "_len")
-
-    def __init__(self, ground: dict[str, V], layer: dict[str, V | None] | None = None, length: int = -1) -> None:
-        self._ground = ground
-        self._layer = layer or {}
-        self._len = len(ground) if length < 0 else length
-
-    def __getitem__(self, key: str) -> V:
-        value = self._layer[key] if key in self._layer else self._ground[key]
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __contains__(self, key: object) -> bool:
-        return self._layer[key] is not None if key in self._layer else key in self._ground
-
-    def __iter__(self) -> Iterator[str]:
-        layer = self._layer
-        yield from (key for key in self._ground if key not in layer)
-        yield from (key for key, value in layer.items() if value is not None)
-
-    def __len__(self) -> int:
-        return self._len
-
-    def changed(self, changes: Mapping[str, V | None]) -> Layered[V]:
-        """Return another one with these changes; None removes."""
-        if not changes:
-            return self
-        length = self._len
-        for key, value in changes.items():
-            length += (value is not None) - (key in self)
-        layer = {**self._layer, **changes}
-        if len(layer) <= MAX_LAYER:
-            return Layered(self._ground, layer, length)
-        ground = dict(self._ground)
-        for key, value in layer.items():
-            if value is None:
-                ground.pop(key, None)
-            else:
-                ground[key] = value
-        return Layered(ground)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +42,7 @@ class Snapshot:
     version: int
     protocol: Protocol
     metadata: Metadata
-    files: Mapping[str, AddFile]
+    files: PackedFiles
     transactions: Mapping[str, int]
     tombstones: Mapping[str, int]
     foreign: tuple[ForeignCommit, ...] = field(default=(), compare=False)
@@ -119,7 +73,7 @@ class Replay:
         self.version = ground.version if ground else -1
         self._protocol = ground.protocol if ground else None
         self._metadata = ground.metadata if ground else None
-        self._files: dict[str, AddFile | None] = {}
+        self._files: dict[str, bytes | None] = {}
         self._tombstones: dict[str, int | None] = {}
         self._transactions: dict[str, int | None] = {}
         self._foreign = list(ground.foreign) if ground else []
@@ -149,7 +103,7 @@ class Replay:
             match action:
                 case AddFile():
                     added.add(action.path)
-                    self._files[action.path] = action
+                    self._files[action.path] = packed(action)
                     self._tombstones[action.path] = None
                 case RemoveFile():
                     if action.path not in added:
@@ -171,7 +125,7 @@ class Replay:
             version=self.version,
             protocol=self._protocol,
             metadata=self._metadata,
-            files=_moved(ground.files if ground else None, self._files),
+            files=ground.files.changed(self._files) if ground else PackedFiles.of(self._files),
             transactions=_moved(ground.transactions if ground else None, self._transactions),
             tombstones=_moved(ground.tombstones if ground else None, self._tombstones),
             foreign=tuple(self._foreign),

@@ -10,24 +10,24 @@ else uploads.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from entrepot.broker.metadata.origin import table_name
 from entrepot.broker.tiered.columns import delta_schema
-from entrepot.broker.tiered.cutting import segments_of
+from entrepot.broker.tiered.cutting import day_of, segments_of
 from entrepot.broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
 from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.places import Place, Places
 from entrepot.broker.tiered.segment import Run, Segment, runs_of, tags_of
 from entrepot.broker.tiered.snapshot import PROGRESS, Snapshot
 from entrepot.domain.clock import Clock
@@ -38,15 +38,6 @@ CHECKS_FOR_A_LOAD: Final = 24
 """Checks that the table is unchanged for one that reads its whole log."""
 FOOTER_BYTES: Final = 8
 _MAGIC: Final = b"PAR1"
-
-
-class Place(NamedTuple):
-    """A run of a queue, and its object."""
-
-    first: int
-    next_offset: int
-    path: str
-    run: Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +74,7 @@ class TopicTable:
         self._log = DeltaLog(objects, root, clock)
         self._snapshot: Snapshot | None = None
         self._checks = 0
-        self._runs: dict[str, tuple[Run, ...]] = {}
-        self._places: dict[int, list[Place]] = {}
+        self._places = Places()
         self._holes: dict[int, tuple[Hole, ...]] = {}
 
     # -- contents ------------------------------------------------------------------------------------------------
@@ -128,7 +118,7 @@ class TopicTable:
     def missing(self) -> int:
         """Return how many messages between the table's first ones and its end are lost: those of holes, and of runs
         from before there were holes."""
-        return sum(run.next_offset - run.first - run.rows for runs in self._runs.values() for run in runs)
+        return self._places.missing
 
     @property
     def snapshot(self) -> Snapshot:
@@ -138,26 +128,30 @@ class TopicTable:
 
     def take(self, snapshot: Snapshot) -> None:
         """Take over a version. Raises MESSAGE_CORRUPTED for a file of another program: then all stays as it was."""
-        new = {path: _runs_of(self.root, snapshot.files[path]) for path in snapshot.files.keys() - self._runs.keys()}
+        if self._snapshot is None:
+            places = Places()
+            with_holes: set[int] = set()
+            for path in snapshot.files:
+                runs = _runs_of(self.root, snapshot.files[path])
+                places.add(runs, path)
+                with_holes |= {run.queue_id for run in runs if not run.rows}
+            self._snapshot, self._places = snapshot, places
+            self._note_holes(with_holes)
+            return
+        added, gone = snapshot.files.differences(self._snapshot.files)
+        new = [(path, _runs_of(self.root, snapshot.files[path])) for path in added]
+        old = [(path, self.runs(path)) for path in gone]
         self._snapshot = snapshot
-        gone = [(path, self._runs.pop(path)) for path in self._runs.keys() - snapshot.files.keys()]
-        for path, runs in gone:
-            for run in runs:
-                self._places[run.queue_id] = [each for each in self._places[run.queue_id] if each.path != path]
-        for path, runs in new.items():
-            self._runs[path] = runs
-            for run in runs:
-                place = Place(run.first, run.next_offset, path, run)
-                places = self._places.setdefault(run.queue_id, [])
-                places.insert(bisect_right(places, place), place)
-        self._note_holes(
-            {run.queue_id for runs in (*new.values(), *(runs for _, runs in gone)) for run in runs if not run.rows}
-        )
+        for path, runs in old:
+            self._places.remove(runs, path)
+        for path, runs in new:
+            self._places.add(runs, path)
+        self._note_holes({run.queue_id for _, runs in (*new, *old) for run in runs if not run.rows})
 
     def _note_holes(self, queues: set[int]) -> None:
         """Take over the holes of queues, of which some have come or gone."""
         for queue_id in queues:
-            holes = [Hole(place.first, place.next_offset) for place in self._places[queue_id] if not place.run.rows]
+            holes = [Hole(place.first, place.next_offset) for place in self._places.all(queue_id) if not place.rows]
             self._holes[queue_id] = joined(holes)
 
     def progress(self, queue_id: int) -> int | None:
@@ -166,7 +160,7 @@ class TopicTable:
 
     def bounds(self, queue_id: int) -> ColdBounds:
         end = self.progress(queue_id) or 0
-        first = next((place.first for place in self._places.get(queue_id, []) if place.run.rows), end)
+        first = next((place.first for place in self._places.all(queue_id) if place.rows), end)
         return ColdBounds(first, end)
 
     def progressing(self) -> list[int]:
@@ -176,17 +170,16 @@ class TopicTable:
     def place(self, queue_id: int, offset: int) -> Place | None:
         """Return the run that has an offset, or the first one after it; None at the end. Raises COLD_CORRUPTED where
         the table has lost a part between two of its runs."""
-        places = self._places.get(queue_id, [])
-        at = bisect_right(places, offset, key=lambda place: place.first) - 1
-        if at >= 0 and offset < places[at].next_offset:
-            return places[at]
-        if at + 1 < len(places):
-            if at >= 0:
-                raise self._lost(queue_id, places[at].next_offset, places[at + 1].first)
-            return places[at + 1]
+        before, after = self._places.around(queue_id, offset)
+        if before is not None and offset < before.next_offset:
+            return before
+        if after is not None:
+            if before is not None:
+                raise self._lost(queue_id, before.next_offset, after.first)
+            return after
         end = self.progress(queue_id) or 0
-        if places and offset < end:
-            raise self._lost(queue_id, places[-1].next_offset, end)
+        if before is not None and offset < end:
+            raise self._lost(queue_id, before.next_offset, end)
         return None
 
     def _lost(self, queue_id: int, first: int, end: int) -> TierError:
@@ -199,15 +192,13 @@ class TopicTable:
 
     def places(self, queue_id: int, first: int, end: int) -> list[Place]:
         """Return the runs in a range of offsets, in order. The table has lost any parts between them."""
-        places = self._places.get(queue_id, [])
-        at = max(bisect_right(places, first, key=lambda place: place.first) - 1, 0)
-        return [place for place in places[at:] if place.first < end and place.next_offset > first]
+        return self._places.within(queue_id, first, end)
 
     def since(self, queue_id: int, time_ms: int) -> int:
         """Return an offset before which every message is older, or the end. Store time may step back: all runs are
         read."""
-        found = [place.first for place in self._places.get(queue_id, []) if place.run.times[1] >= time_ms]
-        return min(found, default=self.bounds(queue_id).next_offset)
+        found = self._places.first_since(queue_id, time_ms)
+        return self.bounds(queue_id).next_offset if found is None else found
 
     # -- upload --------------------------------------------------------------------------------------------------
 
@@ -281,11 +272,11 @@ class TopicTable:
 
     def runs(self, path: str) -> tuple[Run, ...]:
         """Return the runs of a segment that is in the table."""
-        return self._runs[path]
+        return _runs_of(self.root, self.snapshot.files[path])
 
     def times(self, path: str) -> tuple[int, int]:
         """Return the least and greatest store time of a segment, epoch milliseconds."""
-        times = [run.times for run in self._runs[path]]
+        times = [run.times for run in self.runs(path)]
         return min(least for least, _ in times), max(greatest for _, greatest in times)
 
     def replace(self, paths: Sequence[str], segment: Segment) -> None:
@@ -293,7 +284,7 @@ class TopicTable:
         now_ms = self._clock.now_ms()
         added = self._store(segment, paths[0].partition("/")[0], is_new=False)
         files = self.snapshot.files
-        removes = [RemoveFile(path, False, now_ms, files[path].size) for path in paths]
+        removes = [RemoveFile(path, False, now_ms, files.size(path)) for path in paths]
         self._commit([added, *removes, next_maintenance(self.snapshot)], "OPTIMIZE", {})
 
     # -- removal -------------------------------------------------------------------------------------------------
@@ -301,26 +292,32 @@ class TopicTable:
     def expire(self, before_ms: int) -> int:
         """Remove segments with only older messages, if first in their queues, so that no gap arises. Returns their
         number."""
-        gone = {path for path, runs in self._runs.items() if all(run.times[1] < before_ms for run in runs)}
-        while kept := {path for path in gone if not self._is_first(path, gone)}:
-            gone -= kept  # and those that follow them in their other queues
+        last_day = day_of(before_ms)
+        old = {path: self.runs(path) for path in self.snapshot.files if path.partition("/")[0] <= last_day}
+        gone = {path: runs for path, runs in old.items() if all(run.times[1] < before_ms for run in runs)}
+        while following := self._following(gone):
+            for path in following:  # and those that follow these in their other queues
+                del gone[path]
         if not gone:
             return 0
         now_ms = self._clock.now_ms()
         files = self.snapshot.files
-        removes: list[OwnAction] = [RemoveFile(path, True, now_ms, files[path].size) for path in sorted(gone)]
+        removes: list[OwnAction] = [RemoveFile(path, True, now_ms, files.size(path)) for path in sorted(gone)]
         self._commit([*removes, next_maintenance(self.snapshot)], "DELETE", {})
         return len(gone)
 
-    def _is_first(self, path: str, gone: set[str]) -> bool:
-        """True if no kept segment precedes it in any of its queues."""
-        for run in self._runs[path]:
-            for place in self._places[run.queue_id]:
-                if place.path == path:
-                    break
-                if place.path not in gone:
-                    return False
-        return True
+    def _following(self, gone: Mapping[str, Sequence[Run]]) -> list[str]:
+        """Return those that have a kept segment before them in one of their queues."""
+        kept: dict[int, int] = {}
+        for queue_id in {run.queue_id for runs in gone.values() for run in runs}:
+            first = next((place.first for place in self._places.all(queue_id) if place.path not in gone), None)
+            if first is not None:
+                kept[queue_id] = first
+        return [
+            path
+            for path, runs in gone.items()
+            if any(run.queue_id in kept and run.first >= kept[run.queue_id] for run in runs)
+        ]
 
     def vacuum(self, grace_ms: int) -> int:
         """Delete objects that no reader needs any more; return their number."""

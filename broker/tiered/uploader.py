@@ -344,7 +344,7 @@ class Uploader:
                 for queue_id in table.progressing()
                 if broker_of_queue(queue_id) == broker_of_queue(self._base)
             }
-            segments, size = len(table.snapshot.files), sum(file.size for file in table.snapshot.files.values())
+            segments, size = len(table.snapshot.files), table.snapshot.files.bytes
             missing = table.missing()
         shown = problem or topic.iceberg_problem
         told = Progress(state.name, state.root, ends, shown, segments, size, missing, is_stuck=bool(problem))

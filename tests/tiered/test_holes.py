@@ -8,13 +8,16 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.holes import missing_of
 from entrepot.broker.tiered.merging import LEAST_SEGMENTS
 from entrepot.broker.tiered.settings import Missing
+from entrepot.broker.tiered.table import ColdBounds
 from entrepot.broker.tiered.verification import verify
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
@@ -311,3 +314,17 @@ def test_spark_reads_what_is_between_holes() -> None:
     )
     assert found == [Range("t", 0, 0, 5), Range("t", 0, 12, 20), Range("t", 0, 40, 50), Range("other", 0, 0, 9)]
     assert len(told) == 2
+
+
+@pytest.mark.parametrize(("told", "known", "count"), [(0, 0, 40), (40, 0, 40), (40, 40, 40), (0, 40, 40), (70, 0, 70)])
+def test_a_hole_is_counted_once_whoever_is_behind(told: int, known: int, count: int) -> None:
+    """The uploader's report may be of a later version than the broker has, or of an earlier one."""
+    hole = Hole(100, 140)
+    end = hole.end if known else hole.first
+    cold: Any = SimpleNamespace(
+        missing=known,
+        bounds=lambda queue_id: ColdBounds(0, end),
+        holes=lambda queue_id: (hole,) if known else (),
+    )
+    queue: Any = SimpleNamespace(queue_id=0, min_offset=hole.end)
+    assert missing_of([queue], cold, told, lambda queue_id: None, NUMBER) == (count, ((BASE, 100, 140),))

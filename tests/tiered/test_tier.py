@@ -193,7 +193,7 @@ async def test_old_segments_go_from_the_table(tmp_path: Path, monkeypatch: pytes
         table.open()
         old = table.place(0, 0)
         assert old is not None
-        assert table.expire(old.run.times[1] + 1) >= 1
+        assert table.expire(table.times(old.path)[1] + 1) >= 1
         assert table.bounds(0).first == old.next_offset
         assert store.tier is not None
         await store.tier.know(root(store))

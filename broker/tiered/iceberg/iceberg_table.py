@@ -88,7 +88,7 @@ class IcebergTable:
         known = self._holders if self._holds(ground) else None
         schema, last_column = next_schema(snapshot.metadata.schema_string, ground)
         has_same_columns = ground is not None and schema is ground.schema
-        added = [file for path, file in snapshot.files.items() if path not in (known or ())]
+        added = [snapshot.files[path] for path in snapshot.files if path not in (known or ())]
         removed = {path for path in known or () if path not in snapshot.files}
         if known is not None and has_same_columns and not added and not removed:
             return False
@@ -211,7 +211,7 @@ class _Change:
             "deleted-records": sum(each.deleted_rows_count for each in own),
             "total-data-files": sum(each.files for each in manifests),
             "total-records": sum(each.rows for each in manifests),
-            "total-files-size": sum(file.size for file in self._snapshot.files.values()),
+            "total-files-size": self._snapshot.files.bytes,
             "total-delete-files": 0,
             "total-position-deletes": 0,
             "total-equality-deletes": 0,

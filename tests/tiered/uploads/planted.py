@@ -17,10 +17,11 @@ from entrepot.broker.tiered.delta_actions import AddFile, OwnAction
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.places import Place
 from entrepot.broker.tiered.segment import Run, Segment
 from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.broker.tiered.source import Caution, Progress, TopicState
-from entrepot.broker.tiered.table import Place, TopicTable
+from entrepot.broker.tiered.table import TopicTable
 from entrepot.broker.tiered.uploader import Uploader, _Topic
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.message import StoredMessage
@@ -107,8 +108,8 @@ class CoversHoles(TopicTable):
 class ExpiresAlone(TopicTable):
     """Of several segments the old ones go, wherever they lie."""
 
-    def _is_first(self, path: str, gone: set[str]) -> bool:
-        return True
+    def _following(self, gone: Mapping[str, Sequence[Run]]) -> list[str]:
+        return []
 
 
 class StaysBehind(TopicTable):
@@ -161,7 +162,7 @@ class StepsOver(ColdTopic):
         try:
             return super()._place(queue_id, offset)
         except TierError:
-            places = self._table._places[queue_id + self._base]
+            places = self._table._places.all(queue_id + self._base)
             place = next((each for each in places if each.first > offset), None)
             return place, 0 if place is None else self._table.snapshot.files[place.path].size
 

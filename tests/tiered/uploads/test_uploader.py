@@ -171,7 +171,7 @@ def test_what_is_nowhere_is_stepped_over_and_what_is_lost_is_not() -> None:
     assert offsets(cold, first=12) == list(range(15, 30))
     table = bench.table(topic)
     hole, second = table.place(FIRST_QUEUE, 12), table.place(FIRST_QUEUE, 15)
-    assert hole is not None and (hole.first, hole.next_offset, hole.run.rows) == (10, 15, 0)
+    assert hole is not None and (hole.first, hole.next_offset, hole.rows) == (10, 15, 0)
     assert second is not None and (second.first, second.next_offset, second.path) == (15, 20, hole.path)
     assert cold.holes(0) == (Hole(10, 15),) and table.missing() == 5
     log = DeltaLog(bench.objects, topic.root, bench.clock)
