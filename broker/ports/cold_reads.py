@@ -114,6 +114,9 @@ class ColdReads(Protocol):
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         """Return the first cold offset stored at a time or later; the end of the cold part if there is none."""
 
+    async def bytes_between(self, queue: ConsumeQueue, first: int, end: int) -> int:
+        """Return about how many bytes in the object store the cold messages of a range have; 0 where not known."""
+
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         """Return the first cold offset recorded at or behind a place of the log; the end if there is none."""
 
@@ -149,6 +152,9 @@ class AwayTier:
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         raise _away(queue)
+
+    async def bytes_between(self, queue: ConsumeQueue, first: int, end: int) -> int:
+        return 0
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         raise _away(queue)

@@ -158,9 +158,15 @@ class Reading:
         )
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """Return about how many bytes of the log the messages of a range have. Raises TOPIC_NOT_FOUND."""
+        """Return about how many bytes the messages of a range have: of the log, and where they are cold of the object
+        store. Raises TOPIC_NOT_FOUND."""
         queue = self._catalog.existing_queue(topic, queue_id)
-        return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
+        end = min(to_offset, queue.visible_offset)
+        first = max(from_offset, queue.min_offset)
+        hot = bytes_between(queue, first, end) if first < end else 0
+        if tier := self._tier_of(queue, from_offset):
+            return hot + await tier.bytes_between(queue, from_offset, min(end, queue.min_offset))
+        return hot
 
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int

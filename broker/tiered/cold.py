@@ -22,7 +22,7 @@ from entrepot.broker.tiered.row_records import run_of_rows
 from entrepot.broker.tiered.searching import search, stored_segments
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.snapshot import Snapshot
-from entrepot.broker.tiered.table import ColdBounds, TopicTable
+from entrepot.broker.tiered.table import ColdBounds, TopicTable, bytes_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterKind, MessageFilter
 from entrepot.domain.message import StoredMessage
@@ -164,6 +164,12 @@ class ColdTopic:
                 break
             offset = found.next_offset
         return end
+
+    def bytes_between(self, queue_id: int, first: int, end: int) -> int:
+        """Return about how many bytes in the object store the messages of a range have."""
+        with self._lock:
+            snapshot, places = self._table.snapshot, self._table.places(queue_id + self._base, first, end)
+        return bytes_of(snapshot, places, first, end)
 
     def search(self, query: ColdQuery, below: Mapping[int, int]) -> ColdFound:
         """Return the messages of a query. `below`: by queue, the offset from which on the disk has them."""

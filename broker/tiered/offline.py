@@ -13,7 +13,7 @@ from entrepot.broker.ports.reading import MAX_COLD_RUN
 from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.objects import ObjectStore
 from entrepot.broker.tiered.segment_reader import SegmentReader
-from entrepot.broker.tiered.table import TopicTable, folder_of, topic_of
+from entrepot.broker.tiered.table import TopicTable, bytes_of, folder_of, topic_of
 from entrepot.broker.tiered.verification import roots
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
@@ -111,14 +111,7 @@ class OfflineTables:
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """Return about how many bytes of the tables the messages of a range have."""
         table = self._of_queue(topic, queue_id).table
-        size = 0
-        for place in table.places(queue_id, from_offset, to_offset):
-            if not place.rows:
-                continue
-            rows = sum(run.rows for run in table.runs(place.path))
-            taken = min(to_offset, place.next_offset) - max(from_offset, place.first)
-            size += table.snapshot.files.size(place.path) * taken // max(rows, 1)
-        return size
+        return bytes_of(table.snapshot, table.places(queue_id, from_offset, to_offset), from_offset, to_offset)
 
     def records(
         self,

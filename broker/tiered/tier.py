@@ -188,6 +188,10 @@ class Tier:
         offset: int = await self._threads.run(cold.since, queue.queue_id, time_ms)
         return min(self.holes.behind(queue, cold, offset), queue.visible_offset)
 
+    async def bytes_between(self, queue: ConsumeQueue, first: int, end: int) -> int:
+        cold = self._cold_of(queue)
+        return 0 if cold is None else await self._threads.run(cold.bytes_between, queue.queue_id, first, end)
+
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         cold = self._cold_of(queue)
         if cold is None:

@@ -150,3 +150,23 @@ async def test_a_search_of_many_messages_goes_on_by_its_cursor(tmp_path: Path, m
         assert [each.keys for each in await pages(store, MessageQuery("factory", key="k0"))] == [("k0", "seven")]
         found = await pages(store, MessageQuery("factory", key="seven", limit=5))
         assert [each.body.split()[0] for each in found] == [b"%d" % n for n in reversed(range(0, COUNT * QUEUES, 7))]
+
+
+async def test_bytes_of_ranges_count_what_is_cold(tmp_path: Path) -> None:
+    """Limits in bytes go by them: a range that lies half in the store has the bytes of both halves."""
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(TOPIC)
+        await filled(store, clock)
+        on_disk = await store.messages.bytes_between(TOPIC.name, 0, 0, COUNT)
+        await all_uploaded(store)
+        await gone(store, clock)
+        stored = sum(path.stat().st_size for path in (tmp_path / "cold").rglob("*.parquet"))
+        cold = [await store.messages.bytes_between(TOPIC.name, queue_id, 0, COUNT) for queue_id in range(QUEUES)]
+        assert 0.8 * stored < sum(cold) < 1.2 * stored < on_disk
+        least = store.engine.dispatcher.queue(TOPIC.name, 0).min_offset
+        part = await store.messages.bytes_between(TOPIC.name, 0, least // 4, least // 2)
+        assert 0 < part < cold[0]
+        await filled(store, clock, COUNT, 400)
+        both = await store.messages.bytes_between(TOPIC.name, 0, 0, COUNT + 400)
+        assert both > cold[0] + on_disk // 10
