@@ -33,6 +33,10 @@ class CountedObjects:
         with self._counting():
             return self._objects.put_new(path, data)
 
+    def replace(self, path: str, data: bytes) -> None:
+        with self._counting():
+            self._objects.replace(path, data)
+
     def get(self, path: str) -> bytes:
         with self._counting():
             return self._objects.get(path)

@@ -239,9 +239,7 @@ class DeltaLog:
             made = points.encode_checkpoint(snapshot, self._clock.now_ms() - TOMBSTONE_RETENTION_MS)
             self._objects.put_new(self._log + points.checkpoint_name(snapshot.version), made.data)
             self._checkpointed = snapshot.version
-            if hint is not None:  # replaced in two steps: without it readers look at the list
-                self._objects.delete([self._log + points.HINT_NAME])
-            self._objects.put_new(self._log + points.HINT_NAME, points.encode_hint(made.hint))
+            self._objects.replace(self._log + points.HINT_NAME, points.encode_hint(made.hint))
         except TierError as error:
             log.warning("no checkpoint", table=self._where, version=snapshot.version, error=error.message)
             return False

@@ -11,7 +11,7 @@ import fcntl
 import itertools
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -70,13 +70,19 @@ class FolderStore:
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Put an object as in ObjectStore; an existing one, whoever put it, is durable on return, too."""
+        return self._put(path, data, os.link)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._put(path, data, os.replace)
+
+    def _put(self, path: str, data: bytes, name: Callable[[str, str], None]) -> bool:
         target = self._place(path)
         checked_size(path, len(data))
         try:
             temporary, descriptor = self._new_temporary()
             try:
                 _write(descriptor, data)
-                is_new = self._link(temporary, target)
+                is_new = self._named(temporary, target, name)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary)
@@ -194,13 +200,13 @@ class FolderStore:
                 return path, descriptor
             os.close(descriptor)  # a sweep was faster
 
-    def _link(self, temporary: str, target: str) -> bool:
-        """Give a written file its name; False where there is one."""
+    def _named(self, temporary: str, target: str, name: Callable[[str, str], None]) -> bool:
+        """Give a written file its name by `os.link`, or by `os.replace`; False where there is one."""
         for _ in range(MAX_TRIES):
             with suppress(FileNotFoundError):
                 make_directories(os.path.dirname(target), DIRECTORY_MODE)
             try:
-                os.link(temporary, target)
+                name(temporary, target)
             except FileExistsError:
                 if os.path.isdir(target):
                     raise

@@ -47,6 +47,10 @@ class ObjectStore(Protocol):
         """Store an object, durable on return, unless its path is taken; False if it is. After a lost answer it may be
         False for one's own object: the caller may look at it."""
 
+    def replace(self, path: str, data: bytes) -> None:
+        """Store an object, durable on return, in the place of an earlier one: readers find the one or the other. Two
+        writers at once are not told apart: it is for hints alone."""
+
     def get(self, path: str) -> bytes:
         """Return the whole object. Raises MissingObjectError."""
 

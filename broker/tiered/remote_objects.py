@@ -77,6 +77,12 @@ class ObstoreStore:
             wait = min(2 * wait, self._options.longest_pause_seconds)
         raise TierError(f"{self._url}: the store says that {path} is there, and does not have it")
 
+    def replace(self, path: str, data: bytes) -> None:
+        checked_path(path)
+        checked_size(path, len(data))
+        with self._asking(None):
+            obstore.put(self._client, path, data, mode="overwrite", use_multipart=False)
+
     def get(self, path: str) -> bytes:
         checked_path(path)
         with self._asking(path):

@@ -58,6 +58,11 @@ class MemoryObjects:
         self._after(fault, path)
         return is_new
 
+    def replace(self, path: str, data: bytes) -> None:
+        fault = self._before("replace", path)
+        self._objects[path] = (bytes(data), self._clock.now_ms())
+        self._after(fault, path)
+
     def get(self, path: str) -> bytes:
         self._after(self._before("get", path), path)
         return self._at(path)

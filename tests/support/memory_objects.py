@@ -28,6 +28,11 @@ class MemoryObjects:
         with self._lock:
             return self._found.setdefault(path, entry := (bytes(data), self._clock.now_ms())) is entry
 
+    def replace(self, path: str, data: bytes) -> None:
+        checked_size(path, len(data))
+        with self._lock:
+            self._found[checked_path(path)] = bytes(data), self._clock.now_ms()
+
     def get(self, path: str) -> bytes:
         with self._lock:
             if (found := self._found.get(checked_path(path))) is None:

@@ -45,6 +45,34 @@ def test_the_first_writer_wins(store: ObjectStore) -> None:
     assert store.get("log/0.json") == b"one"
 
 
+def test_a_replaced_object_is_the_last_one(store: ObjectStore) -> None:
+    store.replace("a/hint", b"first")
+    assert store.get("a/hint") == b"first"
+    store.replace("a/hint", b"the second")
+    assert store.get("a/hint") == b"the second" and store.size("a/hint") == len(b"the second")
+    assert not store.put_new("a/hint", b"third") and paths(store) == ["a/hint"]
+
+
+def test_readers_of_a_replaced_object_find_one_of_them(store: ObjectStore) -> None:
+    store.replace("hint", b"0")
+    found: list[bytes] = []
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.is_set():
+            found.append(store.get("hint"))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for number in range(1, 50):
+            store.replace("hint", b"%d" % number)
+    finally:
+        is_over.set()
+        reader.join()
+    assert found == sorted(found, key=int) and reader.is_alive() is False
+
+
 def test_a_large_object_is_put_once_too(store: ObjectStore) -> None:
     """Larger than a client's part of an upload: those are not refused where there is an object."""
     body = bytes(12 << 20)

@@ -86,12 +86,10 @@ class Versions:
             raise TierError(f"{path} is another's: it is made anew", Code.PRECONDITION_FAILED)
 
     def hint(self, version: int) -> None:
-        """Tell the newest version to readers that know the folder alone, in two steps. Between these they look at the
-        list, or fail and try again."""
+        """Tell the newest version to readers that know the folder alone."""
         told = self._hinted()
         if told < version or (told > version and self._get(told) is None):  # another writer may be ahead
-            self._objects.delete([self._folder + HINT])
-            self._objects.put_new(self._folder + HINT, str(version).encode())
+            self._objects.replace(self._folder + HINT, str(version).encode())
 
     def sweep(self, before_ms: int, table_id: str) -> int:
         """Delete what no version has that was the newest since `before_ms`, in epoch milliseconds; return its number.

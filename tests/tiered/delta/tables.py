@@ -83,6 +83,10 @@ class Folder:
             return False
         return True
 
+    def replace(self, path: str, data: bytes) -> None:
+        self.put_new(f"{path}.new", data)
+        (self.root / f"{path}.new").rename(self.root / path)
+
     def get(self, path: str) -> bytes:
         try:
             return (self.root / path).read_bytes()

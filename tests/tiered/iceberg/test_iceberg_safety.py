@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import deltalake
@@ -36,17 +35,17 @@ class DyingStore(FolderStore):
             raise KeyboardInterrupt
         return is_new
 
-    def delete(self, paths: Sequence[str]) -> None:
+    def replace(self, path: str, data: bytes) -> None:
         dies = self._dies()
         if dies and not self.is_done:
             raise KeyboardInterrupt
-        super().delete(paths)
+        super().replace(path, data)
         if dies:
             raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-@pytest.mark.parametrize("step", range(1, 6))
+@pytest.mark.parametrize("step", range(1, 5))
 def test_a_kill_at_any_step_leaves_a_readable_version(tmp_path: Path, step: int, is_done: bool) -> None:
     store = DyingStore(tmp_path / "cold store")
     site = Site(tmp_path, seeded(), store)
@@ -57,8 +56,8 @@ def test_a_kill_at_any_step_leaves_a_readable_version(tmp_path: Path, step: int,
     store.calls, store.dies_at, store.is_done = 0, step, is_done
     with pytest.raises(KeyboardInterrupt):
         site.iceberg.follow(site.table)
-    if site.hint() is not None:
-        assert site.read().num_rows in (len(earlier), len(site.expected()))
+    assert site.hint() == ("2" if step == 4 and is_done else "1")
+    assert site.read().num_rows in (len(earlier), len(site.expected()))
     site.iceberg = site.follower()
     site.iceberg.follow(site.table)
     site.check()

@@ -40,10 +40,25 @@ def delta_reader(place: str) -> Read:
     from deltalake import DeltaTable
 
     def read() -> list[tuple[int, int, int, int, int]]:
-        table = DeltaTable(place).to_pyarrow_table(columns=["queue_id", "queue_offset"])
-        asked = [("queue_offset", how) for how in ("count", "count_distinct", "min", "max")]
-        found = table.group_by("queue_id").aggregate(asked)
-        return list(zip(*(column.to_pylist() for column in found.select(["queue_id", *_NAMES])), strict=True))
+        return _counted(DeltaTable(place).to_pyarrow_table(columns=["queue_id", "queue_offset"]))
+
+    return read
+
+
+def _counted(rows: Any) -> list[tuple[int, int, int, int, int]]:
+    """What `COUNTED` says of an Arrow table."""
+    asked = [("queue_offset", how) for how in ("count", "count_distinct", "min", "max")]
+    found = rows.group_by("queue_id").aggregate(asked)
+    return list(zip(*(column.to_pylist() for column in found.select(["queue_id", *_NAMES])), strict=True))
+
+
+def iceberg_reader(place: str) -> Read:
+    """By the metadata beside Delta's log, which may be a little behind it."""
+    from pyiceberg.table import StaticTable
+
+    def read() -> list[tuple[int, int, int, int, int]]:
+        table = StaticTable.from_metadata(f"{place}/_iceberg")
+        return _counted(table.scan(selected_fields=("queue_id", "queue_offset")).to_arrow())
 
     return read
 
@@ -77,6 +92,7 @@ READERS: dict[str, Callable[[str], Read]] = {
     "DuckDB": duckdb_reader,
     "polars": polars_reader,
     "delta-rs": delta_reader,
+    "pyiceberg": iceberg_reader,
     "Spark": spark_readers,
 }
 

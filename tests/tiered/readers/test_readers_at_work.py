@@ -21,6 +21,7 @@ from tests.support.clock import ManualClock
 from tests.support.seed import seeded
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiered.uploads.model_broker import Master, ModelBroker
+from tests.tiered.uploads.world import SMALL_SEGMENTS
 from tests.tiers.marks import scaled, soak_only
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +30,7 @@ QUEUES, APPENDS, MESSAGES = 3, 4, 25
 """Segments of a step, and messages of each."""
 GRACE_MS = 60_000
 YEARS_MS = 10**12
-ALL = ["DuckDB", "polars", "delta-rs", "Spark"]
+ALL = ["DuckDB", "polars", "delta-rs", "pyiceberg", "Spark"]
 
 
 class Reader:
@@ -96,11 +97,13 @@ def reading(names: list[str], place: Path) -> Iterator[list[Reader]]:
 
 @pytest.mark.scaled
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("names", [["delta-rs"], soak_only(["DuckDB", "polars", "delta-rs"]), soak_only(ALL)])
+@pytest.mark.parametrize("names", [["delta-rs"], ["pyiceberg"], soak_only(ALL[:-1]), soak_only(ALL)])
 def test_each_read_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
     """The vacuum's grace passes by the uploader's clock, which goes on when each reader has read: no read is longer."""
     monkeypatch.setattr("entrepot.broker.tiered.uploader.HOUSEKEEPING_SECONDS", 0.0)
     monkeypatch.setattr("entrepot.broker.tiered.uploader.VACUUM_SECONDS", 0.0)
+    for name, value in SMALL_SEGMENTS.items():
+        monkeypatch.setattr(f"entrepot.broker.tiered.merging.{name}", value)
     random, clock, objects = seeded("readers"), ManualClock(time.time_ns() // 1_000_000), FolderStore(tmp_path)
     master = Master(random)
     topic = master.make("factory", QUEUES, YEARS_MS)
@@ -108,7 +111,7 @@ def test_each_read_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     uploader = Uploader(
         broker, objects, clock, random, time.monotonic,
         writer=Writer("store", 1), number=2, segment_bytes=64 << 10, max_age=0.0,
-        requests_per_hour=20_000, grace=GRACE_MS / 1000,
+        requests_per_hour=20_000, grace=GRACE_MS / 1000, iceberg=True,
     )  # fmt: skip
 
     def append() -> None:
