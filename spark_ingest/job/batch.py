@@ -30,6 +30,7 @@ from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.job.state import BatchState, read_state, write_state
 from entrepot.spark_ingest.job.task_files import TaskFiles, flat_rows
 from entrepot.spark_ingest.source.arrow_schema import arrow_schema
+from entrepot.spark_ingest.source.batches import RESCUED
 from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.spark_ingest.tables import StagedFile, Staging, Table, TableFormat, open_table
 from entrepot.spark_ingest.tables.delta import DeltaTableFiles
@@ -78,7 +79,8 @@ class BatchJob:
         counts = {kind: sum(each.rows for each in files[kind]) for kind in KINDS}
         size = sum(each.size for kind in KINDS for each in files[kind])
         newest = _newest_ms(files[GOOD], before.newest_ms)
-        write_state(settings.folder, BatchState(batch, newest, counts, size, began_ms, _now_ms(), derived))
+        rescued = sum(each.values(RESCUED) for kind in (GOOD, LATE) for each in files[kind])
+        write_state(settings.folder, BatchState(batch, newest, counts, size, began_ms, _now_ms(), derived, rescued))
         if files[GOOD]:
             main.commit(files[GOOD], schema, app, batch)
         tell_store(settings, app, batch, main.version(), _now_ms())
@@ -111,7 +113,10 @@ class BatchJob:
         marked.persist()
         try:
             counted = marked.groupBy(KIND).agg(
-                F.count("*").alias("rows"), F.max(EVENT_TIME).alias("event"), F.max("store_time").alias("stored")
+                F.count("*").alias("rows"),
+                F.max(EVENT_TIME).alias("event"),
+                F.max("store_time").alias("stored"),
+                F.count(RESCUED if RESCUED in marked.columns else F.lit(None)).alias("rescued"),
             )
             found = {row[KIND]: row for row in counted.collect()}
             frames = {kind: rows_of_kind(marked, kind) for kind in found}
@@ -124,7 +129,8 @@ class BatchJob:
             if GOOD in found:
                 newest = _believed_ms(found[GOOD]["event"], found[GOOD]["stored"], newest)
             counts = {kind: found[kind]["rows"] if kind in found else 0 for kind in KINDS}
-            write_state(settings.folder, BatchState(batch, newest, counts, 0, began_ms, _now_ms(), derived))
+            rescued = sum(found[kind]["rescued"] for kind in (GOOD, LATE) if kind in found)
+            write_state(settings.folder, BatchState(batch, newest, counts, 0, began_ms, _now_ms(), derived, rescued))
             if GOOD in frames:
                 append_native(frames[GOOD], settings.table, app, batch)
             tell_store(settings, app, batch, "", _now_ms())

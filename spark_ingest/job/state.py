@@ -23,7 +23,8 @@ KEPT_BATCHES: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """The state after a batch. Times are epoch milliseconds; `rows` are counted by kind."""
+    """The state after a batch. Times are epoch milliseconds; `rows` are counted by kind; `rescued`: those of them with
+    values that did not fit their columns."""
 
     batch: int
     newest_ms: int | None = None
@@ -32,6 +33,7 @@ class BatchState:
     began_ms: int = 0
     ended_ms: int = 0
     derived: dict[str, int] = field(default_factory=dict)
+    rescued: int = 0
 
     @property
     def has_no_good_rows(self) -> bool:

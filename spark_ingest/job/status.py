@@ -54,6 +54,11 @@ class JobStatus:
         return found
 
     @property
+    def rescued(self) -> int:
+        """Number of rows with values that did not fit their columns."""
+        return sum(state.rescued for state in self.states)
+
+    @property
     def lags(self) -> dict[tuple[str, int], int]:
         """Messages that wait, by topic and queue."""
         return {
@@ -75,6 +80,7 @@ class JobStatus:
             "lag": lags,
             "unreached": self.unreached,
             "rows": self.rows,
+            "rescued": self.rescued,
             "last_commit": _iso(self.last),
         }
         return json.dumps(found, indent=2)
@@ -86,6 +92,8 @@ class JobStatus:
         head.add_row("batch", f"{self.batch}" if self.batch >= 0 else "none yet")
         head.add_row("last commit", _iso(self.last) or "-")
         head.add_row("rows", ", ".join(f"{kind} {count:,}" for kind, count in self.rows.items()) or "-")
+        if self.rescued:
+            head.add_row("rescued", f"{self.rescued:,} of them have values that did not fit (_rescued)")
         waiting = f"not known: {self.unreached}" if self.unreached else f"{sum(self.lags.values()):,}"
         head.add_row("waiting", Text(printable(waiting)))
         if not self.lags:

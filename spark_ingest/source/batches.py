@@ -25,7 +25,8 @@ from entrepot.spark_ingest.source.planning import Range
 from entrepot.spark_ingest.source.telling import tell
 
 T = TypeVar("T")
-ERROR_COLUMNS: Final = ("_rescued", "_error", "_raw")
+RESCUED: Final = "_rescued"
+ERROR_COLUMNS: Final = (RESCUED, "_error", "_raw")
 """Columns about bodies: values that do not fit, the fault of a bad body, and its bytes."""
 MAX_TOLD: Final = 500
 """Longest line of the log about a message that is set aside."""

@@ -32,6 +32,10 @@ class StagedFile:
     greatest: dict[str, Any] = field(default_factory=dict)
     nulls: dict[str, int] = field(default_factory=dict)
 
+    def values(self, column: str) -> int:
+        """The number of rows with a value in a column; 0 where the file does not have it."""
+        return self.rows - self.nulls.get(column, self.rows)
+
     def delta_stats(self, names: Iterable[str]) -> str:
         """The statistics of these columns for Delta's log."""
         wanted = set(names)

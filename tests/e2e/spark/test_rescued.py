@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from entrepot.spark_ingest.job import run as job_run
 from entrepot.spark_ingest.job.run import start, watch
 from entrepot.spark_ingest.job.settings import JobSettings
+from entrepot.spark_ingest.job.status import job_status
 from entrepot.spark_ingest.tables import TableFormat, open_table
 from entrepot.spark_ingest.tables.staging import staged_file
 from entrepot.store_client.blocking import StoreLocation
@@ -55,3 +56,5 @@ def test_names_that_differ_only_in_case_are_rescued(
         '{"o.X": 2, "Temp": 4.50, '
         '"_reason": {"o.X": "differs from x only in case", "Temp": "differs from temp only in case"}}',
     ]
+    status = job_status(settings.checkpoint_path)
+    assert status.rescued == 2 and status.rows["good"] == 3 and status.rows["dead"] == 0
