@@ -16,7 +16,10 @@ from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.delta_actions import AddFile, OwnAction
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.fence import Fence
+from entrepot.broker.tiered.iceberg.iceberg_table import IcebergTable
+from entrepot.broker.tiered.iceberg.metadata import Ground
 from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.packed_files import packed
 from entrepot.broker.tiered.places import Place
 from entrepot.broker.tiered.segment import Run, Segment
 from entrepot.broker.tiered.snapshot import Snapshot
@@ -41,6 +44,23 @@ class TriesTheSame(ModelBroker):
 
     def states(self) -> list[TopicState]:
         return [msgspec.structs.replace(each, caution=Caution.NONE) for each in super().states()]
+
+
+class KeepsFiles(IcebergTable):
+    """What Delta's log has removed stays in Iceberg's metadata."""
+
+    _ever: Mapping[str, bytes] = MappingProxyType({})
+
+    def _write(self, version: int, ground: Ground | None, snapshot: Snapshot) -> bool:
+        self._ever = {**self._ever, **{path: packed(snapshot.files[path]) for path in snapshot.files}}
+        return super()._write(version, ground, replace(snapshot, files=snapshot.files.changed(self._ever)))
+
+
+class FollowsBadly(Uploader):
+    """Iceberg's metadata are written by `KeepsFiles`."""
+
+    def _iceberg(self, root: str) -> IcebergTable:
+        return KeepsFiles(self._objects, root, self._clock, self._random, int(1000 * self._grace))
 
 
 class TellsFirst(Uploader):

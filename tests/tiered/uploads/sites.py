@@ -72,6 +72,7 @@ class Site:
             requests_per_hour=20_000,
             grace=GRACE_MS / 1000,
             token=TOKEN,
+            iceberg=True,
         )
         self.reader = SegmentReader(world.objects, max_bytes=4096)
         self.cold: dict[str, ColdTopic] = {}

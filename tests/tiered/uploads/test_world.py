@@ -53,6 +53,7 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
     [
         soak_only(Parts(fence=planted.NoFence), "the epoch of|does not have"),
         (Parts(uploader=planted.TellsFirst), "does not have"),
+        (Parts(uploader=planted.FollowsBadly), "Iceberg has"),
         (Parts(table=planted.ExpectsNothing), "twice|went back|missing|does not have|do not add up"),
         soak_only(Parts(table=planted.TidiesUp, fault_rate=0.3), "deleted"),
         (Parts(table=planted.LosesFirsts), "other messages|says other|does not have|messages that are there"),

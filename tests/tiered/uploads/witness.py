@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,6 +13,9 @@ from entrepot.broker.tiered.checkpoints import commit_name
 from entrepot.broker.tiered.columns import to_messages
 from entrepot.broker.tiered.delta_actions import AddFile, Commit, RemoveFile, Transaction, decode_commit
 from entrepot.broker.tiered.digest import MASK, digest_of
+from entrepot.broker.tiered.iceberg.manifests import Status, decode_list, decode_manifest
+from entrepot.broker.tiered.iceberg.metadata import decode_metadata
+from entrepot.broker.tiered.iceberg.versions import Versions
 from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.broker.tiered.segment import CLUSTERED_TAG, Run, counted, runs_of
 from entrepot.broker.tiered.source import Progress
@@ -102,6 +106,25 @@ class TableWitness:
             ]
             if self.digests[queue_id] & MASK != digest_of(rows_of(list(map(as_in_the_world, messages)))):
                 raise Broken(f"digests of queue {queue_id} of {self.topic.root} do not add up")
+
+    def check_iceberg(self) -> None:
+        """Its newest version has the files of the table, with their rows."""
+        versions = Versions(self.objects, self.topic.root)
+        version, data = versions.newest(0)
+        table_id = json.loads(data)["table-uuid"]
+        ground = decode_metadata(version, data, table_id, versions.location)
+        assert ground is not None and ground.current is not None
+        found: dict[str, int] = {}
+        for manifest in decode_list(versions.get(ground.current["manifest-list"])):
+            for entry in decode_manifest(versions.get(manifest.manifest_path)):
+                if entry.status != Status.DELETED:
+                    path = entry.data_file.file_path.removeprefix(f"{versions.table}/")
+                    if path in found:
+                        raise Broken(f"Iceberg has {path} of {self.topic.root} twice")
+                    found[path] = entry.data_file.record_count
+        due = {path: sum(run.rows for run in runs) for path, runs in self.live.items()}
+        if found != due:
+            raise Broken(f"Iceberg has other files of {self.topic.root}: {found.items() ^ due.items()}")
 
     def _add(self, file: AddFile) -> None:
         runs = runs_of(file.tags)

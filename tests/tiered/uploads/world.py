@@ -16,7 +16,7 @@ from entrepot.broker.tiered.checkpoints import commit_name
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.marks import TableMark, agree
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.broker.tiered.uploader import LONGEST_PAUSE
+from entrepot.broker.tiered.uploader import HOUSEKEEPING_SECONDS, LONGEST_PAUSE
 from entrepot.domain.clock import Clock
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
 from tests.support.clock import ManualClock
@@ -313,8 +313,12 @@ class World:
         self._catch_up([topic for topic in self.leader.broker.topics() if topic.name != self.stuck])
         self.stuck = ""
         self._catch_up(self.leader.broker.topics())
+        self.steady += HOUSEKEEPING_SECONDS + 1
+        self.leader.round()
         for topic in self.by_root.values():
             self.witness.of(topic).check_digests()
+        for topic in self.leader.broker.topics():
+            self.witness.of(topic).check_iceberg()
         for site in self.sites:
             for topic in self.leader.broker.topics():
                 if not site.refresh(topic):
