@@ -34,9 +34,10 @@ MOST_SEGMENTS: Final = 256
 """Most segments merged at a time."""
 LATE_MS: Final = 2 * 3600 * 1000
 """Age of a day's end, in milliseconds, after which what is left of the day is merged: nothing is added any more."""
-BAND_ROWS, BAND_BYTES = 65_536, 16 << 20
-"""Most rows of a band of a clustered segment, and about the most bytes of bodies; a larger body is alone."""
-GROUP_ROWS: Final = 8_192
+BAND_ROWS, BAND_BYTES = 32_768, 8 << 20
+"""Most rows of a band of a clustered segment, and about the most bytes of bodies; a larger body is alone. A
+reader of offsets has one of each queue in memory."""
+GROUP_ROWS: Final = 4_096
 """Rows of a row group in a band: an eighth of it has a device's rows."""
 CACHE_BYTES: Final = 64 << 20
 """Bytes of decoded bands kept while segments are merged: one may have rows of many queues."""
