@@ -199,10 +199,10 @@ def test_clustered_ones_are_searched_and_filtered() -> None:
 def test_a_message_is_written_few_times_and_segments_stay_few() -> None:
     world = World(seeded(), 0)
     written = uploaded = 0
-    for number in range(400):
+    for number in range(200):
         world.upload({0: 8, 1: 8}, size=100)
         uploaded += list(world.table.snapshot.files.values())[-1].size
-        world.clock.advance(DAY_MS // 4 // 400)
+        world.clock.advance(DAY_MS // 4 // 200)
         while number % 10 == 9 and world.merge():
             written += max(world.table.snapshot.files.values(), key=lambda file: file.modification_time).size
     sizes = sorted(file.size for file in world.table.snapshot.files.values())

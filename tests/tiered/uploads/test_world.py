@@ -48,6 +48,7 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
 
 
 @pytest.mark.scaled
+@pytest.mark.timeout(30)  # a few worlds as a rule, and now and then a dozen
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
