@@ -202,19 +202,19 @@ class WorkersProcess(ServerProcess):
 
     def parts(self) -> list[int]:
         """Process ids of the store and the gateways."""
-        return _children(self.pid)
+        return children_of(self.pid)
 
     def store_pid(self) -> int:
         """Of the one that has a process for syncing."""
-        (found,) = (pid for pid in self.parts() if _children(pid))
+        (found,) = (pid for pid in self.parts() if children_of(pid))
         return found
 
     def gateway_pids(self) -> set[int]:
         """Of the others."""
-        return {pid for pid in self.parts() if not _children(pid)}
+        return {pid for pid in self.parts() if not children_of(pid)}
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
     """Process ids of children that live."""
     try:
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

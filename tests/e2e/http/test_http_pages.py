@@ -183,7 +183,7 @@ def test_a_broker_that_is_away_is_named(cluster: HttpServer):
             [group] = get(client, GROUPS, limit=9)["value"]
             assert (group["isAvailable"], group["isComplete"]) == (True, False)
             whole = get(client, TOPICS)
-            assert whole["answered"] == page["answered"]
+            assert [each["name"] for each in whole["answered"]["missing"]] == ["broker-1"], "the reason may be another"
             assert [each["name"] for each in whole["value"]] == ["both", "zero"], "of one nobody tells"
             assert "entrepot_statuses_incomplete 1.0" in client.get("/metrics").text.splitlines()
         finally:

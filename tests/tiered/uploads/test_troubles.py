@@ -219,6 +219,7 @@ def told(store: Broker, topic: str) -> Any:
     return found[0] if found else Progress(topic, "", {})
 
 
+@pytest.mark.soak
 async def test_a_message_that_ends_the_process_beside_others_is_uploaded_alone(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:
