@@ -18,7 +18,7 @@ import pyarrow as pa
 import structlog
 from rich.console import Console
 
-from benchmarks import tier_broker, tier_spark
+from benchmarks import tier_broker, tier_server, tier_spark, tier_table
 from benchmarks.report import Goal, Report
 from benchmarks.tier_load import RUN_BYTES, SmallTopics, counted, telemetry
 from entrepot.broker.tiered.columns import to_messages
@@ -54,9 +54,11 @@ def run(console: Console, *, quick: bool) -> Report:
     console.print("small topics", style="dim")
     _small_topics(report, 100 if quick else 1_000)
     tier_broker.add_to(report, console, quick=quick)
-    spark = tier_spark.run(console, quick=quick)
-    report.rows += spark.rows
-    report.notes += spark.notes
+    tier_server.add_to(report, console, quick=quick)
+    for part in (tier_table, tier_spark):
+        found = part.run(console, quick=quick)
+        report.rows += found.rows
+        report.notes += found.notes
     return report
 
 
