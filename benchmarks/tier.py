@@ -54,8 +54,7 @@ def run(console: Console, *, quick: bool) -> Report:
     console.print("small topics", style="dim")
     _small_topics(report, 100 if quick else 1_000)
     tier_broker.add_to(report, console, quick=quick)
-    tier_server.add_to(report, console, quick=quick)
-    for part in (tier_table, tier_spark):
+    for part in (tier_server, tier_table, tier_spark):
         found = part.run(console, quick=quick)
         report.rows += found.rows
         report.notes += found.notes

@@ -35,9 +35,10 @@ class Spent(NamedTuple):
     uploader: float
 
 
-def add_to(report: Report, console: Console, *, quick: bool) -> None:
-    """Add the rows of this part, in turns with a tier and without."""
+def run(console: Console, *, quick: bool) -> Report:
+    """Run all of it, in turns with a tier and without."""
     console.print("publishing, with a tier and without", style="dim")
+    report = Report("tier_server", "Publishing to a server with a tier", "without")
     count, pairs = (100_000, 1) if quick else (500_000, PAIRS)
     taken: dict[bool, list[Spent]] = {True: [], False: []}
     for number in range(pairs):
@@ -56,6 +57,7 @@ def add_to(report: Report, console: Console, *, quick: bool) -> None:
     ratios = [theirs.server / ours.server for ours, theirs in zip(taken[True], taken[False], strict=True)]
     told = ", ".join(f"{ratio:.3f}" for ratio in ratios)
     report.notes.append(f"publishing: medians of {pairs} pairs of {count:,} over MQTT at QoS 1; their ratios: {told}")
+    return report
 
 
 def _run(count: int, *, has_tier: bool) -> Spent:

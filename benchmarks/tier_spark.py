@@ -15,12 +15,11 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-import structlog
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from benchmarks.processes import cpu_seconds
-from benchmarks.report import Goal, Report, machine_facts
+from benchmarks.report import Goal, Report
 from benchmarks.spark import SCHEMA, TOPIC, body
 from benchmarks.tier_load import PROPERTIES
 from entrepot.broker.tiered.folder import FolderStore
@@ -133,19 +132,3 @@ def _measure(
         own, native = (1e6 / statistics.median(spent[name]) for name in (own_name, native_name))
         what = f"{own_name}, beside {native_name}, of all processes"
         report.add(what, "CPU-s/million rows", own, native, judged="ratio", goal=Goal(most, at_most=True))
-
-
-def main() -> None:
-    """Run `python -m benchmarks.tier_spark [--quick]`."""
-    import sys
-
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    console = Console()
-    report = run(console, quick="--quick" in sys.argv)
-    report.show(console)
-    if "--quick" not in sys.argv:
-        report.write(machine_facts())
-
-
-if __name__ == "__main__":
-    main()

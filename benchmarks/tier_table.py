@@ -21,14 +21,13 @@ from unittest import mock
 import duckdb
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import structlog
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
 from benchmarks.processes import BenchmarkError, children
-from benchmarks.report import Goal, Report, machine_facts
+from benchmarks.report import Goal, Report
 from benchmarks.tier_devices import QUEUES, TOPIC, UPLOAD_MS, Devices, asked, check_rows, shift_of
 from entrepot.broker.tiered import merging
 from entrepot.broker.tiered.cutting import DAY_MS
@@ -245,19 +244,3 @@ def _read_bytes(pid: int) -> int:
     """Return the bytes that a process has read, from the disk or the page cache."""
     fields: dict[str, Any] = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
     return int(fields["rchar"])
-
-
-def main() -> None:
-    """Run `python -m benchmarks.tier_table [--quick]`."""
-    import sys
-
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    console = Console()
-    report = run(console, quick="--quick" in sys.argv)
-    report.show(console)
-    if "--quick" not in sys.argv:
-        report.write(machine_facts())
-
-
-if __name__ == "__main__":
-    main()
