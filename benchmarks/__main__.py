@@ -1,6 +1,7 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
-[dashboard] [neighbours] [growth]`, or `large`, which is run only where it is named.
+[dashboard] [neighbours] [growth]`. Only where they are named: `large`, and parts of the tier's, `tier_server`,
+`tier_table` and `tier_spark`.
 
 Run, print, keep it all."""
 
@@ -21,8 +22,8 @@ NAMES: Final = (
     "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
     "neighbours", "growth",
 )  # fmt: skip
-NAMED: Final = ("large",)
-"""Those that run only where they are named: they take long."""
+NAMED: Final = ("large", "tier_server", "tier_table", "tier_spark")
+"""Those that run only where they are named: they take long, or are parts of another one."""
 
 
 def main() -> int:

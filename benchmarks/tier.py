@@ -18,7 +18,7 @@ import pyarrow as pa
 import structlog
 from rich.console import Console
 
-from benchmarks import tier_broker, tier_device, tier_files, tier_spark
+from benchmarks import tier_broker, tier_files, tier_server, tier_spark, tier_table
 from benchmarks.report import Goal, Report
 from benchmarks.tier_load import RUN_BYTES, SmallTopics, counted, telemetry
 from entrepot.broker.tiered.columns import to_messages
@@ -55,12 +55,11 @@ def run(console: Console, *, quick: bool) -> Report:
     _small_topics(report, 100 if quick else 1_000)
     console.print("files", style="dim")
     tier_files.add_to(report, quick=quick)
-    console.print("a device's hour", style="dim")
-    tier_device.add_to(report, console, quick=quick)
     tier_broker.add_to(report, console, quick=quick)
-    spark = tier_spark.run(console, quick=quick)
-    report.rows += spark.rows
-    report.notes += spark.notes
+    for part in (tier_server, tier_table, tier_spark):
+        found = part.run(console, quick=quick)
+        report.rows += found.rows
+        report.notes += found.notes
     return report
 
 

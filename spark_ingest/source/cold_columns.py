@@ -18,6 +18,7 @@ READ: Final[dict[str, tuple[str, ...]]] = {
     "properties": ("system", "properties"),
 }
 """Columns of a cold table for columns of another name here."""
+MAP: Final = pa.map_(pa.string(), pa.string())
 
 
 def table_columns(names: Iterable[str], *, has_body: bool) -> list[str]:
@@ -62,15 +63,33 @@ def _born_times(rows: pa.Table) -> pa.Array:
 def _properties(rows: pa.Table) -> pa.Array:
     """Well-known properties and the user's, as in records."""
     system, own = column_of(rows, "system"), column_of(rows, "properties")
-    kind = pa.map_(pa.string(), pa.string())
-    if not len(system.flatten()) and not len(own.flatten()):
-        offsets = pa.array(np.zeros(rows.num_rows + 1, np.int32))
-        return pa.MapArray.from_arrays(offsets, pa.array([], pa.string()), pa.array([], pa.string()))
+    if (joined := _joined(system, own)) is not None:
+        return joined
     found = [
         property_map(dict(map(_pair, well_known)), map(_pair, others))
         for well_known, others in zip(system.to_pylist(), own.to_pylist(), strict=True)
     ]
-    return pa.array(found, kind)
+    return pa.array(found, MAP)
+
+
+def _joined(system: pa.Array, own: pa.Array) -> pa.Array | None:
+    """Lists of pairs joined row by row, without a look at each pair. None where one is no text, or a row repeats a
+    name."""
+    lists = (system, own)
+    if any(each.null_count for each in lists):
+        return None
+    names, texts = (pa.concat_arrays([each.flatten().field(name) for each in lists]) for name in ("name", "text"))
+    if names.null_count or texts.null_count:
+        return None
+    counts = [pc.list_value_length(each).to_numpy() for each in lists]
+    number = np.concatenate([np.repeat(np.arange(len(each)), each) for each in counts])
+    codes = pc.dictionary_encode(names)
+    of_row = np.sort(number * len(codes.dictionary) + codes.indices.to_numpy())
+    if (of_row[1:] == of_row[:-1]).any():
+        return None
+    order = pa.array(np.argsort(number, kind="stable"))  # in a row the well-known ones come first
+    offsets = np.concatenate([[0], np.cumsum(counts[0] + counts[1])]).astype(np.int32)
+    return pa.MapArray.from_arrays(pa.array(offsets), names.take(order), texts.take(order))
 
 
 def _pair(pair: dict[str, Any]) -> tuple[str, Any]:

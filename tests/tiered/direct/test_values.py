@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,3 +73,25 @@ def test_odd_features_are_among_them() -> None:
     assert found["message_id"] == ["ABCD", "", ""] and found["keys"] == [["a", "b"], [], []]
     assert found["tag"] == ["t", None, None] and found["born_time"][1] == -1000
     assert dict(found["properties"][0]) == {"content_type": "x", "a": "/w==", "b": "text", "": ""}
+
+
+def test_texts_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither every pair is looked at, nor is a part of the rows another one."""
+    monkeypatch.setattr("entrepot.spark_ingest.source.cold_columns.property_map", None)
+    some = StoredMessage("factory", b"", queue_id=3, properties=(("a", "1"), ("b", "")), system={"content_type": "x"})
+    own = replace(some, system={}, properties=(("a", "2"),))
+    messages = [replace(each, queue_offset=at) for at, each in enumerate((some, replace(own, properties=()), own))]
+    rows = rows_of(messages)
+    expected = [[("content_type", "x"), ("a", "1"), ("b", "")], [], [("a", "2")]]
+    assert cold_array("properties", rows, "factory").to_pylist() == expected
+    for at, pairs in enumerate(expected):
+        assert cold_array("properties", rows.slice(at, 1), "factory").to_pylist() == [pairs]
+
+
+def test_of_a_repeated_name_the_last_value_counts() -> None:
+    """In a row; the same name in another row is no repetition."""
+    twice = StoredMessage("factory", b"", queue_id=3, properties=(("a", "1"), ("a", "2")), system={"a": "0"})
+    messages = [replace(twice, queue_offset=at) for at in range(2)]
+    messages.append(replace(twice, queue_offset=2, properties=(), system={"a": "0"}))
+    found = cold_array("properties", rows_of(messages), "factory").to_pylist()
+    assert found == [[("a", "2")], [("a", "2")], [("a", "0")]]
