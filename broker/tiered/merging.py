@@ -49,10 +49,10 @@ def merge(table: TopicTable, objects: ObjectStore, now_ms: int, *, clusters: boo
     """Merge some segments of one day, where it is worth it; return their number. `clusters`: final ones have a
     device's rows beside each other. Raises TierError, ConflictError where another has changed the table meanwhile:
     nothing is merged then."""
-    paths = _chosen(table, now_ms)
+    paths, is_over = _chosen(table, now_ms)
     if not paths:
         return 0
-    merged = _merged(table, objects, paths, clusters=clusters)
+    merged = _merged(table, objects, paths, is_over=is_over, clusters=clusters)
     table.replace(paths, merged)
     return len(paths)
 
@@ -60,8 +60,9 @@ def merge(table: TopicTable, objects: ObjectStore, now_ms: int, *, clusters: boo
 # -- what is merged ----------------------------------------------------------------------------------------------------
 
 
-def _chosen(table: TopicTable, now_ms: int) -> list[str]:
-    """Return segments of one day that follow each other in each of their queues, and are worth merging."""
+def _chosen(table: TopicTable, now_ms: int) -> tuple[list[str], bool]:
+    """Return segments of one day that follow each other in each of their queues, and are worth merging; and whether
+    the day is over."""
     days: dict[str, list[Sized]] = {}
     for file in table.snapshot.files.sizes():
         if file.size < FINAL_BYTES:
@@ -74,8 +75,8 @@ def _chosen(table: TopicTable, now_ms: int) -> list[str]:
         for start in range(len(files)):
             chosen = _following(files[start : start + MOST_SEGMENTS], runs)
             if len(chosen) > 1 and _is_worth_it(chosen, is_over=is_over):
-                return [file.path for file in chosen]
-    return []
+                return [file.path for file in chosen], is_over
+    return [], False
 
 
 def _is_worth_it(files: Sequence[Sized], *, is_over: bool) -> bool:
@@ -111,9 +112,9 @@ def _is_next(ends: dict[int, int], runs: Sequence[Run]) -> bool:
 # -- the merged segment ------------------------------------------------------------------------------------------------
 
 
-def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str], *, clusters: bool) -> Segment:
+def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str], *, is_over: bool, clusters: bool) -> Segment:
     sources = _Sources(objects, [(f"{table.root}/{path}", table.snapshot.files.size(path)) for path in paths])
-    is_final = sources.size >= FINAL_BYTES
+    is_final = is_over or sources.size >= FINAL_BYTES
     layout = _Layout(SegmentWriter(sources.schema, SMALL if is_final else FAST), clusters=clusters and is_final)
     runs: dict[int, list[Run]] = {}
     for run in (run for path in paths for run in table.runs(path)):

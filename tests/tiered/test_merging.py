@@ -252,7 +252,7 @@ def test_bands_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_segment_with_other_messages_is_not_merged() -> None:
     """Its bytes are another's: the digests tell."""
     world = World(seeded(), 30)
-    paths = [f"{ROOT}/{path}" for path in merging._chosen(world.table, world.clock.now_ms())]
+    paths = [f"{ROOT}/{path}" for path in merging._chosen(world.table, world.clock.now_ms())[0]]
     one = paths[0]
     other = next(path for path in paths[1:] if world.objects.get(path) != world.objects.get(one))
     data = world.objects.get(other)
@@ -260,3 +260,14 @@ def test_a_segment_with_other_messages_is_not_merged() -> None:
     world.objects.put_new(one, data)
     with pytest.raises(TierError):
         world.merge()
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_left_of_a_day_is_clustered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never merged again, however small it is."""
+    monkeypatch.setattr(merging, "FINAL_BYTES", 1 << 30)
+    world = World(seeded(), 7, span_ms=DAY_MS // 4, devices=5, most=60)
+    world.clock.advance(DAY_MS)
+    assert world.merge() > 1
+    assert [CLUSTERED_TAG in (file.tags or {}) for file in world.table.snapshot.files.values()] == [True]
+    assert world.read(world.table) == world.messages
