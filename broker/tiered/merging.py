@@ -33,13 +33,16 @@ MOST_BYTES: Final = 80 << 20
 MOST_SEGMENTS: Final = 256
 """Most segments merged at a time."""
 LATE_MS: Final = 2 * 3600 * 1000
-"""Age of a day's end, in milliseconds, after which what is left of the day is merged: nothing is added any more."""
-BAND_ROWS, BAND_BYTES = 32_768, 8 << 20
-"""Most rows of a band of a clustered segment, and about the most bytes of bodies; a larger body is alone. A
-reader of offsets has one of each queue in memory."""
+"""Age of a day's end, and of its last segment, in milliseconds, after which what is left of the day is merged: nothing
+is added any more."""
+BAND_ROWS, BAND_BYTES = 32_768, 16 << 20
+"""Most rows of a band of a clustered segment, and about the most bytes; a larger row is alone. A reader of offsets has
+one of each queue in memory."""
 GROUP_ROWS: Final = 4_096
-"""Rows of a row group in a band: an eighth of it has a device's rows."""
-CACHE_BYTES: Final = 64 << 20
+"""Most rows of a row group in a band: an eighth of it has a device's rows."""
+PARTS: Final = 8
+"""Row groups of a band that is full by its bytes."""
+CACHE_BYTES: Final = 128 << 20
 """Bytes of decoded bands kept while segments are merged: one may have rows of many queues."""
 SMALL: Final = 6
 """Level of compression of a final segment, which stays (zstd)."""
@@ -65,13 +68,13 @@ def _chosen(table: TopicTable, now_ms: int) -> tuple[list[str], bool]:
     the day is over."""
     days: dict[str, list[Sized]] = {}
     for file in table.snapshot.files.sizes():
-        if file.size < FINAL_BYTES:
+        if file.size < FINAL_BYTES * 3 // 4:  # a final one may be smaller than its sources were
             days.setdefault(file.path.partition("/")[0], []).append(file)
     for _, files in sorted(days.items()):
         files.sort(key=lambda file: (file.modification_time, file.path))
         runs = {file.path: table.runs(file.path) for file in files}
         ends_ms = (max(run.times[1] for of_file in runs.values() for run in of_file) // DAY_MS + 1) * DAY_MS
-        is_over = now_ms > ends_ms + LATE_MS
+        is_over = now_ms > max(ends_ms, files[-1].modification_time) + LATE_MS
         for start in range(len(files)):
             chosen = _following(files[start : start + MOST_SEGMENTS], runs)
             if len(chosen) > 1 and _is_worth_it(chosen, is_over=is_over):
@@ -92,9 +95,12 @@ def _following(files: Sequence[Sized], runs: Mapping[str, Sequence[Run]]) -> lis
     chosen: list[Sized] = []
     ends: dict[int, int] = {}
     size = 0
+    kinds: set[bool] = set()
     for file in files:
         size += file.size
-        if size > MOST_BYTES or not _is_next(ends, runs[file.path]):
+        kinds |= {bool(run.rows) for run in runs[file.path] if run.rows < run.next_offset - run.first}
+        # a run from before there were holes has some of which only the number is known: it is told from others by that
+        if size > MOST_BYTES or len(kinds) > 1 or not _is_next(ends, runs[file.path]):
             break
         chosen.append(file)
     return chosen
@@ -186,7 +192,8 @@ def _banded(parts: Iterator[Any]) -> Iterator[Any]:
     taken: list[Any] = []
     rows = size = 0
     for part in parts:
-        ends = np.cumsum(pc.fill_null(pc.binary_length(part.column("body")), 0).to_numpy().astype(np.int64))
+        bodies = pc.fill_null(pc.binary_length(part.column("body")), 0).to_numpy().astype(np.int64)
+        ends = np.cumsum(bodies + max(part.nbytes - int(bodies.sum()), 0) // len(part))
         at = 0
         while at < len(part):
             before = int(ends[at - 1]) if at else 0
@@ -215,7 +222,8 @@ class _Layout:
 
     def add(self, band: Any) -> None:
         """Add a band of the queue at hand, or of the next one."""
-        if not self._clusters or len(band) < GROUP_ROWS:
+        is_full = band.nbytes > BAND_BYTES // 2 and len(band) > PARTS
+        if not self._clusters or (len(band) < GROUP_ROWS and not is_full):
             self._few.append(band)
             self._rows, self._bytes = self._rows + len(band), self._bytes + band.nbytes
             if self._rows >= BAND_ROWS or self._bytes >= BAND_BYTES:
@@ -226,7 +234,7 @@ class _Layout:
         if (np.diff(order.to_numpy().astype(np.int64)) < 0).any():
             self._is_clustered = True
             band = band.take(order)
-        self._writer.add(band, GROUP_ROWS)
+        self._writer.add(band, min(GROUP_ROWS, max(len(band) // PARTS, 1)) if is_full else GROUP_ROWS)
 
     def _write_few(self) -> None:
         if self._few:

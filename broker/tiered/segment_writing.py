@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from math import isfinite
 from typing import Any, Final
 
 import pyarrow as pa
@@ -123,8 +124,8 @@ class _Statistics:
 
     def told(self) -> str:
         """Return them as in Delta's log."""
-        least = {name: _least(value) for name, value in self._least.items()}
-        greatest = {name: _greatest(value) for name, value in self._greatest.items()}
+        least = {name: _least(value) for name, value in self._least.items() if _is_sayable(value)}
+        greatest = {name: _greatest(value) for name, value in self._greatest.items() if _is_sayable(value)}
         told = {"numRecords": self.rows, "minValues": least, "maxValues": greatest, "nullCount": self._nulls}
         return json.dumps(told)
 
@@ -133,14 +134,22 @@ def _is_ordered(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind))
 
 
+def _is_sayable(value: Any) -> bool:
+    """True unless JSON has no word for a number."""
+    return not isinstance(value, float) or isfinite(value)
+
+
 def _least(value: Any) -> Any:
     return value[:MAX_BOUND_LENGTH] if isinstance(value, str) else _told(value)
 
 
 def _greatest(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= MAX_BOUND_LENGTH else value[:MAX_BOUND_LENGTH] + _GREATEST
-    return _told(value)
+    if not isinstance(value, str):
+        return _told(value)
+    cut = MAX_BOUND_LENGTH
+    while value[cut : cut + 1] == _GREATEST:  # nothing that is put there is greater
+        cut += 1
+    return value if len(value) <= cut else value[:cut] + _GREATEST
 
 
 def _told(value: Any) -> Any:

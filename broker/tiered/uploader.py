@@ -15,7 +15,7 @@ import pyarrow as pa
 import structlog
 
 from entrepot.broker.tiered.delta_log import ConflictError
-from entrepot.broker.tiered.fence import Fence, Writer
+from entrepot.broker.tiered.fence import Fence, FencedError, Writer
 from entrepot.broker.tiered.iceberg.iceberg_table import REQUESTS, IcebergTable
 from entrepot.broker.tiered.json_columns import JsonColumns, plain
 from entrepot.broker.tiered.marks import TableMark, check_store
@@ -44,6 +44,10 @@ HEAL_SECONDS: Final = 600.0
 SHARES: Final = {Caution.SMALLER: 16, Caution.PLAIN: 16, Caution.TINY: 256}
 """Part of a segment, one of so many, in which a topic is uploaded that ended the process before."""
 HOUSEKEEPING_SECONDS: Final = 60.0
+MERGE_PAUSE: Final = 2.0
+"""Pause between two merges of a topic, in seconds, in which other topics have their turns."""
+FAULTY_SECONDS: Final = 600.0
+"""Pause before merges are tried again where a segment could not be read, in seconds."""
 VACUUM_SECONDS: Final = 3600.0
 log = structlog.get_logger(__name__)
 
@@ -53,7 +57,7 @@ class _Topic:
 
     def __init__(self, table: TopicTable, fence: Fence, iceberg: IcebergTable | None) -> None:
         self.table, self.fence, self.iceberg = table, fence, iceberg
-        self.iceberg_problem = ""
+        self.iceberg_problem = self.merge_problem = ""
         self.json = JsonColumns()
         self.is_open = False
         self.known: TableMark | None = None
@@ -64,9 +68,14 @@ class _Topic:
         self.seen_bytes: dict[int, int] = {}
         self.corrupted_since: dict[int, float] = {}
         """Time at which a record was first found corrupted, by its offset in the log."""
-        self.kept_house_at = 0.0
+        self.kept_house_at = self.merges_from = 0.0
         self.vacuumed_at = 0.0
         self.told: Progress | None = None
+
+    @property
+    def lasting_problem(self) -> str:
+        """What is wrong though uploads go on, or empty."""
+        return self.merge_problem or self.iceberg_problem
 
 
 class Uploader:
@@ -143,7 +152,7 @@ class Uploader:
             self._tell(state, topic, problem)
             return False
         topic.pause = 0.0
-        if topic.told is not None and topic.told.problem not in ("", topic.iceberg_problem):
+        if topic.told is not None and topic.told.problem not in ("", topic.lasting_problem):
             self._tell(state, topic)  # it is over
         return has_more
 
@@ -305,8 +314,7 @@ class Uploader:
         if now >= self._checked_at + HOUSEKEEPING_SECONDS:  # for all topics: they may be very many
             self._check_store()
             self._checked_at = now
-        if merge(topic.table, self._objects, self._clock.now_ms(), clusters=self._clusters):
-            self._tell(state, topic)
+        self._merge(state, topic)
         if topic.table.expire(self._clock.now_ms() - state.retention_ms):
             self._tell(state, topic)
         is_vacuum_due = not topic.vacuumed_at or now >= topic.vacuumed_at + VACUUM_SECONDS
@@ -316,6 +324,27 @@ class Uploader:
                 topic.table.check_current()
             topic.vacuumed_at = now
             topic.table.vacuum(int(1000 * self._grace))
+
+    def _merge(self, state: TopicState, topic: _Topic) -> None:
+        """Merge some segments, and go on soon where there was work. What is wrong with one of them stops nothing else,
+        and is a problem until they are merged."""
+        now = self._steady()
+        if now < topic.merges_from:
+            return
+        problem = ""
+        try:
+            if merge(topic.table, self._objects, self._clock.now_ms(), clusters=self._clusters):
+                topic.kept_house_at = now - max(HOUSEKEEPING_SECONDS - MERGE_PAUSE, 0.0)
+                self._tell(state, topic)
+        except (ConflictError, FencedError):
+            raise
+        except TierError as error:
+            topic.merges_from = now + FAULTY_SECONDS  # it may have read much of them
+            problem = f"segments are not merged: {error.message}"
+            log.warning("segments are not merged", seldom=f"merging {state.root}", topic=state.name, problem=problem)
+        if problem != topic.merge_problem:
+            topic.merge_problem = problem
+            self._tell(state, topic)
 
     def _follow(self, state: TopicState, topic: _Topic, *, is_sweep_due: bool) -> None:
         """Bring Iceberg's metadata up to the table. What is wrong there stops nothing else, and is tried again."""
@@ -346,7 +375,7 @@ class Uploader:
             }
             segments, size = len(table.snapshot.files), table.snapshot.files.bytes
             missing = table.missing()
-        shown = problem or topic.iceberg_problem
+        shown = problem or topic.lasting_problem
         told = Progress(state.name, state.root, ends, shown, segments, size, missing, is_stuck=bool(problem))
         if told != topic.told:
             topic.told = told

@@ -74,7 +74,9 @@ def test_rows_are_put_in_order(places: list[tuple[int, int]]) -> None:
     assert list(zip(*(rows.column(name).to_pylist() for name in PLACES.names), strict=True)) == sorted(places)
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=2 * MAX_BOUND_LENGTH)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=2 * MAX_BOUND_LENGTH) | st.text(
+    st.sampled_from("a\U0010ffff"), min_size=MAX_BOUND_LENGTH - 2, max_size=MAX_BOUND_LENGTH + 6
+)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6))
@@ -84,7 +86,9 @@ def test_a_bound_of_texts_is_never_within(texts: list[str]) -> None:
     stats = json.loads(encode_segment(rows_of(messages), []).stats)
     least, greatest = stats["minValues"]["sub_topic"], stats["maxValues"]["sub_topic"]
     assert all(least.encode() <= text.encode() <= greatest.encode() for text in texts)
-    assert len(least) <= MAX_BOUND_LENGTH and len(greatest) <= MAX_BOUND_LENGTH + 1
+    assert len(least) <= MAX_BOUND_LENGTH and (
+        len(greatest) <= MAX_BOUND_LENGTH + 1 or set(greatest[MAX_BOUND_LENGTH:-1]) <= {"\U0010ffff"}
+    )
     assert stats["nullCount"]["sub_topic"] == 0 and stats["numRecords"] == len(texts)
 
 

@@ -16,7 +16,8 @@ from entrepot.broker.tiered.cutting import DAY_MS
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.direct import DirectReader
 from entrepot.broker.tiered.objects import TierError
-from entrepot.broker.tiered.segment import CLUSTERED_TAG, RUNS_TAG
+from entrepot.broker.tiered.packed_files import Sized
+from entrepot.broker.tiered.segment import CLUSTERED_TAG, RUNS_TAG, Run
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.segment_writing import encode_segment
 from entrepot.broker.tiered.table import TopicTable, root_of
@@ -271,3 +272,54 @@ def test_what_is_left_of_a_day_is_clustered_too(monkeypatch: pytest.MonkeyPatch)
     assert world.merge() > 1
     assert [CLUSTERED_TAG in (file.tags or {}) for file in world.table.snapshot.files.values()] == [True]
     assert world.read(world.table) == world.messages
+
+
+def old_and_new(kinds: str) -> tuple[list[Sized], dict[str, list[Run]]]:
+    """Segments with a run of ten offsets each: whole, a hole, or old, where one is missing that nobody knows."""
+    rows = {"whole": 10, "hole": 0, "old": 9}
+    files = [Sized(f"{at}", 1, at) for at in range(len(kinds.split()))]
+    return files, {
+        file.path: [Run(0, 10 * at, 10 * at + 10, rows[kind], (0, 0), 0)]
+        for at, (file, kind) in enumerate(zip(files, kinds.split(), strict=True))
+    }
+
+
+@pytest.mark.parametrize(
+    ("kinds", "count"),
+    [
+        ("whole hole whole", 3),
+        ("old whole old", 3),
+        ("old hole whole", 1),
+        ("hole whole old", 2),
+        ("whole old hole", 2),
+    ],
+)
+def test_old_holes_and_known_ones_are_not_merged(kinds: str, count: int) -> None:
+    """In one segment nobody could tell what is missing where: messages behind a hole would count as missing."""
+    assert len(merging._following(*old_and_new(kinds))) == count
+
+
+def test_a_day_to_which_something_was_added_a_moment_ago_goes_on() -> None:
+    """As of a backlog, or by a clock that was set ahead: each upload would be merged with all before it."""
+    world = World(seeded(), 4, span_ms=DAY_MS // 4)
+    world.clock.advance(2 * DAY_MS)
+    before = world.clock.now_ms()
+    world.upload({0: 3})
+    world.messages[0][-1].store_time_ms = before
+    days = {path.partition("/")[0] for path in world.table.snapshot.files}
+    assert len(days) == 2 and world.merge() == 4, "the day that is over"
+    newest = max(file.modification_time for file in world.table.snapshot.files.values())
+    assert newest == world.clock.now_ms() and world.merge() == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_large_bodies_are_clustered_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "BAND_BYTES", 40_000)
+    monkeypatch.setattr(merging, "GROUP_ROWS", 1_000)
+    world = World(seeded(), 0, devices=5)
+    for _ in range(12):
+        world.upload({0: 10}, size=1_000)
+    world.clock.advance(DAY_MS)
+    assert world.merge()
+    assert any(len(band.groups) > 1 for band in world.bands())
+    assert world.read(world.table)[0] == world.messages[0]

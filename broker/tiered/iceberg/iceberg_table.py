@@ -60,10 +60,11 @@ class IcebergTable:
         self._held: int | None = None
         """The snapshot of which these are."""
         self._done: tuple[str, int] | None = None
+        self._oldest_ms: int | None = None
 
     def follow(self, table: TopicTable) -> bool:
         """Write a snapshot of the table's present version, unless there is one; True if it was written."""
-        if self._done == (table.snapshot.metadata.id, table.snapshot.version):
+        if self._done == (table.snapshot.metadata.id, table.snapshot.version) and not self._is_prune_due():
             return False
         version, data = self._versions.newest(self._version)
         table.refresh()  # after the look at Iceberg's: so Delta's version is no older, unless its table went back
@@ -71,7 +72,8 @@ class IcebergTable:
             table.fence.check(table.root, table.snapshot)
         snapshot = table.snapshot
         ground = decode_metadata(version, data, snapshot.metadata.id, self._versions.location) if version else None
-        is_new = ground is None or ground.delta_version != snapshot.version
+        self._note_oldest(ground)
+        is_new = ground is None or ground.delta_version != snapshot.version or self._is_prune_due()
         if is_new:
             is_new = self._write(version, ground, snapshot)
         self._version = version + is_new
@@ -88,18 +90,20 @@ class IcebergTable:
         known = self._holders if self._holds(ground) else None
         schema, last_column = next_schema(snapshot.metadata.schema_string, ground)
         has_same_columns = ground is not None and schema is ground.schema
-        added = [snapshot.files[path] for path in snapshot.files if path not in (known or ())]
+        new = [path for path in snapshot.files if path not in (known or ())]
         removed = {path for path in known or () if path not in snapshot.files}
-        if known is not None and has_same_columns and not added and not removed:
+        if known is not None and has_same_columns and not new and not removed and not self._is_prune_due():
             return False
         self._held = None  # until the version is there; after a failure its manifests are looked at again
         change = _Change(self._versions, self._random, snapshot, schema, ground)
+        is_append = ground is None
         if known is None:
-            manifests, holders = change.first(added)
+            manifests, holders = change.first(snapshot.files[path] for path in new)  # all of them: not at once
         else:
+            added = [snapshot.files[path] for path in new]
             manifests, holders = change.later(self._manifests, known, added, removed)
-        is_append = ground is None or (known is not None and not removed and all(each.data_change for each in added))
-        told = change.told(manifests, self._clock.now_ms(), "append" if is_append else "overwrite")
+            is_append = not removed and all(each.data_change for each in added)
+        told = change.told(manifests, self._later_ms(ground), "append" if is_append else "overwrite")
         data = encode_metadata(
             ground,
             told,
@@ -110,8 +114,25 @@ class IcebergTable:
             kept_since_ms=told["timestamp-ms"] - self._grace_ms // 2,
         )
         self._versions.commit(version + 1, data)
+        self._note_oldest(Ground(version + 1, msgspec.json.decode(data)))
         self._manifests, self._holders, self._held = manifests, holders, told["snapshot-id"]
         return True
+
+    def _note_oldest(self, ground: Ground | None) -> None:
+        """Note the time of the oldest snapshot besides the current one: it goes before its files do."""
+        current = None if ground is None else ground.current
+        others = () if ground is None else ground.told["snapshots"]
+        times = [each["timestamp-ms"] for each in others if each is not current]
+        self._oldest_ms = min(times, default=None)
+
+    def _is_prune_due(self) -> bool:
+        return self._oldest_ms is not None and self._oldest_ms < self._clock.now_ms() - self._grace_ms // 2
+
+    def _later_ms(self, ground: Ground | None) -> int:
+        """Return the time of a new snapshot: behind that of the one before, whatever the clock says."""
+        current = None if ground is None else ground.current
+        now_ms = self._clock.now_ms()
+        return now_ms if current is None else max(now_ms, current["timestamp-ms"] + 1)
 
     def _holds(self, ground: Ground | None) -> bool:
         """Have the manifests of a ground here; False where there are none, or some are lost."""
@@ -148,7 +169,7 @@ class _Change:
         self._attempt = f"{random.getrandbits(64):016x}"
         self._count = 0
 
-    def first(self, files: Sequence[AddFile]) -> tuple[list[Manifest], dict[str, int]]:
+    def first(self, files: Iterable[AddFile]) -> tuple[list[Manifest], dict[str, int]]:
         """Store manifests of all files; return them, and the place of each file's."""
         return self._stored([], {}, map(self._added, files))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import deltalake
@@ -212,3 +213,31 @@ def test_without_the_setting_there_is_none() -> None:
     bench.upload()
     assert isinstance(bench.table(topic), TopicTable)
     assert not list(bench.memory.objects(f"{topic.root}/_iceberg"))
+
+
+def test_old_snapshots_go_though_nothing_is_added(tmp_path: Path) -> None:
+    """Their files may be deleted: none is listed for longer than these stay."""
+    site = Site(tmp_path, seeded())
+    for _ in range(3):
+        site.upload()
+        site.iceberg.follow(site.table)
+    site.clock.advance(GRACE_MS)
+    assert site.iceberg.follow(site.table) and not site.iceberg.follow(site.table)
+    assert len(json.loads(newest_metadata(tmp_path))["snapshots"]) == 1
+    site.check()
+
+
+def test_time_goes_on_in_the_metadata_whatever_the_clock_says(tmp_path: Path) -> None:
+    site = Site(tmp_path, seeded())
+    site.upload()
+    site.iceberg.follow(site.table)
+    site.clock.advance(-300_000)
+    site.upload()
+    site.iceberg.follow(site.table)
+    times = [each["timestamp-ms"] for each in json.loads(newest_metadata(tmp_path))["snapshot-log"]]
+    assert times == sorted(times) and len(set(times)) == 2
+
+
+def newest_metadata(folder: Path) -> bytes:
+    found = max(folder.rglob("v*.metadata.json"), key=lambda path: int(path.name[1:].partition(".")[0]))
+    return found.read_bytes()

@@ -114,3 +114,30 @@ def test_what_is_whole_and_yet_unreadable_is_a_place_too() -> None:
         assert not columns.corrupted
         rows = rows_of_run(run, columns, 0, 0)
         assert is_corrupted(rows).all() and rows.column("queue_offset").to_pylist() == [1] and to_messages(rows) == []
+
+
+def test_a_segment_that_cannot_be_merged_stops_nothing_else() -> None:
+    """Retention goes on, so do uploads; the problem stays until the segment is whole again, or has expired."""
+    bench = Bench()
+    topic = bench.topic(retention_ms=20 * 3_600_000)
+    for _ in range(LEAST_SEGMENTS - 1):
+        bench.publish(topic, bench.clock.now_ms())
+        bench.upload()
+        bench.clock.advance(1000)
+    path = f"{topic.root}/{next(iter(bench.table(topic).snapshot.files))}"
+    data = bench.memory.get(path)
+    bench.memory.overwrite(path, b"x" * len(data))
+    for _ in range(3):
+        bench.publish(topic, bench.clock.now_ms())
+        bench.upload()
+        bench.clock.advance(1000)
+        progress = bench.broker.progress[topic.root]
+    assert "segments are not merged" in progress.problem and not progress.is_stuck
+    assert progress.ends == {0: LEAST_SEGMENTS + 2}
+    bench.clock.advance(30 * 3_600_000)
+    bench.steady += 3600.0
+    bench.upload()
+    assert len(bench.table(topic).snapshot.files) == 0, "all of it has expired"
+    bench.steady += 3600.0
+    bench.upload()
+    assert not bench.broker.progress[topic.root].problem
