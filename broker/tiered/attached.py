@@ -14,9 +14,9 @@ import structlog
 
 from entrepot.broker.metadata.origin import TopicOrigin
 from entrepot.broker.metadata.registry import Registry
-from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.objects import TierError, problem_of
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code
 
 if TYPE_CHECKING:
     from entrepot.broker.tiered.cold import ColdTopic
@@ -81,7 +81,7 @@ class AttachedTables:
             await self.know(topic, origin)
         except Exception as error:  # noqa: BLE001 whatever one table has, the others are read
             key = key_of(topic, origin)
-            problem = error.message if isinstance(error, EntrepotError) else f"{type(error).__name__}: {error}"
+            problem = problem_of(error)
             if self.problems.get(key) != problem:
                 log.warning("an attached table cannot be read", topic=topic, problem=problem)
             self.problems[key] = problem

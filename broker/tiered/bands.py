@@ -13,7 +13,8 @@ import pyarrow as pa
 
 PLACE: Final = ("queue_id", "queue_offset")
 """Columns with the place of a row."""
-_EVERYTHING: Final = (0, (1 << 31) - 1, 0, (1 << 63) - 1)
+MAX_QUEUE: Final = (1 << 31) - 1
+MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class Band(NamedTuple):
@@ -25,7 +26,7 @@ class Band(NamedTuple):
     first: int
     last: int
 
-    def may_have(self, queue_id: int, first: int, end: int = _EVERYTHING[3]) -> bool:
+    def may_have(self, queue_id: int, first: int, end: int = MAX_OFFSET) -> bool:
         """True if offsets of a queue from `first` to before `end` may be in it."""
         if not self.least_queue <= queue_id <= self.greatest_queue:
             return False
@@ -61,7 +62,7 @@ def bands_of(footer: Any) -> list[Band]:
 
 def _bounds(queues: Any, offsets: Any) -> tuple[int, int, int, int]:
     if queues is None or offsets is None:
-        return _EVERYTHING
+        return 0, MAX_QUEUE, 0, MAX_OFFSET
     return queues.min, queues.max, offsets.min, offsets.max
 
 

@@ -18,7 +18,7 @@ from entrepot.broker.tiered.cutting import DAY_MS
 from entrepot.broker.tiered.digest import MASK, digest_of
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.packed_files import Sized
-from entrepot.broker.tiered.segment import Run, Segment, counted, whole
+from entrepot.broker.tiered.segment import Run, Segment, counted, times_of, whole
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.segment_writing import FAST, SegmentWriter
 from entrepot.broker.tiered.table import TopicTable
@@ -70,10 +70,10 @@ def _chosen(table: TopicTable, now_ms: int) -> tuple[list[str], bool]:
     for file in table.snapshot.files.sizes():
         if file.size < FINAL_BYTES * 3 // 4:  # a final one may be smaller than its sources were
             days.setdefault(file.path.partition("/")[0], []).append(file)
-    for _, files in sorted(days.items()):
+    for files in (days[day] for day in sorted(days) if len(days[day]) > 1):
         files.sort(key=lambda file: (file.modification_time, file.path))
         runs = {file.path: table.runs(file.path) for file in files}
-        ends_ms = (max(run.times[1] for of_file in runs.values() for run in of_file) // DAY_MS + 1) * DAY_MS
+        ends_ms = (max(times_of(of_file)[1] for of_file in runs.values()) // DAY_MS + 1) * DAY_MS
         is_over = now_ms > max(ends_ms, files[-1].modification_time) + LATE_MS
         for start in range(len(files)):
             chosen = _following(files[start : start + MOST_SEGMENTS], runs)

@@ -27,6 +27,11 @@ class MissingObjectError(TierError):
         self.path = path
 
 
+def problem_of(error: Exception) -> str:
+    """Return an error as a problem for people; of one that nobody expected with its kind."""
+    return error.message if isinstance(error, EntrepotError) else f"{type(error).__name__}: {error}"
+
+
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     """An object as in a list; `modified_ms` by the store's own clock, in epoch milliseconds."""

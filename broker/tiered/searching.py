@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from entrepot.broker.ports.cold_reads import ColdFound, ColdQuery
 from entrepot.broker.tiered.columns import CORRUPTED, FLAGS, to_messages
 from entrepot.broker.tiered.cutting import day_of
-from entrepot.broker.tiered.segment import runs_of
+from entrepot.broker.tiered.segment import runs_of, times_of
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.domain.message import StoredMessage
@@ -52,9 +52,7 @@ def stored_segments(root: str, snapshot: Snapshot, query: ColdQuery) -> Iterator
     for path in snapshot.files:
         if first <= path.partition("/")[0] <= last:
             file = snapshot.files[path]
-            times = [run.times for run in runs_of(file.tags)]
-            bounds = min(least for least, _ in times), max(greatest for _, greatest in times)
-            yield StoredSegment(f"{root}/{path}", file.size, file.stats, bounds)
+            yield StoredSegment(f"{root}/{path}", file.size, file.stats, times_of(runs_of(file.tags)))
 
 
 def search(

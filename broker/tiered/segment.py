@@ -57,6 +57,11 @@ def counted(runs: Iterable[Run]) -> tuple[int, int]:
     return rows, digest
 
 
+def times_of(runs: Sequence[Run]) -> tuple[int, int]:
+    """Return the least and greatest store time of some runs, at least one, in epoch milliseconds."""
+    return min(run.times[0] for run in runs), max(run.times[1] for run in runs)
+
+
 def whole(runs: Sequence[Run]) -> Run:
     """Return the run that several runs of a queue are together."""
     rows, digest = counted(runs)
@@ -65,7 +70,7 @@ def whole(runs: Sequence[Run]) -> Run:
         min(run.first for run in runs),
         max(run.next_offset for run in runs),
         rows,
-        (min(run.times[0] for run in runs), max(run.times[1] for run in runs)),
+        times_of(runs),
         digest,
     )
 

@@ -80,11 +80,6 @@ class SegmentWriter:
         self._writer.write_table(rows, row_group_size=group_rows)
         self._statistics.add(rows)
 
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return self._sink.tell()
-
     def finished(self, runs: Sequence[Run], *, is_clustered: bool = False) -> Segment:
         """Return the segment. `runs`: of all its rows, with its holes."""
         self._writer.close()

@@ -276,11 +276,6 @@ class TopicTable:
         """Return the runs of a segment that is in the table."""
         return _runs_of(self.root, self.snapshot.files[path])
 
-    def times(self, path: str) -> tuple[int, int]:
-        """Return the least and greatest store time of a segment, epoch milliseconds."""
-        times = [run.times for run in self.runs(path)]
-        return min(least for least, _ in times), max(greatest for _, greatest in times)
-
     def replace(self, paths: Sequence[str], segment: Segment) -> None:
         """Replace segments of a day by one with the same messages. Raises ConflictError if the table has changed."""
         now_ms = self._clock.now_ms()

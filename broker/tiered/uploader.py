@@ -20,13 +20,12 @@ from entrepot.broker.tiered.iceberg.iceberg_table import REQUESTS, IcebergTable
 from entrepot.broker.tiered.json_columns import JsonColumns, plain
 from entrepot.broker.tiered.marks import TableMark, check_store
 from entrepot.broker.tiered.merging import merge
-from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.objects import ObjectStore, TierError, problem_of
 from entrepot.broker.tiered.record_rows import rows_of_run
 from entrepot.broker.tiered.settings import Payload
 from entrepot.broker.tiered.source import Begun, Caution, Progress, QueueState, Source, TopicState, Work
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import EntrepotError
 from entrepot.domain.shard import broker_of_queue, first_queue, local_queue
 from entrepot.protocols.remoting.records import RecordColumns, RecordRun, decode_run
 
@@ -46,6 +45,8 @@ SHARES: Final = {Caution.SMALLER: 16, Caution.PLAIN: 16, Caution.TINY: 256}
 HOUSEKEEPING_SECONDS: Final = 60.0
 MERGE_PAUSE: Final = 2.0
 """Pause between two merges of a topic, in seconds, in which other topics have their turns."""
+UNMERGED, BEHIND = "segments are not merged", "Iceberg's metadata is behind"
+"""Problems of work beside the uploads."""
 FAULTY_SECONDS: Final = 600.0
 """Pause before merges are tried again where a segment could not be read, in seconds."""
 VACUUM_SECONDS: Final = 3600.0
@@ -57,7 +58,8 @@ class _Topic:
 
     def __init__(self, table: TopicTable, fence: Fence, iceberg: IcebergTable | None) -> None:
         self.table, self.fence, self.iceberg = table, fence, iceberg
-        self.iceberg_problem = self.merge_problem = ""
+        self.lasting: dict[str, str] = {}
+        """Problems of work beside the uploads, or empty, by the work."""
         self.json = JsonColumns()
         self.is_open = False
         self.known: TableMark | None = None
@@ -74,8 +76,8 @@ class _Topic:
 
     @property
     def lasting_problem(self) -> str:
-        """What is wrong though uploads go on, or empty."""
-        return self.merge_problem or self.iceberg_problem
+        """First problem of work beside the uploads, or empty."""
+        return next(filter(None, self.lasting.values()), "")
 
 
 class Uploader:
@@ -147,7 +149,7 @@ class Uploader:
             topic.pause = min(2 * topic.pause or FIRST_PAUSE, LONGEST_PAUSE)
             topic.not_before = self._steady() + topic.pause
             topic.is_open = topic.is_open and isinstance(error, ConflictError)
-            problem = error.message if isinstance(error, EntrepotError) else f"{type(error).__name__}: {error}"
+            problem = problem_of(error)
             log.warning("a topic is not tiered", seldom=f"tier {state.root}", topic=state.name, problem=problem)
             self._tell(state, topic, problem)
             return False
@@ -331,7 +333,6 @@ class Uploader:
         now = self._steady()
         if now < topic.merges_from:
             return
-        problem = ""
         try:
             if merge(topic.table, self._objects, self._clock.now_ms(), clusters=self._clusters):
                 topic.kept_house_at = now - max(HOUSEKEEPING_SECONDS - MERGE_PAUSE, 0.0)
@@ -340,11 +341,9 @@ class Uploader:
             raise
         except TierError as error:
             topic.merges_from = now + FAULTY_SECONDS  # it may have read much of them
-            problem = f"segments are not merged: {error.message}"
-            log.warning("segments are not merged", seldom=f"merging {state.root}", topic=state.name, problem=problem)
-        if problem != topic.merge_problem:
-            topic.merge_problem = problem
-            self._tell(state, topic)
+            self._lasts(state, topic, UNMERGED, error)
+        else:
+            self._lasts(state, topic, UNMERGED)
 
     def _follow(self, state: TopicState, topic: _Topic, *, is_sweep_due: bool) -> None:
         """Bring Iceberg's metadata up to the table. What is wrong there stops nothing else, and is tried again."""
@@ -354,13 +353,18 @@ class Uploader:
             topic.iceberg.follow(topic.table)
             if is_sweep_due:
                 topic.iceberg.sweep(topic.table)
-            problem = ""
         except Exception as error:  # noqa: BLE001 the table is whole without it
-            told = error.message if isinstance(error, EntrepotError) else f"{type(error).__name__}: {error}"
-            problem = f"Iceberg's metadata is behind: {told}"
-            log.warning("no metadata of Iceberg", seldom=f"iceberg {state.root}", topic=state.name, problem=told)
-        if problem != topic.iceberg_problem:
-            topic.iceberg_problem = problem
+            self._lasts(state, topic, BEHIND, error)
+        else:
+            self._lasts(state, topic, BEHIND)
+
+    def _lasts(self, state: TopicState, topic: _Topic, what: str, error: Exception | None = None) -> None:
+        """Tell that something is wrong though uploads go on; without an error, that it is over."""
+        told = "" if error is None else f"{what}: {problem_of(error)}"
+        if told:
+            log.warning("work beside uploads fails", seldom=f"{what} {state.root}", topic=state.name, problem=told)
+        before, topic.lasting[what] = topic.lasting.get(what, ""), told
+        if told != before:
             self._tell(state, topic)
 
     def _tell(self, state: TopicState, topic: _Topic, problem: str = "") -> None:

@@ -198,11 +198,11 @@ class _Table:
         """Yield segments that are gone, or have another size; with their path in the table."""
         cut = len(self._root) + 1
         sizes = {each.path[cut:]: each.size for each in self._objects.objects(f"{self._root}/")}
-        for path, file in sorted(self._files.items()):
+        for path, size, _ in sorted(self._files.sizes()):
             found = sizes.pop(path, None)
-            if found == file.size:
+            if found == size:
                 continue
-            text = f"{path} is gone" if found is None else f"{path} has {found} B, not the {file.size} B of the table"
+            text = f"{path} is gone" if found is None else f"{path} has {found} B, not the {size} B of the table"
             for problem in self._each_run(path, text):
                 yield problem, path
         dead = [path for path in sizes if path.endswith(".parquet") and not path.startswith("_delta_log/")]
@@ -244,7 +244,7 @@ class _Table:
     def _read(self, path: str) -> dict[int, _Rows]:
         """Return the rows of a segment, by queue; one band is held at a time."""
         stored = f"{self._root}/{path}"
-        source = open_segment(self._objects, stored, self._files[path].size)
+        source = open_segment(self._objects, stored, self._files.size(path))
         found: dict[int, _Rows] = {}
         try:
             with pq.ParquetFile(source, metadata=read_footer(source)) as file:

@@ -18,7 +18,7 @@ except ImportError:  # a client of Spark Connect alone
 __all__ = ["JAVA_IS_GONE", "Py4JError", "reason_of"]
 
 JAVA_IS_GONE: Final = (Py4JNetworkError, ConnectionError)
-"""What calls to Spark's Java raise where it has ended."""
+"""Errors of calls to Spark's Java that has ended."""
 
 _NAMED: Final = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception): (.*)")
 """The line of a Python traceback with the error."""

@@ -19,7 +19,7 @@ _HOP_BY_HOP = frozenset({"connection", "transfer-encoding", "keep-alive"})
 
 
 class Fault(StrEnum):
-    """What becomes of a request."""
+    """Fates of a request."""
 
     NONE = "none"
     REFUSED = "refused"  # 503, and not done
@@ -41,7 +41,7 @@ class FaultyProxy:
         self._lock = threading.Lock()
 
     def fault(self) -> Fault:
-        """What becomes of the next request."""
+        """The fate of the next request."""
         with self._lock:
             self.requests += 1
             found = Fault.REFUSED if self.is_away else Fault.NONE

@@ -27,7 +27,7 @@ def ingest_command(broker: str, topic: str, table: Path, *more: str) -> list[str
 
 
 class Part(StrEnum):
-    """What of a job may be killed. `TASKS` is a Python worker of a task; `SOURCE` the one that plans batches."""
+    """Parts of a job that may be killed. `TASKS` is a Python worker of a task; `SOURCE` the one that plans batches."""
 
     ALL = "all of it"
     COMMAND = "the command"
@@ -110,7 +110,7 @@ class Job:
 
 
 def _part_of(process: psutil.Process) -> Part | None:
-    """What a process of a job is; None for others, such as the daemon that forks the workers."""
+    """The part that a process of a job is; None for others, such as the daemon that forks the workers."""
     try:
         words = process.cmdline()
     except psutil.Error:

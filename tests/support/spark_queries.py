@@ -45,7 +45,7 @@ def check_queries(python: str, master: str, writer: TopicWriter, topic: str, fol
 
 
 def run_queries(master: str, broker: str, topic: str, other: str, folder: str) -> None:
-    """What the process does."""
+    """The work of the process."""
     from entrepot.spark_ingest import open_session
 
     spark = open_session(master)

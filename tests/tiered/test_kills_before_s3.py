@@ -8,8 +8,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -74,20 +73,12 @@ class Publisher:
             writer.close()
 
 
-@contextmanager
-def environment_of(server: S3Server) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in KEYS.items():
-            patch.setenv(name, value)
-        yield
-
-
 @pytest.mark.interop
 @pytest.mark.timeout(900)
-def test_nothing_is_lost_or_doubled_and_outages_are_told(tmp_path: Path, versitygw: S3Server) -> None:
+def test_nothing_is_lost_or_doubled_and_outages_are_told(tmp_path: Path, versitygw: S3Server, keys: None) -> None:
     random = seeded("kills before S3")
     url = versitygw.new_url()
-    with environment_of(versitygw), faulty_proxy(versitygw.port, Random(random.random())) as (proxy, endpoint):
+    with faulty_proxy(versitygw.port, Random(random.random())) as (proxy, endpoint):
         settings = {
             **settings_of(tmp_path),
             "tier.url": url,

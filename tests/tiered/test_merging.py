@@ -53,7 +53,7 @@ class World:
         assert table.open(create=True)
         return table
 
-    def upload(self, counts: dict[int, int], size: int = 8) -> None:
+    def upload(self, counts: dict[int, int], size: int = 8, stored_ms: int | None = None) -> None:
         some: list[StoredMessage] = []
         for queue, count in counts.items():
             for _ in range(count):
@@ -62,7 +62,7 @@ class World:
                 message = StoredMessage(
                     "t", self.chance.randbytes(size), device, queue, message_id=b"%d/%d" % (queue, at)
                 )
-                message.queue_offset, message.store_time_ms = at, self.clock.now_ms()
+                message.queue_offset, message.store_time_ms = at, stored_ms or self.clock.now_ms()
                 message.commit_log_offset = 1000 * at + queue
                 self.messages[queue].append(message)
                 some.append(message)
@@ -301,15 +301,16 @@ def test_old_holes_and_known_ones_are_not_merged(kinds: str, count: int) -> None
 
 def test_a_day_to_which_something_was_added_a_moment_ago_goes_on() -> None:
     """As of a backlog, or by a clock that was set ahead: each upload would be merged with all before it."""
-    world = World(seeded(), 4, span_ms=DAY_MS // 4)
+    world = World(seeded(), 0)
+    stored_ms = world.clock.now_ms()
     world.clock.advance(2 * DAY_MS)
-    before = world.clock.now_ms()
-    world.upload({0: 3})
-    world.messages[0][-1].store_time_ms = before
-    days = {path.partition("/")[0] for path in world.table.snapshot.files}
-    assert len(days) == 2 and world.merge() == 4, "the day that is over"
-    newest = max(file.modification_time for file in world.table.snapshot.files.values())
-    assert newest == world.clock.now_ms() and world.merge() == 0
+    for _ in range(3):
+        world.upload({0: 3}, stored_ms=stored_ms)
+        world.clock.advance(1)
+        assert world.merge() == 0
+    world.clock.advance(merging.LATE_MS + 1)
+    assert world.merge() == 3
+    assert world.read(world.table) == world.messages
 
 
 @pytest.mark.usefixtures("small")

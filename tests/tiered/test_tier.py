@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.segment import times_of
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
@@ -193,7 +194,7 @@ async def test_old_segments_go_from_the_table(tmp_path: Path, monkeypatch: pytes
         table.open()
         old = table.place(0, 0)
         assert old is not None
-        assert table.expire(table.times(old.path)[1] + 1) >= 1
+        assert table.expire(times_of(table.runs(old.path))[1] + 1) >= 1
         assert table.bounds(0).first == old.next_offset
         assert store.tier is not None
         await store.tier.know(root(store))

@@ -27,7 +27,7 @@ from entrepot.broker.tiered.iceberg.manifests import (
     encode_manifest,
     manifest_of,
 )
-from entrepot.broker.tiered.iceberg.metadata import DELTA_VERSION, Ground, decode_metadata, encode_metadata, next_schema
+from entrepot.broker.tiered.iceberg.metadata import DELTA_VERSION, Ground, decode_metadata, next_metadata, next_schema
 from entrepot.broker.tiered.iceberg.schemas import plain_columns
 from entrepot.broker.tiered.iceberg.versions import Versions
 from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore
@@ -104,7 +104,7 @@ class IcebergTable:
             manifests, holders = change.later(self._manifests, known, added, removed)
             is_append = not removed and all(each.data_change for each in added)
         told = change.told(manifests, self._later_ms(ground), "append" if is_append else "overwrite")
-        data = encode_metadata(
+        metadata = next_metadata(
             ground,
             told,
             schema,
@@ -113,8 +113,8 @@ class IcebergTable:
             last_column=last_column,
             kept_since_ms=told["timestamp-ms"] - self._grace_ms // 2,
         )
-        self._versions.commit(version + 1, data)
-        self._note_oldest(Ground(version + 1, msgspec.json.decode(data)))
+        self._versions.commit(version + 1, msgspec.json.encode(metadata))
+        self._note_oldest(Ground(version + 1, metadata))
         self._manifests, self._holders, self._held = manifests, holders, told["snapshot-id"]
         return True
 

@@ -18,7 +18,7 @@ from entrepot.broker.tiered.iceberg.bounds import bounds_of
 
 
 class Status(IntEnum):
-    """What a snapshot does with a file."""
+    """Use that a snapshot makes of a file."""
 
     EXISTING = 0
     ADDED = 1

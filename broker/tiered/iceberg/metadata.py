@@ -67,7 +67,7 @@ def next_schema(delta: str, ground: Ground | None) -> tuple[dict[str, Any], int]
     return {**struct, "schema-id": greatest + 1}, last
 
 
-def encode_metadata(
+def next_metadata(
     ground: Ground | None,
     snapshot: Mapping[str, Any],
     schema: Mapping[str, Any],
@@ -76,16 +76,16 @@ def encode_metadata(
     location: str,
     last_column: int,
     kept_since_ms: int,
-) -> bytes:
-    """Return the metadata with a new snapshot. Earlier ones stay that are not older than `kept_since_ms`, epoch
-    milliseconds, as far as MAX_SNAPSHOTS."""
+) -> dict[str, Any]:
+    """Return the metadata with a new snapshot, to be stored as JSON. Earlier ones stay that are not older than
+    `kept_since_ms`, epoch milliseconds, as far as MAX_SNAPSHOTS."""
     before = [] if ground is None else ground.told["snapshots"]
     kept = [each for each in before if each["timestamp-ms"] >= kept_since_ms][1 - MAX_SNAPSHOTS :]
     snapshots = [*kept, snapshot]
     used = {each["schema-id"] for each in snapshots}
     schemas = [] if ground is None else ground.told["schemas"]
     number, time_ms = snapshot["snapshot-id"], snapshot["timestamp-ms"]
-    told = {
+    return {
         "format-version": 2,
         "table-uuid": table_id,
         "location": location,
@@ -111,4 +111,3 @@ def encode_metadata(
         ],
         "metadata-log": [],
     }
-    return msgspec.json.encode(told)

@@ -20,7 +20,7 @@ from entrepot.domain.errors import Code
 FOLDER: Final = "_iceberg"
 HINT: Final = "version-hint.text"
 SLACK_MS: Final = 60_000
-"""What the store's clocks may differ by, in milliseconds."""
+"""Largest difference between the store's clocks, in milliseconds."""
 MAX_DELETED: Final = 1_000
 """Most objects of one request to delete."""
 _VERSION: Final = re.compile(r"v(\d{1,18})\.metadata\.json")

@@ -23,7 +23,7 @@ from tests.support.soak_table import tell
 from tests.support.topic_log import TopicWriter, log_of
 
 TURNS = int(os.environ.get("ENTREPOT_TEST_INGEST_KILL_TURNS", "2"))
-"""How often each victim is killed; workers of tasks, which cost no start of Spark, three times as often."""
+"""Kills of each victim; workers of tasks, which cost no start of Spark, three times as often."""
 BROKER = "the broker"
 VICTIMS = (*Part, BROKER, Part.TASKS, Part.TASKS)
 MAX_ROUNDS = 3000

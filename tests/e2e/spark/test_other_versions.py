@@ -63,7 +63,7 @@ def test_ingest_goes_on_behind_a_batch_that_was_interrupted(
     kind: str,
     more: tuple[str, ...],
 ):
-    """What came in since is in the table, too, though Spark without limits only repeats the batch."""
+    """Messages that came in since are in the table, too, though Spark without limits only repeats the batch."""
     table, broker = tmp_path / "factory", server.address("broker")
     writer.append(topic, readings(500))
     said = run_ingest(python, broker, topic, table, "--format", kind, *more)

@@ -14,6 +14,7 @@ import pytest
 
 from entrepot.broker.tiered.delta_actions import RemoveFile
 from entrepot.broker.tiered.delta_log import next_maintenance
+from entrepot.broker.tiered.segment import times_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.position import Position, PositionKind
@@ -191,7 +192,7 @@ def test_what_has_expired_is_lost_with_its_offsets(tmp_path: Path, capfd: pytest
         bounds = {queue: table.bounds(queue).first for queue in table.progressing()}
         first = table.place(30_000, 0)
         assert first is not None and set(bounds.values()) == {0}
-        assert broker.expire(table.times(first.path)[1] + 1) >= 1
+        assert broker.expire(times_of(table.runs(first.path))[1] + 1) >= 1
         table.refresh()
         least = {queue: table.bounds(queue).first for queue in bounds}
         assert 0 < sum(least.values()) < 1500

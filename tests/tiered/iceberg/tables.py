@@ -75,14 +75,14 @@ class Site:
         self.table.upload(made, {each: self.table.progress(each) for each in self.ends}, dict(self.ends), schema)
 
     def read(self, **scan: Any) -> pa.Table:
-        """What pyiceberg reads, in order."""
+        """The rows that pyiceberg reads, in order."""
         return self.static().scan(**scan).to_arrow().sort_by(ORDER)
 
     def static(self) -> StaticTable:
         return StaticTable.from_metadata(f"{self.folder}/{ROOT}/_iceberg")
 
     def expected(self) -> pa.Table:
-        """What delta-rs reads, in order."""
+        """The rows that delta-rs reads, in order."""
         return deltalake.DeltaTable(f"{self.folder}/{ROOT}").to_pyarrow_table().sort_by(ORDER)
 
     def check(self) -> None:
