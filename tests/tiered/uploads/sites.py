@@ -41,6 +41,8 @@ class Parts:
     fault_rate: float | None = None
     crowds: bool = True
     """Some messages end an uploader, unless it uploads them alone."""
+    follows: bool = True
+    """Iceberg's metadata follow the tables."""
     often: str = ""
     """The step that comes ten times as often."""
 
@@ -72,7 +74,7 @@ class Site:
             requests_per_hour=20_000,
             grace=GRACE_MS / 1000,
             token=TOKEN,
-            iceberg=True,
+            iceberg=world.parts.follows,
         )
         self.reader = SegmentReader(world.objects, max_bytes=4096)
         self.cold: dict[str, ColdTopic] = {}

@@ -28,7 +28,7 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
     ) = 0
     for number in range(WORLDS):
         with pytest.MonkeyPatch.context() as patch:
-            world = World(f"{SEED}-{number}", Parts(), patch)
+            world = World(f"{SEED}-{number}", Parts(often="" if number else "_be_away"), patch)
             world.run(STEPS)
         tables = world.witness.tables.values()
         failovers, away = failovers + world.failovers, away + world.absences
@@ -48,7 +48,6 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
 
 
 @pytest.mark.scaled
-@pytest.mark.timeout(30)  # a few worlds as a rule, and now and then a dozen
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
@@ -72,8 +71,9 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_part_that_breaks_a_rule_is_found_out(parts: Parts, words: str) -> None:
-    parts = replace(parts, crowds=parts.broker is planted.TriesTheSame)
-    sound = Parts(fault_rate=parts.fault_rate, often=parts.often, crowds=parts.crowds)
+    follows = parts.uploader is planted.FollowsBadly
+    parts = replace(parts, crowds=parts.broker is planted.TriesTheSame, follows=follows)
+    sound = Parts(fault_rate=parts.fault_rate, often=parts.often, crowds=parts.crowds, follows=follows)
     check_found_out(words, MAX_WORLDS, lambda seed: finding(seed, parts), lambda seed: finding(seed, sound))
 
 
