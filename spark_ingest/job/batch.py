@@ -35,6 +35,7 @@ from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.spark_ingest.tables import StagedFile, Staging, Table, TableFormat, open_table
 from entrepot.spark_ingest.tables.delta import DeltaTableFiles
 from entrepot.spark_ingest.tables.owner import check_owner
+from entrepot.spark_ingest.tables.owner_at_url import owner_place
 from entrepot.spark_ingest.tables.staging import KIND
 
 FUTURE_SECONDS: Final = 3600
@@ -54,7 +55,7 @@ class BatchJob:
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         settings = self.settings
-        check_owner(settings.table, settings.folder)
+        check_owner(owner_place(settings.table, rows.sparkSession), settings.folder)
         app = self._app()
         if settings.is_native:
             self._natively(rows, app, batch)

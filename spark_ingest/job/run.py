@@ -24,6 +24,7 @@ from entrepot.spark_ingest.job.task_files import TaskFiles
 from entrepot.spark_ingest.job.watching import JobProgress, progress_of
 from entrepot.spark_ingest.source.stores import reader_of
 from entrepot.spark_ingest.tables.owner import claim
+from entrepot.spark_ingest.tables.owner_at_url import owner_place
 from entrepot.spark_ingest.tables.staging import replace_file
 from entrepot.spark_ingest.versions import lacks
 from entrepot.store_client.blocking import BlockingStore
@@ -94,7 +95,7 @@ def start(
         check()
         time.sleep(WAIT_SECONDS)
     settings = with_device_columns(settings, session)
-    claim(settings.table, settings.folder, takes_over=takes_over)
+    claim(owner_place(settings.table, session), settings.folder, takes_over=takes_over)
     save_settings(settings)
     task_files = TaskFiles.of(settings) if isinstance(session, SparkSession) else None
     if task_files is None:

@@ -58,13 +58,21 @@ def topic(writer: TopicWriter) -> str:
     return name
 
 
+@pytest.fixture(scope="session")
+def source(spark: SparkSession, server: ServerProcess, writer: TopicWriter) -> SparkSession:
+    """Spark after its first read of a topic, which starts the workers of planning: seconds on a cold machine."""
+    writer.create("warm")
+    spark.read.format("entrepot").option("servers", server.address("broker")).option("subscribe", "warm").load().count()
+    return spark
+
+
 @pytest.fixture
-def read(spark: SparkSession, server: ServerProcess) -> Read:
+def read(source: SparkSession, server: ServerProcess) -> Read:
     """Reads a topic in one go, with options."""
 
     def read(topic: str, **options: str) -> DataFrame:
-        source = spark.read.format("entrepot").option("servers", server.address("broker")).option("subscribe", topic)
-        return source.options(**options).load()
+        asked = source.read.format("entrepot").option("servers", server.address("broker")).option("subscribe", topic)
+        return asked.options(**options).load()
 
     return read
 

@@ -27,7 +27,7 @@ from entrepot.spark_ingest.report.page import write_report
 from entrepot.spark_ingest.source.options import OptionError, Parse
 from entrepot.spark_ingest.tables import TableError, TableFormat, open_table
 from entrepot.spark_ingest.tables.delta import DeltaTableFiles
-from entrepot.spark_ingest.tables.owner import claim
+from entrepot.spark_ingest.tables.owner import OwnerFile, claim
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.fleet import START_MS, Fleet
 from tests.support.seed import SEED
@@ -342,7 +342,7 @@ def test_a_table_has_one_job(
     running = start(spark, first, "1 second", print)
     try:
         wait_until(lambda: table(first).num_rows == 60, "it writes")
-        claim(other.table, other.folder, takes_over=True)
+        claim(OwnerFile(other.table), other.folder, takes_over=True)
         writer.append(topic, [orjson.dumps({"device": "x", "v": 3})])
         with pytest.raises(JobError, match="was written with another checkpoint"):
             watch(running, print)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from entrepot.spark_ingest.job import run as job_run
 from entrepot.spark_ingest.job.run import start, watch
 from entrepot.spark_ingest.job.settings import JobSettings
+from entrepot.spark_ingest.tables import TableError
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.fleet import Fleet
 from tests.support.server import ServerProcess
@@ -94,5 +96,7 @@ def test_each_batch_is_asked_for_once(
     assert sorted(zip(good["device"].to_pylist(), good["seq"].to_pylist(), strict=True)) == sorted(fleet.good)
     assert not {"_error", "_raw", "_kind"} & set(good.column_names)
     assert rows(settings.sibling("dead_letters")).num_rows == fleet.dead
+    with pytest.raises(TableError, match="another checkpoint"):
+        start(spark, replace(settings, checkpoint=str(tmp_path / "other")), job_run.AVAILABLE_NOW, print)
     late = rows(settings.sibling("late"))
     assert sorted(zip(late["device"].to_pylist(), late["seq"].to_pylist(), strict=True)) == sorted(fleet.late)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -202,3 +203,24 @@ def test_a_data_directory_is_read_where_it_lies(spark: SparkSession, tmp_path: P
     reader.close()
     source = spark.read.format("entrepot").option("dataDir", str(process.data_dir))
     assert digest(rows_of(source.option("subscribe", "factory").load())) == expected
+
+
+def test_what_was_read_is_in_sparks_pages(spark: SparkSession, read: Read, writer: TopicWriter, topic: str):
+    writer.append(topic, (b"%0100d" % n for n in range(3000)))
+    assert len(read(topic).collect()) == 3000
+    context, jvm = spark.sparkContext._jsc.sc(), spark._jvm
+    assert jvm is not None
+    quantiles = spark.sparkContext._gateway.new_array(jvm.double, 0)  # type: ignore[union-attr]
+    statuses = jvm.java.util.ArrayList()
+    stages = context.statusStore().stageList(statuses, False, False, quantiles, statuses)
+    newest = max((stages.apply(at) for at in range(stages.size())), key=lambda stage: stage.stageId())
+    assert newest.inputRecords() == 3000
+    queries = spark._jsparkSession.sharedState().statusStore()
+    query = queries.executionsList().last()
+    values = queries.executionMetrics(query.executionId())
+    told = {}
+    for at in range(query.metrics().size()):
+        metric = query.metrics().apply(at)
+        told[metric.name()] = values.get(metric.accumulatorId()).get()
+    assert told["number of output rows"] == "3,000"
+    assert re.fullmatch(r"\d+\.\d [KM]iB", told["data returned from Python workers"])

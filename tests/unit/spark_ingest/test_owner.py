@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from entrepot.spark_ingest.tables import TableError
-from entrepot.spark_ingest.tables.owner import OWNER_FILE, check_owner, claim, job_id
+from entrepot.spark_ingest.tables.owner import OWNER_FILE, OwnerFile, check_owner, claim, job_id
 
 
 def test_the_first_job_owns_it(tmp_path: Path) -> None:
-    table, one, other = str(tmp_path / "table"), tmp_path / "one" / "entrepot", tmp_path / "other" / "entrepot"
+    table, one, other = (
+        OwnerFile(str(tmp_path / "table")),
+        tmp_path / "one" / "entrepot",
+        tmp_path / "other" / "entrepot",
+    )
     check_owner(table, one)
     claim(table, one)
     claim(table, one)
@@ -27,7 +31,7 @@ def test_the_first_job_owns_it(tmp_path: Path) -> None:
 
 
 def test_a_deleted_checkpoint_is_another_one(tmp_path: Path) -> None:
-    table, folder = str(tmp_path / "table"), tmp_path / "one" / "entrepot"
+    table, folder = OwnerFile(str(tmp_path / "table")), tmp_path / "one" / "entrepot"
     claim(table, folder)
     known = job_id(folder)
     (folder / "id").unlink()
@@ -39,7 +43,7 @@ def test_a_deleted_checkpoint_is_another_one(tmp_path: Path) -> None:
 def test_of_many_at_once_one_owns_it(tmp_path: Path) -> None:
     def owns(number: int) -> bool:
         try:
-            claim(str(tmp_path / "table"), tmp_path / f"{number}" / "entrepot")
+            claim(OwnerFile(str(tmp_path / "table")), tmp_path / f"{number}" / "entrepot")
         except TableError:
             return False
         return True
@@ -53,6 +57,4 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     table.mkdir()
     (table / OWNER_FILE).write_text("[1]")
     with pytest.raises(TableError, match="--take-over"):
-        claim(str(table), folder)
-    claim("s3://bucket/table", folder)
-    check_owner("s3://bucket/table", folder)
+        claim(OwnerFile(str(table)), folder)
