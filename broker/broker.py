@@ -35,6 +35,7 @@ from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.sliced_round import SlicedRound
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.store_files import DirectoryLock
+from entrepot.broker.store_clock import check_start
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
@@ -125,7 +126,8 @@ class Broker:
     @classmethod
     async def open(cls, settings: BrokerSettings, clock: Clock) -> Broker:
         """Lock the data directory, recover, start. Raises StoreFailedError or CorruptedError, with the reason. A
-        directory of a broker group is refused: writes here, outside any epoch, would fork the group's log."""
+        directory of a broker group is refused: writes here, outside any epoch, would fork the group's log. So is a
+        start whose clock is far from the log (`store_clock.check_start`)."""
         if (settings.data_dir / REPLICA_FILE).exists():
             raise StoreFailedError(
                 f"{settings.data_dir} has a replica of a broker: say which one (broker.replica_id, broker.replicas), "
@@ -133,7 +135,13 @@ class Broker:
             )
         lock = DirectoryLock(str(settings.data_dir))
         try:
-            return cls(settings, clock, lock)
+            opened = open_store(settings, lock.descriptor)
+            try:
+                check_start(clock.now_ms(), opened.engine.lookup.index.latest_ms, settings.clock_is_right)
+            except BaseException:
+                opened.engine.close()
+                raise
+            return cls(settings, clock, lock, opened)
         except BaseException:
             lock.release()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 from entrepot.broker.retention.watermarks import DiskWatermarks
@@ -38,5 +39,6 @@ class BrokerSettings:
     transaction_check_after_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
     transaction_max_checks: int = 15
+    clock_is_right: date | None = None
     tier: TierSettings | None = None
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))

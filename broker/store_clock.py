@@ -1,16 +1,47 @@
-"""StoreClock: store time, which never falls behind the log, whoever was master before."""
+"""StoreClock: store time, which never falls behind the log, whoever was master before.
+
+A server alone has nobody to compare its clock with but its log: a start that is far from it asks before it deletes.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import structlog
 
-from entrepot.domain.clock import Clock
+from entrepot.domain.clock import Clock, error_seconds
+from entrepot.domain.errors import StoreFailedError
 
 MAX_BEHIND_MS: Final = 60_000
 """Longest standstill of store time until the clock has caught up, in milliseconds: leases last so much longer."""
+MAX_AWAY: Final = timedelta(days=365)
+"""Longest time between the log's last message and a start that is believed: after a flat battery it is years."""
+MAX_START_BEHIND: Final = timedelta(days=1)
+"""Greatest lead of the log's last message over the clock of a start that is believed."""
+MAX_DATE_APART: Final = timedelta(days=31)
+"""Time for which a date that was called right covers starts before and after it."""
 log = structlog.get_logger(__name__)
+
+
+def check_start(now_ms: int, latest_ms: int, right_date: date | None = None) -> None:
+    """Check the clock of a start. `latest_ms`: latest store time of the log's messages; 0 for none. `right_date`: date
+    that an operator has called right. Raises StoreFailedError where the clock is far from the log."""
+    if not latest_ms:
+        return
+    now, latest = (datetime.fromtimestamp(each / 1000, UTC) for each in (now_ms, latest_ms))
+    if right_date is not None and abs(now.date() - right_date) <= MAX_DATE_APART:
+        return
+    if now - latest > MAX_AWAY:
+        how = f"{(now - latest).days:,} days after the log's last message ({latest:%Y-%m-%d}), and would delete by it"
+    elif latest - now > MAX_START_BEHIND:
+        how = f"before the log's last message ({latest:%Y-%m-%d %H:%M}): nothing would come to its time for long"
+    else:
+        return
+    raise StoreFailedError(
+        f"the system's clock says {now:%Y-%m-%d %H:%M} UTC, {how}; set the clock, or if it is right, start with "
+        f"store.clock_is_right={now:%Y-%m-%d}"
+    )
 
 
 class StoreClock:
@@ -26,6 +57,10 @@ class StoreClock:
         elif behind > 0:
             log.warning("the clock is behind the log: store time waits for it", ms=behind)
         self._latest_ms = latest_ms
+
+    @property
+    def error_seconds(self) -> float:
+        return error_seconds(self._clock)
 
     def now_ms(self) -> int:
         return max(self._clock.now_ms(), self._latest_ms)

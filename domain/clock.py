@@ -9,3 +9,8 @@ class Clock(Protocol):
     """Epoch milliseconds that do not go backwards while the process lives."""
 
     def now_ms(self) -> int: ...
+
+
+def error_seconds(clock: Clock) -> float:
+    """Time by which the system's clock is ahead of a clock that follows it; 0 for a clock that does not follow any."""
+    return float(getattr(clock, "error_seconds", 0.0))

@@ -1,18 +1,53 @@
-"""The real clock."""
+"""The real clock.
+
+It runs steadily, and follows the system's: where that is set, it runs a quarter faster or slower until both are one. So
+a step makes no deadline come at once and no time stand still, and NTP that answers only after the start is followed.
+Retention, expiry, leases and timers may come by a fifth too soon meanwhile, and an operator is told.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+MAX_SLEW: Final = 0.25
+"""Greatest part by which the clock runs faster or slower than time passes."""
+LOOK_SECONDS: Final = 1.0
+"""Least time between two looks at the system's clock."""
+LEAST_SECONDS: Final = 0.001
+"""Least difference that is followed: smaller ones come from asking two clocks in turn."""
+
+
+steady_seconds: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""Seconds of a clock that nobody sets; where the system has it, one that goes on while the machine is suspended."""
 
 
 class SystemClock:
-    """Epoch milliseconds: wall time at the start, carried on by the monotonic clock. So no jump of the wall clock makes
-    a deadline early or late while the process lives."""
+    """Epoch milliseconds (`domain.clock.Clock`). `wall`, `steady`: the system's clock, and one that nobody sets, in
+    seconds."""
 
-    __slots__ = ("_offset",)
+    __slots__ = ("_state", "_steady", "_wall")
 
-    def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = steady_seconds) -> None:
+        self._wall, self._steady = wall, steady
+        self._state = wall(), steady(), 0.0
+        """Time at the last look, when that was, and the error found then; one value, as threads ask, too."""
 
     def now_ms(self) -> int:
-        return int((time.monotonic() + self._offset) * 1000)
+        base, looked, error = self._state
+        passed = self._steady() - looked
+        now = base + passed
+        if error:
+            most = MAX_SLEW * passed
+            now += min(max(error, -most), most)
+        if passed >= LOOK_SECONDS:
+            error = self._wall() - now
+            self._state = now, looked + passed, error if abs(error) >= LEAST_SECONDS else 0.0
+        return int(now * 1000)
+
+    @property
+    def error_seconds(self) -> float:
+        """Time by which the system's clock is ahead of this one; below 0 where it is behind."""
+        return self._wall() - self.now_ms() / 1000

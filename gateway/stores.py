@@ -76,6 +76,7 @@ def _settings_here(settings: Settings, number: int) -> EmbeddedSettings:
         hold_back_limit=kept.hold_back_messages,
         retention_seconds=kept.retention_seconds,
         retention_interval_seconds=kept.retention_interval_seconds,
+        clock_is_right=kept.clock_is_right,
         free_bytes=(kept.disk_warn_free_bytes, kept.disk_refuse_free_bytes, kept.disk_emergency_free_bytes),
         index_sizes=(kept.index_slots, kept.index_entries),
         transaction_check_after_ms=int(kept.transaction_check_after_seconds * 1000),

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from entrepot.broker.controller.clocks import MemberClocks
 from entrepot.broker.controller.commands import Command
 from entrepot.broker.controller.register import Register
 from entrepot.domain.errors import Code, EntrepotError
@@ -60,13 +61,19 @@ NOT_AGREED = "the controllers have not agreed on it in time"
 
 class Agreement:
     """The effects of an event. `cluster`: id of the controllers as a group. `wall_ms`: time of day, shown to people.
-    `now`: time of the event under way, in seconds of any steady clock."""
+    `now`: time of the event under way, in seconds of any steady clock. `clocks`: those of all members."""
 
     def __init__(
-        self, register: Register, cluster: str, chance: Random, wall_ms: Callable[[], int], options: ControllerOptions
+        self,
+        register: Register,
+        cluster: str,
+        chance: Random,
+        wall_ms: Callable[[], int],
+        options: ControllerOptions,
+        clocks: MemberClocks,
     ) -> None:
         self.register, self.cluster, self.options = register, cluster, options
-        self.chance, self.wall_ms = chance, wall_ms
+        self.chance, self.wall_ms, self.clocks = chance, wall_ms, clocks
         self.now = 0.0
         self._numbers = 0
         self._proposed: dict[int, Callable[[str | None], None]] = {}

@@ -9,7 +9,7 @@ OPENING     everybody is told; the new master confirms its EPOCH record
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 from entrepot.domain.replication.election import Election, ElectionError, first_election
@@ -62,9 +62,10 @@ class Contest:
         elif self.refusal is None or answer.epoch > self.refusal.epoch:
             self.refusal = answer
 
-    def decide(self, latest: Appointment, counting: Collection[int]) -> Appointment:
+    def decide(self, latest: Appointment, counting: Collection[int], barred: Mapping[int, str]) -> Appointment:
         """Return the appointment that replaces `latest`. `counting`: ids of the replicas under the rule; for a group's
-        first master all of them must have answered, except lost ones. Raises ElectionError."""
+        first master all of them must have answered, except lost ones. `barred`: replicas that are not to lead, with
+        the reason. Raises ElectionError."""
         epoch, token = self.promise.epoch, self.promise.token
         if latest.known:
             election = Election(
@@ -83,6 +84,7 @@ class Contest:
             if not answers:
                 raise ElectionError("no replica answers")
             election = first_election(epoch, token, latest.rule, answers)
+        election.barred = barred
         for answer in self.answers.values():
             election.answered(answer)
         if self.refusal is not None:

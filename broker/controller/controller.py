@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from entrepot.broker.controller.agreement import NOT_AGREED, Agreement, ControllerOptions, Effect
+from entrepot.broker.controller.clocks import Clock, MemberClocks
 from entrepot.broker.controller.commands import Adopt, ChangeSet, Reshape, WantReplicas
 from entrepot.broker.controller.contest import Contest
 from entrepot.broker.controller.elections import Elections
@@ -24,21 +25,30 @@ from entrepot.domain.replication.control import GroupShape, GroupView, OrderAnsw
 from entrepot.domain.replication.mastership import NOBODY, Appointment
 
 NOT_LEADER: Final = "this controller does not lead the others"
+FRESH_LEASES: Final = 4
+"""Leases for which the last word of a member's clock counts."""
 
 
 class Controller:
-    """The machine. `cluster`: id of the controllers as a group. `wall_ms`: time of day, shown to people. `now`: seconds
-    of any steady clock."""
+    """The machine. `cluster`: id of the controllers as a group. `wall_ms`: time of day, shown to people and compared
+    with that of others. `now`: seconds of any steady clock. `number`: of this controller."""
 
     elections_type = Elections
 
     def __init__(
-        self, register: Register, cluster: str, chance: Random, wall_ms: Callable[[], int], options: ControllerOptions
+        self,
+        register: Register,
+        cluster: str,
+        chance: Random,
+        wall_ms: Callable[[], int],
+        options: ControllerOptions,
+        number: int = 0,
     ) -> None:
         self.register, self.cluster, self.options = register, cluster, options
         self.is_leader = False
         self.watched: dict[str, Watched] = {}
-        self._agreement = Agreement(register, cluster, chance, wall_ms, options)
+        self.clocks = MemberClocks(number, FRESH_LEASES * options.lease)
+        self._agreement = Agreement(register, cluster, chance, wall_ms, options, self.clocks)
         self._elections = self.elections_type(self._agreement)
         self._ticked = self._judges_from = 0.0
 
@@ -114,6 +124,10 @@ class Controller:
             self._look(watched)
         return self._agreement.done()
 
+    def clock_told(self, group: str, number: int, clock_ms: int, now: float) -> None:
+        """Note what a member's clock says: a replica's of a group, or a controller's (an empty name)."""
+        self.clocks.tell(Clock(group, number), clock_ms - self._agreement.wall_ms(), now)
+
     def _note_idle(self, watched: Watched, heard: Heard) -> None:
         known = self.decided(watched.name)
         if known is None or known.master != heard.report.member.replica or heard.report.role == "master":
@@ -175,7 +189,8 @@ class Controller:
     def _judge(self, watched: Watched, group: Group) -> None:
         if self._agreement.now < self._judges_from:
             return
-        verdict = judge(group, watched.heard, self._agreement.now, self.options.lease)
+        now = self._agreement.now
+        verdict = judge(group, watched.heard, now, self.options.lease, self.clocks.barred(watched.name, now))
         watched.problem = verdict.problem
         if verdict.reason:
             self._elections.begin(watched, Contest(watched.name, verdict.reason, avoided=verdict.avoided))
@@ -321,7 +336,8 @@ class Controller:
 
     def _view(self, name: str) -> GroupView:
         group, watched = self.register.groups.get(name), self.watched.get(name)
-        problem = "" if watched is None else watched.problem
+        wrong = self.clocks.barred(name, self._agreement.now)
+        problem = "; ".join(dict.fromkeys(filter(None, ("" if watched is None else watched.problem, *wrong.values()))))
         if group is None:
             return GroupView(name, Appointment(), problem=problem)
         electing = group.electing.epoch if group.is_electing else 0

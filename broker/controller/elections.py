@@ -61,10 +61,13 @@ class Elections:
         """Raise ElectionError where the replicas, as they are now, would not elect."""
         contest.answers = {r: h.report.answer for r, h in self._reachable(watched).items() if r not in contest.lost}
         contest.promise = Promise(self._next_epoch(watched, group), "")
-        found = contest.decide(group.appointment, group.counting)
+        barred = self._barred(watched)
+        found = contest.decide(group.appointment, group.counting, barred)
         contest.answers = {}
         if contest.wanted in (NOBODY, found.master):
             return
+        if contest.wanted in barred:
+            raise ElectionError(barred[contest.wanted])
         if contest.wanted not in self._reachable(watched):
             raise ElectionError(f"replica {contest.wanted} does not report")
         if not group.appointment.counts(contest.wanted):
@@ -95,6 +98,9 @@ class Elections:
 
     def _reachable(self, watched: Watched) -> dict[int, Heard]:
         return watched.fresh(self._agreement.now, self._options.lease)
+
+    def _barred(self, watched: Watched) -> dict[int, str]:
+        return self._agreement.clocks.barred(watched.name, self._agreement.now)
 
     def _next_epoch(self, watched: Watched, group: Group) -> int:
         promised = max((each.report.promised for each in watched.heard.values()), default=0)
@@ -174,7 +180,7 @@ class Elections:
     def _decide(self, watched: Watched, contest: Contest) -> None:
         agreement, group = self._agreement, self._register.groups[watched.name]
         try:
-            made = contest.decide(group.appointment, group.counting - set(contest.lost))
+            made = contest.decide(group.appointment, group.counting - set(contest.lost), self._barred(watched))
         except ElectionError as error:
             self._failed(watched, contest, str(error))
             return

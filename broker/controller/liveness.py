@@ -49,6 +49,7 @@ class Verdict(NamedTuple):
 
 
 FINE = Verdict()
+NOT_BARRED: Mapping[int, str] = {}
 
 
 def candidates(appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float) -> dict[int, Heard]:
@@ -60,16 +61,22 @@ def candidates(appointment: Appointment, heard: Mapping[int, Heard], now: float,
     }
 
 
-def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float) -> Verdict:
-    """Return the judgement of a group's master."""
+def judge(
+    group: Group, heard: Mapping[int, Heard], now: float, lease: float, barred: Mapping[int, str] = NOT_BARRED
+) -> Verdict:
+    """Return the judgement of a group's master. `barred`: replicas that are not to lead, with the reason."""
     appointment = group.appointment
+    rule = appointment.rule
     fault = _fault(appointment, heard, now, lease)
+    if fault is None and appointment.master in barred:
+        if rule.kind is RuleKind.ASYNC:  # what it alone has is worth more
+            return Verdict(problem=barred[appointment.master])
+        fault = barred[appointment.master], True, False
     if fault is None:
         return FINE
     why, avoided, needs_lost = fault
     able = candidates(appointment, heard, now, lease)
-    others = {replica: each for replica, each in able.items() if replica != appointment.master}
-    rule = appointment.rule
+    others = {replica: each for replica, each in able.items() if replica not in (appointment.master, *barred)}
     if rule.kind is RuleKind.ASYNC and not group.shape.elects_async:
         return Verdict(problem=f"{why}; under the rule async an operator elects (entrepot cluster elect)")
     if not others or (rule.kind is RuleKind.QUORUM and len(able) < max(rule.fenced_answers, rule.required)):

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from entrepot.broker.controller.clocks import CONTROLLERS
 from entrepot.broker.controller.raft_codec import Sender, encode_messages
 from entrepot.broker.raft.messages import Message
 from entrepot.broker.remoting.link import Link, LinkSettings
@@ -17,6 +18,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting import operations as wire
 
 SEND_SECONDS: Final = 2.0
+TELL_SECONDS: Final = 0.5
+"""Time between two words of the clock."""
 MAX_UNANSWERED: Final = 64
 """Most requests that one controller has not taken; further messages are dropped."""
 
@@ -36,6 +39,7 @@ class ControllerPeers:
         self._waiting: dict[int, list[Message]] = {}
         self._unanswered: dict[int, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._tells_at = 0.0
 
     def start(self) -> None:
         for link in self.links.values():
@@ -88,6 +92,17 @@ class ControllerPeers:
         if not waiting:
             self._loop.call_soon(self._flush, target)
         waiting.append(message)
+
+    def tell_clock(self, clock_ms: int) -> None:
+        """Tell the others what the clock says, now and then."""
+        now = self._loop.time()
+        if now < self._tells_at:
+            return
+        self._tells_at = now + TELL_SECONDS
+        payload = wire.CLOCK.encode_arguments(CONTROLLERS, self._own, clock_ms)
+        for link in self.links.values():
+            if link.is_up:
+                link.send(wire.CLOCK, payload, SEND_SECONDS, lambda error, payload: None)
 
     def _flush(self, target: int) -> None:
         messages, self._waiting[target] = self._waiting[target], []

@@ -90,6 +90,7 @@ class ControllerServer:
     def install(self, service: Service) -> None:
         service.direct[wire.RAFT] = self._raft
         service.direct[wire.REPORT] = self._report
+        service.direct[wire.CLOCK] = self._clock_told
         service.streams[wire.ATTACH] = self._attach
         service.calls[wire.OBEYED] = self._obeyed
         service.calls[wire.CHANGE_SET] = self._change_set
@@ -115,7 +116,14 @@ class ControllerServer:
 
         register = Register()
         identity = self._directory.identity
-        self._controller = Controller(register, identity.cluster, Random(), self._clock.now_ms, self._settings.options)
+        self._controller = Controller(
+            register,
+            identity.cluster,
+            Random(),
+            self._clock.now_ms,
+            self._settings.options,
+            identity.controller,
+        )
         self._peers.sender = Sender(identity.cluster, identity.controller, identity.start)
         self._member = Member(
             identity.controller,
@@ -151,6 +159,7 @@ class ControllerServer:
         self._ticking = self._loop.call_later(self._settings.options.tick, self._tick)
         self._perform(self._ready.tick(self._loop.time()))
         self._follow_members()
+        self._peers.tell_clock(self._clock.now_ms())
 
     @property
     def _ready(self) -> Controller:
@@ -269,6 +278,12 @@ class ControllerServer:
         )
         channel.answer(request.id, encode(answer))
 
+    def _clock_told(self, channel: ServerChannel, request: Requested) -> None:
+        assert wire.CLOCK.arguments is not None
+        group, number, clock_ms = wire.CLOCK.arguments.decode(request.payload)
+        self._ready.clock_told(group, number, clock_ms, self._loop.time())
+        channel.answer(request.id, encode(None))
+
     async def _obeyed(self, name: str, replica: int, answer: OrderAnswer) -> None:
         self._perform(self._ready.obeyed(name, replica, answer, self._loop.time()))
 
@@ -351,6 +366,8 @@ class ControllerServer:
             return "; ".join(problems)
         if member.number not in member.configuration.members:
             return "it is no member: add it (entrepot cluster controller add)"
+        if member.is_leader and (problem := self._ready.clocks.problem(self._loop.time())):
+            return problem
         return "" if member.leader else "no controller leads: a majority of them does not answer"
 
     async def _change_controllers(self, old: int, new: int, address: str) -> None:

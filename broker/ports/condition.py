@@ -11,6 +11,7 @@ from entrepot.broker.retention.cleaner import Cleaner
 from entrepot.broker.tiered.holes import shown
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.background import background
+from entrepot.domain.clock import error_seconds
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.pin import Pin
@@ -49,6 +50,7 @@ class Condition:
             "disk_free_bytes": self._core.disk_space[1],
             **self._retention_gauges(),
             "background_faulty": len(background(self._core.loop).failing),
+            "clock_error_seconds": abs(error_seconds(self._core.clock)),
             "dropped_hops": self._core.tracer.dropped,
             **self._tier_gauges(),
         }

@@ -33,7 +33,7 @@ class BrokerCore(Catalog):
     ) -> None:
         super().__init__(opened.engine, opened.registry, opened.store_id)
         self.settings = settings
-        self.now_ms = clock.now_ms
+        self.clock, self.now_ms = clock, clock.now_ms
         self.key_values: KeyValueTable = opened.key_values
         self.consumption: Consumption = opened.consumption
         self.tracer = opened.consumption.tracer

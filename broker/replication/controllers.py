@@ -7,6 +7,7 @@ Messages never wait for this: without controllers a group goes on as it is.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -41,10 +42,14 @@ log = structlog.get_logger(__name__)
 
 
 class Controllers:
-    """The connections of a group's replica; none where operators elect its masters. `name`: of the group."""
+    """The connections of a group's replica; none where operators elect its masters. `name`: of the group. `now_ms`: the
+    clock that its master decides by."""
 
-    def __init__(self, group: GroupSettings, name: str, settings: LinkSettings, replica: Controlling) -> None:
+    def __init__(
+        self, group: GroupSettings, name: str, settings: LinkSettings, replica: Controlling, now_ms: Callable[[], int]
+    ) -> None:
         self._shape, self._lease, self._replica = replace(group.shape, name=name), group.lease, replica
+        self._now_ms = now_ms
         addresses = group.controllers
         replica.machine.is_controlled = bool(addresses)
         self._loop = asyncio.get_running_loop()
@@ -157,6 +162,14 @@ class Controllers:
         self._beating = self._loop.call_later(min(self._lease / BEATS, MOST_BEAT_SECONDS), self._beat)
         self._replica.observe(self.keeping)
         self._report()
+        self._tell_clock()
+
+    def _tell_clock(self) -> None:
+        """Tell the controllers what the clock says: they compare those of all."""
+        payload = wire.CLOCK.encode_arguments(self._shape.name, self._replica.machine.state.replica, self._now_ms())
+        for link in self._links:
+            if link.is_up:
+                link.send(wire.CLOCK, payload, ASK_SECONDS, lambda error, payload: None)
 
     def _report(self) -> None:
         self._is_reporting = False

@@ -127,7 +127,7 @@ class ReplicaProcess:
             quiesce=self.quiesce,
             perform=self._perform,
         )
-        self._controllers = Controllers(group, process.name, links, self._controlling)
+        self._controllers = Controllers(group, process.name, links, self._controlling, lambda: self._clock.now_ms())
         self._controllers.install(self._listener.service)
 
     def _open_slave_store(self) -> SlaveStore:

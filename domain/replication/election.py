@@ -4,7 +4,7 @@ committed, an operator asks all replicas except those declared lost."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
@@ -33,6 +33,8 @@ class Election:
     ) -> None:
         self.epoch, self.token, self.wanted, self._avoided = epoch, token, wanted, avoided
         self._latest, self._lost, self._is_unclean = latest, frozenset(lost), is_unclean
+        self.barred: Mapping[int, str] = {}
+        """Replicas that count, but are not to lead, with the reason."""
         self.answers: dict[int, FenceAnswer] = {}
         self.left_out: dict[int, str] = {}
         """Reasons by replica why its answer does not count."""
@@ -56,6 +58,7 @@ class Election:
         latest = self._latest or self._latest_told()
         self._leave_observers_out(latest)
         eligible = list(self.answers.values()) if self._is_unclean else self._eligible(latest)
+        eligible = self._without_barred(eligible)
         best = max(eligible, key=self._preference)
         if self.wanted != NOBODY:
             found = [answer for answer in eligible if answer.member.replica == self.wanted]
@@ -63,6 +66,13 @@ class Election:
                 raise ElectionError(self._why_not(self.wanted, best))
             best = found[0]
         return self._appointment(latest, best)
+
+    def _without_barred(self, eligible: list[FenceAnswer]) -> list[FenceAnswer]:
+        found = [answer for answer in eligible if answer.member.replica not in self.barred]
+        if not found:
+            reasons = (self.barred[answer.member.replica] for answer in eligible)
+            raise ElectionError(f"nobody may lead: {'; '.join(sorted(reasons))}{self._but}")
+        return found
 
     def _preference(self, answer: FenceAnswer) -> tuple[bool, tuple[int, int, int], bool]:
         replica = answer.member.replica
@@ -146,6 +156,8 @@ class Election:
 
     def _why_not(self, wanted: int, best: FenceAnswer) -> str:
         found = self.answers.get(wanted)
+        if wanted in self.barred:
+            return self.barred[wanted]
         if wanted in self.left_out:
             return self.left_out[wanted]
         if found is None:

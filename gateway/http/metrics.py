@@ -72,6 +72,10 @@ STORE_GAUGES: Final = {
         "entrepot_store_background_faulty",
         "Kinds of background work of the brokers that had an error of the program within a minute",
     ),
+    "clock_error_seconds": (
+        "entrepot_store_clock_error_seconds",
+        "Seconds between a broker's clock and its system's, which was set while it ran",
+    ),
     "dropped_hops": (
         "entrepot_trace_dropped_hops",
         "Hops and failed attempts dropped for lack of room",

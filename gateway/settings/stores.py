@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Literal
 
@@ -50,6 +51,9 @@ class StoreSettings(Table):
     disk_refuse_free_bytes: int = Field(1 * GIB, ge=0, description="Free disk space below which publishing is refused")
     disk_emergency_free_bytes: int = Field(
         512 * MIB, ge=0, description="Free disk space below which the oldest messages are deleted early"
+    )
+    clock_is_right: date | None = Field(
+        None, description="Date at which the system's clock is right, although it is far from the log's last message"
     )
     index_slots: Count = Field(500_000, description="Number of hash slots of a message index file")
     index_entries: Count = Field(2_000_000, description="Number of entries of a message index file")

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, held, reached, taken
 from tests.support.clock import ManualClock
 from tests.support.controllers import listening
 from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies, handles, pop
+from tests.support.store_steps import append, bodies, eventually, handles, pop
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
@@ -205,14 +206,36 @@ async def test_a_clock_that_jumps_elects_nobody(tmp_path: Path, rule: Rule, days
         await held(group, "a", "b", "c", "d")
 
 
-async def test_a_clock_of_one_replica_alone_jumps(tmp_path: Path) -> None:
-    """The next master's clock is a day behind."""
+async def test_a_slave_four_days_ahead_does_not_become_master(tmp_path: Path) -> None:
     async with filled(tmp_path, IN_SYNC) as group:
-        for replica in (each for each in group.replicas if each != group.master):
-            group.replicas[replica]._clock = ManualClock(group.clock.now_ms() - DAY_MS)
-        old = group.master
+        old, wrong = group.master, a_slave(group)
+        group.replicas[wrong]._clock = ManualClock(group.clock.now_ms() + 4 * DAY_MS)
+
+        async def problem() -> str:
+            leader = group.controllers.running[group.controllers.leader]
+            return (await leader._groups())[0].problem
+
+        async def is_told() -> bool:
+            return f"the clock of replica {wrong} is 4.0 days ahead of the others'" in await problem()
+
+        await eventually(is_told)
+        leader = group.controllers.running[group.controllers.leader]
+        with pytest.raises(EntrepotError, match=r"4\.0 days ahead"):
+            await leader._elect("group", wrong, [], False)
+        assert group.master == old, "and nobody was fenced for it"
         await group.crash(old)
-        await another(group, old)
-        await group.start(old)
+        assert await another(group, old) != wrong
+        await taken(group, "c")
+        await held(group, "a", "b", "c")
+
+
+async def test_a_master_whose_clock_runs_away_hands_over(tmp_path: Path) -> None:
+    async with filled(tmp_path, IN_SYNC) as group:
+        old = group.master
+        group.replicas[old]._clock = ManualClock(group.clock.now_ms() + 4 * DAY_MS)
+        await until(lambda: group.master not in (0, old), "another one is master")
+        beats = asyncio.get_running_loop().time() + 3 * group.controllers.lease
+        await until(lambda: asyncio.get_running_loop().time() > beats, "some leases pass")
+        assert group.master != old
         await taken(group, "c")
         await held(group, "a", "b", "c")

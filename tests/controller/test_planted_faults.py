@@ -105,7 +105,7 @@ class TellsAtOnce(Elections):
     def _decide(self, watched: Watched, contest: Contest) -> None:
         group = self._register.groups[watched.name]
         try:
-            made = contest.decide(group.appointment, group.shape.counting - set(contest.lost))
+            made = contest.decide(group.appointment, group.shape.counting - set(contest.lost), {})
         except ElectionError as error:
             self._failed(watched, contest, str(error))
             return

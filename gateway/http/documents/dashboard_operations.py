@@ -79,7 +79,15 @@ _OVERVIEW: Final = named(
         "furthest": Maybe(_LAG),
         "lags": Maybe([_LAG]),
         "gauges": Keyed("disk_state", 0.0),
-        "gateways": [{**_PROCESS, "connections": Maybe(20871.0), "cpu": Maybe(0.41), "openFiles": Maybe(_OPEN_FILES)}],
+        "gateways": [
+            {
+                **_PROCESS,
+                "connections": Maybe(20871.0),
+                "cpu": Maybe(0.41),
+                "openFiles": Maybe(_OPEN_FILES),
+                "clockErrorSeconds": Maybe(0.0),
+            }
+        ],
         "brokers": [BROKER],
         "controllers": [CONTROLLER],
         "nameServers": [{"address": "192.0.2.10:9000", "isAvailable": True}],

@@ -18,6 +18,8 @@ LAG_SECONDS: Final = 120.0
 LAG_CRITICAL_SECONDS: Final = 900.0
 FILES_SHARE: Final = 0.9
 """Share of the open files that connections may have, at which it is an alarm."""
+CLOCK_SECONDS: Final = 60.0
+"""Time between a process's clock and the system's at which it is an alarm."""
 MAX_PINS: Final = 3
 """Queues that are named as keeping the log."""
 DISK_FULL: Final = 2
@@ -48,6 +50,7 @@ def alarms_of(
     found = [
         *_of_gateways(overview["answered"]["missing"]),
         *_of_open_files(overview["gateways"]),
+        *_of_clocks(overview),
         *_of_brokers(overview["brokers"]),
         *_of_parts(overview),
         *_of_background(overview),
@@ -80,6 +83,22 @@ def _of_open_files(gateways: list[dict[str, Any]]) -> list[Alarm]:
             subject = f"Gateway {each['name']} has many open files"
             found.append(Alarm(Severity.WARNING, subject, text, "#/cluster"))
     return found
+
+
+def _of_clocks(overview: dict[str, Any]) -> list[Alarm]:
+    told = [(f"of gateway {each['name']}", each.get("clockErrorSeconds") or 0.0) for each in overview["gateways"]]
+    told.append(("of a broker", overview["gauges"].get("clock_error_seconds", 0.0)))
+    text = "seconds are between it and the system's: it runs a quarter faster or slower until both are one"
+    return [
+        Alarm(
+            Severity.WARNING,
+            f"The system's clock was set under the one {whose}",
+            f"{abs(error):,.0f} {text}; restart the process if the system's is right",
+            "#/cluster",
+        )
+        for whose, error in told
+        if abs(error) >= CLOCK_SECONDS
+    ]
 
 
 def _of_brokers(brokers: list[dict[str, Any]]) -> list[Alarm]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, Final, TypeVar
 
 from entrepot.domain.background import background
+from entrepot.domain.clock import error_seconds
 from entrepot.domain.descriptors import descriptors
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
@@ -67,7 +68,8 @@ class Overview:
 
     async def _own_figures(self, arguments: _Row) -> _Row:
         bridges = [bridge_shape(each) for each in self._context.bridges()]
-        own = {"bridges": bridges, "failing": background().failing, "openFiles": descriptors().figures()}
+        own: _Row = {"bridges": bridges, "failing": background().failing, "openFiles": descriptors().figures()}
+        own["clockErrorSeconds"] = round(error_seconds(self._context.clock), 3)
         return {**self.sampler.shape(), **own}
 
     async def _own_history(self, arguments: _Row) -> _Row:
@@ -189,11 +191,13 @@ def _gateways(context: HttpContext, gathered: Gathered) -> list[_Row]:
     for row in gateway_rows(context.peers):
         told = gathered.answers.get(row["name"])
         if told is None:
-            rows.append({**row, "connections": None, "cpu": None, "openFiles": None})
+            rows.append({**row, "connections": None, "cpu": None, "openFiles": None, "clockErrorSeconds": None})
             continue
         connections = sum(each["connections"] for each in told["doors"].values())
         files = told.get("openFiles") or None  # earlier versions do not tell
-        rows.append({**row, "connections": connections, "cpu": told["cpu"], "openFiles": files})
+        error = told.get("clockErrorSeconds")
+        figures = {"cpu": told["cpu"], "openFiles": files, "clockErrorSeconds": error}
+        rows.append({**row, "connections": connections, **figures})
     return rows
 
 
