@@ -1,15 +1,16 @@
 """Controllers: a replica's connections to the controllers of its cluster.
 
-It reports to each of them, several times a lease, and obeys the leading one. A master has its set changed by them.
+It reports to each of them, several times a lease, and obeys the leading one. A master has its set changed by them. Now
+and then it asks them who else is there: a controller that came later is in no settings (`known_controllers.py`).
 Messages never wait for this: without controllers a group goes on as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -18,11 +19,13 @@ from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
 from entrepot.broker.remoting.listener import Service
 from entrepot.broker.replication.controlling import Controlling
+from entrepot.broker.replication.known_controllers import KnownControllers
 from entrepot.broker.replication.peers import GroupSettings
 from entrepot.broker.replication.set_keeping import SetKeeping
 from entrepot.domain.background import background
+from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.replication.control import Order, OrderAnswer, ReportAnswer
+from entrepot.domain.replication.control import ControllerView, Order, OrderAnswer, ReportAnswer
 from entrepot.domain.replication.mastership import NOBODY, Appointment, Promise
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.values import Codec
@@ -31,6 +34,10 @@ ASK_SECONDS: Final = 2.0
 BEATS: Final = 8
 """Reports in the time of a lease."""
 MOST_BEAT_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 2.0
+"""Interval between questions for the members of the controllers' group."""
+UNLED_LEASES: Final = 2
+"""Leases without a word of a controller that leads, after which that is told."""
 LEAST_SECONDS: Final = 0.1
 """Least time between two proposals of a master, in seconds."""
 HAND_OVER_SECONDS: Final = 5.0
@@ -42,81 +49,129 @@ log = structlog.get_logger(__name__)
 
 
 class Controllers:
-    """The connections of a group's replica; none where operators elect its masters. `name`: of the group. `now_ms`: the
-    clock that its master decides by."""
+    """The connections of a group's replica; none where operators elect its masters. `name`: of the group. `data_dir`:
+    its directory. `clock`: the one that its master decides by."""
 
     def __init__(
-        self, group: GroupSettings, name: str, settings: LinkSettings, replica: Controlling, now_ms: Callable[[], int]
+        self,
+        group: GroupSettings,
+        name: str,
+        settings: LinkSettings,
+        replica: Controlling,
+        data_dir: Path,
+        clock: Clock,
     ) -> None:
         self._shape, self._lease, self._replica = replace(group.shape, name=name), group.lease, replica
-        self._now_ms = now_ms
-        addresses = group.controllers
-        replica.machine.is_controlled = bool(addresses)
+        self.clock, self._settings = clock, settings
+        self._known = KnownControllers(data_dir, group.controllers)
+        replica.machine.is_controlled = bool(group.controllers)
         self._loop = asyncio.get_running_loop()
         self.keeping = SetKeeping(replica.machine)
-        self._links = [Link(each, settings, partial(self._attach, number)) for number, each in enumerate(addresses)]
-        self._streams: dict[int, ClientStream] = {}
-        self._attaching: dict[int, asyncio.TimerHandle] = {}
-        self._leader: int | None = None
+        self._links: dict[str, Link] = {each: self._link(each) for each in self.addresses}
+        self._streams: dict[str, ClientStream] = {}
+        self._attaching: dict[str, asyncio.TimerHandle] = {}
+        self._leader = ""
         self._tasks: set[asyncio.Task[None]] = set()
         self._beating: asyncio.TimerHandle | None = None
         self._is_reporting = False
-        self._heard_at = 0.0
+        self._heard_at = self._led_at = self._loop.time()
         self._proposed_at = 0.0
-        self.problem = "its controllers do not answer" if addresses else ""
+        self._refusal = "its controllers do not answer" if self._links else ""
 
     def install(self, service: Service) -> None:
         """Register the operations that slaves ask of their master."""
         service.calls[wire.PART] = self._parted
 
     def start(self) -> None:
-        for link in self._links:
+        for link in self._links.values():
             link.start()
         if self._links:
             self._beat()
+            self._tasks.add(background(self._loop).keep("members of the controllers", self._keep_looking))
 
     async def close(self) -> None:
         for timer in (self._beating, *self._attaching.values()):
             if timer is not None:
                 timer.cancel()
         await cancel_tasks(*self._tasks)
-        await asyncio.gather(*(link.close() for link in self._links))
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """host:port of the controllers that it knows."""
+        return self._known.addresses
+
+    @property
+    def problem(self) -> str:
+        """The reason why the controllers would not replace its master, or nothing."""
+        if self._refusal or not self._links:
+            return self._refusal
+        if self._loop.time() - self._led_at <= UNLED_LEASES * self._lease:
+            return ""
+        return f"none of the controllers that it knows leads: {', '.join(self.addresses)}"
+
+    # -- who they are --------------------------------------------------------------------------------------------
+
+    def _link(self, address: str) -> Link:
+        return Link(address, self._settings, partial(self._attach, address))
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(min(LOOK_SECONDS, self._lease))
+            asked = [link.ask(wire.CONTROLLER, seconds=ASK_SECONDS) for link in self._links.values() if link.is_up]
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            views = [each for each in answers if isinstance(each, ControllerView)]
+            if self._known.learn(views, self._replica.machine.state.controllers):
+                self._reach()
+
+    def _reach(self) -> None:
+        """Connect to all that are known now, and to no others."""
+        log.info("controllers", addresses=self.addresses)
+        for address in [each for each in self._links if each not in self.addresses]:
+            link = self._links.pop(address)
+            self._streams.pop(address, None)
+            if (timer := self._attaching.pop(address, None)) is not None:
+                timer.cancel()
+            background(self._loop).start("close of a link", link.close())
+        for address in [each for each in self.addresses if each not in self._links]:
+            self._links[address] = self._link(address)
+            self._links[address].start()
 
     # -- orders --------------------------------------------------------------------------------------------------
 
-    def _attach(self, number: int) -> None:
+    def _attach(self, number: str) -> None:
         """Take orders of a controller."""
         self._attaching.pop(number, None)
-        link = self._links[number]
-        if not link.is_up:
+        link = self._links.get(number)
+        if link is None or not link.is_up:
             return
         payload = wire.ATTACH.encode_arguments(self._shape, self._replica.report(self.keeping.known))
         self._streams[number] = link.open_stream(
             wire.ATTACH, payload, partial(self._ordered, number), partial(self._refused, number)
         )
 
-    def _refused(self, number: int, error: EntrepotError) -> None:
+    def _refused(self, number: str, error: EntrepotError) -> None:
         self._streams.pop(number, None)
-        if self._links[number].is_up:
+        if (link := self._links.get(number)) is not None and link.is_up:
             if error.code != Code.UNAVAILABLE:
                 self._note(error.message)
             self._attaching[number] = self._loop.call_later(self._lease / BEATS, self._attach, number)
 
     def _note(self, problem: str) -> None:
-        if problem != self.problem:
-            self.problem = problem
+        if problem != self._refusal:
+            self._refusal = problem
             if problem:
                 log.warning("the controllers", problem=problem)
 
-    def _ordered(self, number: int, item: bytes) -> None:
-        order = _ORDER.decode(item)
-        if not self._is_ours(order.cluster):
+    def _ordered(self, number: str, item: bytes) -> None:
+        order, link = _ORDER.decode(item), self._links.get(number)
+        if link is None or not self._is_ours(order.cluster):
             return
-        self._leader = number
+        self._leader, self._led_at = number, self._loop.time()
         if order.appointment is not None:
             self._decided(order.cluster, order.appointment)
             return
-        task = background(self._loop).start("orders to controllers", self._obey(self._links[number], order))
+        task = background(self._loop).start("orders to controllers", self._obey(link, order))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -166,8 +221,10 @@ class Controllers:
 
     def _tell_clock(self) -> None:
         """Tell the controllers what the clock says: they compare those of all."""
-        payload = wire.CLOCK.encode_arguments(self._shape.name, self._replica.machine.state.replica, self._now_ms())
-        for link in self._links:
+        payload = wire.CLOCK.encode_arguments(
+            self._shape.name, self._replica.machine.state.replica, self.clock.now_ms()
+        )
+        for link in self._links.values():
             if link.is_up:
                 link.send(wire.CLOCK, payload, ASK_SECONDS, lambda error, payload: None)
 
@@ -175,14 +232,14 @@ class Controllers:
         self._is_reporting = False
         self.change_set()
         payload = None
-        for number, link in enumerate(self._links):
+        for number, link in self._links.items():
             if link.is_up and number in self._streams:
                 payload = payload or wire.REPORT.encode_arguments(
                     self._shape.name, self._replica.report(self.keeping.known)
                 )
                 link.send(wire.REPORT, payload, ASK_SECONDS, partial(self._answered, number))
 
-    def _answered(self, number: int, error: EntrepotError | None, payload: bytes) -> None:
+    def _answered(self, number: str, error: EntrepotError | None, payload: bytes) -> None:
         if error is not None:
             return
         self._heard_at = self._loop.time()
@@ -190,7 +247,7 @@ class Controllers:
         if not self._is_ours(answer.cluster):
             return
         if answer.is_leader:
-            self._leader = number
+            self._leader, self._led_at = number, self._heard_at
             self.keeping.counting = frozenset(answer.counting)
         if answer.appointment is not None:
             self._decided(answer.cluster, answer.appointment)
@@ -203,7 +260,7 @@ class Controllers:
 
     def change_set(self) -> None:
         """Propose the register's missing changes, if the last proposal is some time ago."""
-        link = None if self._leader is None else self._links[self._leader]
+        link = self._links.get(self._leader)
         now = self._loop.time()
         if now - self._heard_at > self._lease:
             self.keeping.away()
@@ -232,10 +289,11 @@ class Controllers:
 
     async def hand_over(self, wanted: int) -> None:
         """Have another replica elected, before this master stops."""
-        if wanted == NOBODY or self._leader is None or not self._links[self._leader].is_up:
+        link = self._links.get(self._leader)
+        if wanted == NOBODY or link is None or not link.is_up:
             return
         arguments: tuple[Any, ...] = (self._shape.name, wanted, [], False)
         try:
-            await self._links[self._leader].ask(wire.ELECT, *arguments, seconds=HAND_OVER_SECONDS)
+            await link.ask(wire.ELECT, *arguments, seconds=HAND_OVER_SECONDS)
         except EntrepotError as error:
             log.warning("the mastership is not handed over", problem=error.message)

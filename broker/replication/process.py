@@ -127,7 +127,7 @@ class ReplicaProcess:
             quiesce=self.quiesce,
             perform=self._perform,
         )
-        self._controllers = Controllers(group, process.name, links, self._controlling, lambda: self._clock.now_ms())
+        self._controllers = Controllers(group, process.name, links, self._controlling, settings.data_dir, clock)
         self._controllers.install(self._listener.service)
 
     def _open_slave_store(self) -> SlaveStore:
@@ -377,7 +377,7 @@ class ReplicaProcess:
     def status(self) -> ReplicaStatus:
         condition = self._log.condition(self._files.diverged_parts(), self._copying.source)
         own = status_of(self.machine, self._leading, self._commit_log, self._following.problem, condition)
-        return replace(own, controllers=self._group.controllers, control_problem=self._controllers.problem)
+        return replace(own, controllers=self._controllers.addresses, control_problem=self._controllers.problem)
 
     async def health(self) -> tuple[ReplicaStatus, ReplicaStatus | None]:
         own = self.status()

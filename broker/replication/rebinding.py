@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from entrepot.broker.replication.known_controllers import FILE as CONTROLLERS_FILE
 from entrepot.broker.replication.replica_files import FILE, ReplicaFiles
 from entrepot.broker.store.store_files import DirectoryLock
 from entrepot.domain.errors import Code, EntrepotError
@@ -30,6 +31,7 @@ def rebind(data_dir: Path) -> str:
     lock = DirectoryLock(str(data_dir))
     try:
         state = bound_to(data_dir)
+        (data_dir / CONTROLLERS_FILE).unlink(missing_ok=True)
         if state.controllers:
             ReplicaFiles(data_dir).save(replace(state, controllers=""))
         return state.controllers

@@ -29,7 +29,10 @@ def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequenc
     )
     described = {
         "entrepot_broker_in_sync_replicas": "Replicas of a broker in sync",
-        "entrepot_broker_election_problem": "1 while a broker needs a master and none can be elected",
+        "entrepot_broker_election_problem": (
+            "1 while no master of a broker can be elected: it needs one, or a replica knows no controller that leads"
+        ),
     }
-    rows = ((name, (election.in_sync, bool(election.problem))) for name, election in elections)
+    untold = {each.name for each in brokers if any(replica.control_problem for replica in each.replicas)}
+    rows = ((name, (of.in_sync, bool(of.problem) or not untold.isdisjoint(name))) for name, of in elections)
     yield from gauges(["broker"], described, rows)

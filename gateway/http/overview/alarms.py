@@ -111,6 +111,9 @@ def _of_brokers(brokers: list[dict[str, Any]]) -> list[Alarm]:
         elif broker["problem"]:
             found.append(Alarm(Severity.CRITICAL, f"Broker {name}", broker["problem"], "#/cluster"))
         for replica in broker["replicas"]:
+            if reason := replica.get("controlProblem"):
+                subject = f"Replica {replica['replica']} of {name} would not be replaced"
+                found.append(Alarm(Severity.WARNING, subject, reason, "#/cluster"))
             if replica["role"] == "master" or replica["isObserver"] or replica["isInSync"]:
                 continue
             text = replica["problem"] or "one more loss may stop publishing there"

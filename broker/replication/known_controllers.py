@@ -1,0 +1,66 @@
+"""KnownControllers: the addresses of a cluster's controllers, as a replica knows them.
+
+Members come and go by an operator's word (`cluster controller replace`), and no setting changes by that. Each of them
+names all. A replica keeps what it was told beside its state: after a restart it finds those that are left, even if none
+of its settings is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from entrepot.broker.store.small_files import put_durably
+from entrepot.domain.replication.control import ControllerView
+
+FILE: Final = "controllers.json"
+MAX_CONTROLLERS: Final = 64
+"""Most addresses that are kept."""
+log = structlog.get_logger(__name__)
+
+
+class KnownControllers:
+    """The addresses. `named`: those of the settings, which stay."""
+
+    def __init__(self, data_dir: Path, named: tuple[str, ...]) -> None:
+        self._path, self._named = data_dir / FILE, named
+        self._learnt: tuple[str, ...] = self._kept() if named else ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """host:port of all, those of the settings first."""
+        return tuple(dict.fromkeys((*self._named, *self._learnt)))
+
+    def learn(self, views: Iterable[ControllerView], cluster: str) -> bool:
+        """Take the members that the most advanced of these controllers names, if it knows who leads; True if that
+        changes the addresses. `cluster`: the group of controllers that is obeyed; empty: any."""
+        led = [view for view in views if view.leader and view.members and cluster in ("", view.cluster)]
+        if not led:
+            return False
+        latest = max(led, key=lambda view: view.applied)
+        members = tuple(address for _, address in latest.members if address)[:MAX_CONTROLLERS]
+        if set(members) == set(self._learnt):
+            return False
+        before, self._learnt = self.addresses, members
+        self._keep()
+        return set(before) != set(self.addresses)
+
+    def _kept(self) -> tuple[str, ...]:
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=tuple[str, ...])
+        except FileNotFoundError:
+            return ()
+        except (OSError, msgspec.DecodeError) as error:  # it only spares asking
+            log.warning("the known controllers cannot be read", path=str(self._path), problem=str(error))
+            return ()
+        return found[:MAX_CONTROLLERS]
+
+    def _keep(self) -> None:
+        try:
+            put_durably(self._path, msgspec.json.encode(self._learnt))
+        except OSError as error:
+            log.warning("the known controllers are not kept", path=str(self._path), problem=str(error))

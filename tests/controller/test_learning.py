@@ -1,0 +1,120 @@
+"""Controllers that are replaced: replicas learn who is there now, keep it, and fail over by them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from entrepot.broker.replication.known_controllers import FILE, MAX_CONTROLLERS, KnownControllers
+from entrepot.domain.replication.control import ControllerView
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
+from tests.controller.failing_over import another, held, taken
+from tests.controller.group_of_controllers import agrees, known
+from tests.support.replicated_group import ReplicatedGroup
+from tests.support.store_steps import eventually
+from tests.support.waiting import until
+
+IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
+NAMED = ("a:1", "b:1", "c:1")
+
+
+def view(*members: str, leader: int = 1, applied: int = 5, cluster: str = "c") -> ControllerView:
+    numbered = tuple(enumerate(members, 1))
+    return ControllerView(1, "i", cluster, leader=leader, members=numbered, applied=applied)
+
+
+def test_the_most_advanced_one_that_knows_a_leader_tells(tmp_path: Path) -> None:
+    found = KnownControllers(tmp_path, NAMED)
+    assert not found.learn([], "c")
+    assert not found.learn([view("x:1", leader=0), view("y:1", cluster="other")], "c"), "neither counts"
+    assert not found.learn([view(*NAMED)], "c"), "nothing new"
+    assert found.learn([view("a:1", "b:1", "d:1", applied=9), view("a:1", "b:1", "x:1", applied=8)], "c")
+    assert list(found.addresses) == ["a:1", "b:1", "c:1", "d:1"], "those of the settings stay"
+    assert found.learn([view("e:1", "", "d:1", applied=10)], ""), "whoever is not obeyed yet obeys any"
+    assert list(found.addresses) == [*NAMED, "e:1", "d:1"]
+
+
+def test_it_is_kept_over_a_restart(tmp_path: Path) -> None:
+    KnownControllers(tmp_path, NAMED).learn([view("a:1", "d:1")], "c")
+    assert json.loads((tmp_path / FILE).read_text()) == ["a:1", "d:1"]
+    assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
+    assert KnownControllers(tmp_path, ("z:1",)).addresses == ("z:1", "a:1", "d:1")
+    assert KnownControllers(tmp_path, ()).addresses == (), "operators elect"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
+def test_a_file_that_cannot_be_read_costs_nothing_but_asking(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert KnownControllers(tmp_path, NAMED).addresses == NAMED
+
+
+def test_so_many_are_kept(tmp_path: Path) -> None:
+    found = KnownControllers(tmp_path, NAMED)
+    found.learn([view(*(f"m:{number}" for number in range(1000)))], "c")
+    assert len(found.addresses) == len(NAMED) + MAX_CONTROLLERS
+
+
+async def replace(group: ReplicatedGroup, old: int, new: int) -> None:
+    """Have a new controller take another one's place, which then ends for good."""
+    controllers = group.controllers
+    controllers.reserve(new)
+    await controllers.start(new)
+    leader = await agrees(controllers)
+    await controllers.running[leader]._change_controllers(old, new, controllers.addresses[new])
+
+    async def is_done() -> bool:
+        leader = await agrees(controllers)
+        view = await controllers.running[leader]._view()
+        numbers = {number for number, _ in view.members}
+        return old not in numbers and new in numbers
+
+    await eventually(is_done)
+    await controllers.stop(old)
+    await agrees(controllers)
+    await known(controllers, new)
+
+
+async def test_failover_goes_on_when_all_controllers_were_replaced(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, IN_SYNC, controllers=3) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await taken(group, "a")
+        first = tuple(group.controllers.addresses.values())
+        for old, new in ((1, 4), (2, 5), (3, 6)):
+            await replace(group, old, new)
+            await until(
+                lambda new=new: all(  # type: ignore[misc]
+                    group.controllers.addresses[new] in each.status().controllers for each in group.replicas.values()
+                ),
+                f"all replicas know controller {new}",
+            )
+        await until(
+            lambda: not any(each.status().control_problem for each in group.replicas.values()),
+            lambda: f"none has a problem: {[each.status().control_problem for each in group.replicas.values()]}",
+        )
+        old = group.master
+        await group.crash(old)
+        await another(group, old)
+        await taken(group, "b")
+        group.controllers.addresses = dict(zip((1, 2, 3), first, strict=True))  # what its settings still name
+        await group.start(old)
+        assert group.replicas[old].status().controllers[:3] == first
+        await group.in_sync()
+        await held(group, "a", "b")
+
+
+async def test_one_whose_controllers_do_not_lead_says_so(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, IN_SYNC, controllers=3) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await taken(group, "a")
+        for number in (1, 2):
+            await group.controllers.stop(number)
+        await until(
+            lambda: all("none of the controllers" in each.status().control_problem for each in group.replicas.values()),
+            "all replicas say so",
+        )
+        await taken(group, "b")  # the master goes on
+        await group.controllers.start(1)
+        await until(lambda: not any(each.status().control_problem for each in group.replicas.values()), "it is over")

@@ -1,0 +1,42 @@
+"""A replica that knows no controller that leads is told: nobody would replace its master."""
+
+from __future__ import annotations
+
+import pytest
+
+from entrepot.domain.cluster import BrokerStatus, ElectionView, ReplicaView
+from entrepot.gateway.http.controller_metrics import controller_metrics
+from entrepot.gateway.http.overview.alarms import Severity, alarms_of
+from entrepot.gateway.replica_shape import replica_shape
+from tests.unit.gateway.test_pins import QUIET
+
+WORDS = "none of the controllers that it knows leads: a:1"
+
+
+def broker(of_election: str, of_replica: str) -> BrokerStatus:
+    replicas = (ReplicaView(1, "r:1", "master", True, control_problem=of_replica), ReplicaView(2, "r:2", "slave", True))
+    return BrokerStatus(
+        "b", 0, "r:1", "", True, False, True, replicas=replicas, election=ElectionView(3, "why", 0, 3, 2, of_election)
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_election", "of_replica", "value"), [("", "", 0), ("too few", "", 1), ("", WORDS, 1), ("too few", WORDS, 1)]
+)
+def test_it_is_in_the_metric_of_elections(of_election: str, of_replica: str, value: int) -> None:
+    [metric] = [
+        each
+        for each in controller_metrics((), [broker(of_election, of_replica)])
+        if each.name == "entrepot_broker_election_problem"
+    ]
+    assert [(each.labels, each.value) for each in metric.samples] == [({"broker": "b"}, value)]
+
+
+def test_it_is_an_alarm() -> None:
+    def alarms(words: str) -> list[tuple[Severity, str, str]]:
+        replicas = [replica_shape(each) for each in broker("", words).replicas]
+        row = {"name": "b", "isAvailable": True, "problem": None, "replicas": replicas}
+        return [(each.severity, each.subject, each.text) for each in alarms_of({**QUIET, "brokers": [row]}, (), ())]
+
+    assert alarms("") == []
+    assert alarms(WORDS) == [(Severity.WARNING, "Replica 1 of b would not be replaced", WORDS)]
