@@ -49,6 +49,7 @@ class Contest:
         self.awaited: set[int] = set()
         self.answers: dict[int, FenceAnswer] = {}
         self.refusal: Promise | None = None
+        self.target = NOBODY  # that catches up in a planned move
         self.made: Appointment | None = None
 
     def fence(self, awaited: Collection[int], number: int, deadline: float) -> None:

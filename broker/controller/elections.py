@@ -8,6 +8,7 @@ A planned move lets its target catch up first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from entrepot.broker.controller.agreement import NOT_AGREED, Agreement
 from entrepot.broker.controller.commands import BeginElection, Decide
@@ -20,6 +21,9 @@ from entrepot.domain.replication.control import Order, OrderAnswer
 from entrepot.domain.replication.election import ElectionError
 from entrepot.domain.replication.mastership import NOBODY, FenceAnswer, Promise
 from entrepot.domain.replication.rule import RuleKind
+
+MAX_BEHIND_BYTES: Final = 64 << 20
+"""Most bytes of the log that a replica may lack to become master by a planned move: it gets them while others wait."""
 
 
 class Elections:
@@ -34,38 +38,49 @@ class Elections:
     # -- by an operator ------------------------------------------------------------------------------------------
 
     def ask(self, request: int, watched: Watched, to: int, lost: Sequence[int], *, is_unclean: bool) -> None:
-        """Elect a master for an operator; 0: the best replica."""
+        """Elect a master for an operator; 0: the best replica that is not master now, or with lost ones the best."""
         group = self._register.groups[watched.name]
         wanted = f"wants replica {to}" if to else "wants an election"
+        known = group.appointment.master
+        master = self._reachable(watched).get(known)
+        serving = known if known not in lost and master is not None and master.report.is_open else NOBODY
         contest = self.contest_type(
             watched.name,
             f"an operator {wanted}{', unclean' if is_unclean else ''}",
             wanted=to,
+            avoided=NOBODY if lost else serving,  # without lost ones the present master may lead a smaller set
             lost=lost,
             is_unclean=is_unclean,
             requests=[request],
         )
         try:
-            self._try_out(contest, watched, group)
+            target = self._try_out(contest, watched, group, serving)
         except ElectionError as error:  # nobody is fenced for an impossible election
             self._agreement.refuse(request, Code.PRECONDITION_FAILED, str(error))
             return
-        master = self._reachable(watched).get(group.appointment.master)
-        is_move = to not in (NOBODY, group.appointment.master) and group.appointment.master not in lost
-        if is_move and master is not None and master.report.is_open:
-            self._quiesce(watched, contest, group.appointment.master)
+        if serving not in (NOBODY, target):
+            self._quiesce(watched, contest, serving, target)
         else:
             self.begin(watched, contest)
 
-    def _try_out(self, contest: Contest, watched: Watched, group: Group) -> None:
-        """Raise ElectionError where the replicas, as they are now, would not elect."""
+    def _try_out(self, contest: Contest, watched: Watched, group: Group, serving: int) -> int:
+        """Return who would be elected, by the replicas as they are now. `serving`: the master that lets the next one
+        catch up, so that others' logs count as long as its own. Raises ElectionError."""
         contest.answers = {r: h.report.answer for r, h in self._reachable(watched).items() if r not in contest.lost}
+        if serving != NOBODY and not contest.is_unclean:
+            most = contest.answers[serving]
+            for replica, answer in contest.answers.items():  # reports are of different moments
+                if answer.last == most.last and most.end - answer.end <= MAX_BEHIND_BYTES:
+                    contest.answers[replica] = answer._replace(end=most.end)
         contest.promise = Promise(self._next_epoch(watched, group), "")
         barred = self._barred(watched)
         found = contest.decide(group.appointment, group.counting, barred)
         contest.answers = {}
+        if contest.avoided != NOBODY and found.master == contest.avoided and contest.wanted in (NOBODY, found.master):
+            why = "it serves" if contest.wanted else "no other one may be"
+            raise ElectionError(f"replica {serving} is master, and {why}")
         if contest.wanted in (NOBODY, found.master):
-            return
+            return found.master
         if contest.wanted in barred:
             raise ElectionError(barred[contest.wanted])
         if contest.wanted not in self._reachable(watched):
@@ -74,11 +89,13 @@ class Elections:
             raise ElectionError(f"replica {contest.wanted} is an observer: it counts for nothing, and is never master")
         raise ElectionError(f"replica {contest.wanted} may lack what was confirmed")
 
-    def _quiesce(self, watched: Watched, contest: Contest, master: int) -> None:
+    def _quiesce(self, watched: Watched, contest: Contest, master: int, target: int) -> None:
+        """Have the master take nothing more until the next one has all."""
+        contest.target = target
         contest.phase, contest.order = Phase.QUIESCING, self._agreement.number()
         contest.deadline = self._agreement.now + self._options.catch_up + self._options.fence
         watched.contest = contest
-        order = Order(contest.order, self._agreement.cluster, quiesce=(contest.wanted, self._options.catch_up))
+        order = Order(contest.order, self._agreement.cluster, quiesce=(target, self._options.catch_up))
         self._agreement.tell(watched.name, master, order)
 
     def _quiesced(self, watched: Watched, contest: Contest, *, is_even: bool) -> None:
@@ -88,7 +105,7 @@ class Elections:
             self._failed(
                 watched,
                 contest,
-                f"replica {contest.wanted} has not caught up: what it lacks would be lost (--without the master, if "
+                f"replica {contest.target} has not caught up: what it lacks would be lost (--without the master, if "
                 "that is lost)",
             )
         else:

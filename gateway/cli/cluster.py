@@ -128,7 +128,9 @@ def elect(
     name: NameArgument,
     to: Annotated[
         int,
-        typer.Option("--to", metavar="REPLICA", help="Replica to be master; else the best one.", show_default=False),
+        typer.Option(
+            "--to", metavar="REPLICA", help="Replica to be master; else the best of the others.", show_default=False
+        ),
     ] = 0,
     without: Annotated[
         list[int] | None,

@@ -68,20 +68,28 @@ class Electing:
         return await self._ask_all(wire.REPLICA_STATUS)
 
     async def elect(self, wanted: int, lost: Sequence[int], *, is_unclean: bool) -> Appointment:
-        """Elect a master; NOBODY wanted: the best.  Raises PRECONDITION_FAILED with the reason if nobody can be
-        elected."""
+        """Elect a master; NOBODY wanted: the best that is not master now, or with lost ones the best.  Raises
+        PRECONDITION_FAILED with the reason if nobody can be elected."""
         told = await self.statuses()
         if not told:
             raise EntrepotError(Code.UNAVAILABLE, "no replica answers")
-        master = max((each for each in told.values() if each.is_open), key=lambda each: each.epoch, default=None)
-        if master is not None and wanted not in (NOBODY, master.member.replica):
-            await self._let_catch_up(master.member.replica, wanted, master.appointment.rule)
-            told = await self.statuses()
+        serving = [each for replica, each in told.items() if each.is_open and replica not in lost]
+        master = max(serving, key=lambda each: each.epoch, default=None)
+        avoided = NOBODY if master is None or lost else master.member.replica
+        if master is not None:
+            present = master.member.replica
+            target = wanted or _next(told, present, avoided, lost, is_unclean=is_unclean)
+            if target == avoided:
+                why = "it serves" if wanted else "no other one may be"
+                raise EntrepotError(Code.PRECONDITION_FAILED, f"replica {avoided} is master, and {why}")
+            if target != present:
+                await self._let_catch_up(present, target, master.appointment.rule)
+                told = await self.statuses()
         epoch = 1 + max(max(each.promise.epoch, each.appointment.epoch) for each in told.values())
         token = secrets.token_hex(8)
 
         def election(of: int) -> Election:
-            return Election(epoch, token, lost=lost, wanted=of, is_unclean=is_unclean)
+            return Election(epoch, token, lost=lost, wanted=of, avoided=avoided, is_unclean=is_unclean)
 
         decide(election(wanted), map(_as_promised, told.values()))  # nobody is fenced for an impossible election
         latest = max((each.appointment for each in told.values()), key=lambda each: each.order)
@@ -128,6 +136,14 @@ class Electing:
             f"replica {made.master} is master in epoch {made.epoch}, and not open yet: it waits for the disks that its "
             "rule asks for",
         )
+
+
+def _next(
+    told: Mapping[int, wire.ReplicaStatus], master: int, avoided: int, lost: Sequence[int], *, is_unclean: bool
+) -> int:
+    """Return who would be elected beside a master that lets it catch up: logs count as long as its own."""
+    answers = [_as_promised(each)._replace(end=told[master].synced) for each in told.values()]
+    return decide(Election(0, "", lost=lost, avoided=avoided, is_unclean=is_unclean), answers).master
 
 
 def _as_promised(status: wire.ReplicaStatus) -> FenceAnswer:

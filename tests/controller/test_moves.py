@@ -1,0 +1,86 @@
+"""Elections that an operator asks for while a master serves: another one catches up, and leads."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from entrepot.broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
+from entrepot.broker.controller.commands import Adopt, BeginElection
+from entrepot.broker.controller.controller import Controller
+from entrepot.broker.controller.elections import MAX_BEHIND_BYTES
+from entrepot.broker.controller.register import Register
+from entrepot.domain.replication.mastership import NOBODY
+from entrepot.domain.replication.rule import Rule
+from tests.controller.test_liveness import IN_SYNC, LEASE, QUORUM, group, heard
+
+RULES = pytest.mark.parametrize("rule", [IN_SYNC, QUORUM], ids=["in-sync", "2-3"])
+END = 1 << 30
+
+
+def leading(rule: Rule, ends: dict[int, int]) -> Controller:
+    """A controller that hears these replicas, with the ends of their logs; the master is replica 1."""
+    register, decided = Register(), group(rule)
+    assert register.apply(Adopt(decided.shape, decided.appointment, (0, 0), "", 0)) == ""
+    found = Controller(register, "c", Random(1), lambda: 0, ControllerOptions(lease=LEASE))
+    found.led(0.0)
+    for replica, end in ends.items():
+        told = heard(replica, 0.0, rule)
+        report = told.report._replace(answer=told.report.answer._replace(end=end))
+        found.attached(told.shape, report, 0.0)
+    return found
+
+
+def elect(found: Controller, to: int, *lost: int) -> list[Effect]:
+    return found.elect(7, "g", to, lost, 0.5, is_unclean=False)
+
+
+def quiesced(effects: list[Effect]) -> int:
+    """The replica that a master waits for."""
+    [told] = [each for each in effects if isinstance(each, Tell)]
+    assert told.replica == 1 and told.order.quiesce is not None
+    return told.order.quiesce[0]
+
+
+def refusal(effects: list[Effect]) -> str:
+    [reply] = effects
+    assert isinstance(reply, Reply) and reply.error is not None
+    return reply.error.message
+
+
+@RULES
+@pytest.mark.parametrize("behind", [0, 1, 5_000_000, MAX_BEHIND_BYTES])
+def test_one_whose_report_is_older_than_the_masters_is_waited_for(rule: Rule, behind: int) -> None:
+    found = leading(rule, {1: END, 2: END - behind, 3: END})
+    assert quiesced(elect(found, 2)) == 2
+
+
+def test_one_that_lacks_much_is_refused_before_anybody_waits() -> None:
+    found = leading(QUORUM, {1: END, 2: END - MAX_BEHIND_BYTES - 1, 3: END})
+    assert refusal(elect(found, 2)) == "replica 2 may lack what was confirmed"
+    assert quiesced(elect(found, 3)) == 3
+
+
+@RULES
+def test_without_a_name_it_is_another_one_than_the_master(rule: Rule) -> None:
+    assert quiesced(elect(leading(rule, {1: END, 2: END - 9, 3: END - 10}), NOBODY)) in (2, 3)
+    assert refusal(elect(leading(QUORUM, {1: END, 2: 9}), NOBODY)) == "replica 1 is master, and no other one may be"
+
+
+@RULES
+def test_the_present_master_is_not_elected_again(rule: Rule) -> None:
+    assert refusal(elect(leading(rule, {1: END, 2: END, 3: END}), 1)) == "replica 1 is master, and it serves"
+
+
+@RULES
+def test_with_lost_ones_the_present_master_may_lead_a_smaller_set(rule: Rule) -> None:
+    effects = elect(leading(rule, {1: END, 2: END}), NOBODY, 3)
+    begun = [type(each.command) for each in effects if isinstance(each, Propose)]
+    assert begun == [BeginElection] or quiesced(effects) == 2
+
+
+@RULES
+def test_without_the_master_nobody_is_waited_for(rule: Rule) -> None:
+    effects = elect(leading(rule, {1: END, 2: END, 3: END}), 2, 1)
+    assert [type(each.command) for each in effects if isinstance(each, Propose)] == [BeginElection]
