@@ -19,8 +19,11 @@ MAX_AWAY: Final = timedelta(days=365)
 """Longest time between the log's last message and a start that is believed: after a flat battery it is years."""
 MAX_START_BEHIND: Final = timedelta(days=1)
 """Greatest lead of the log's last message over the clock of a start that is believed."""
+LAST_MS: Final = 253_402_300_799_000
+"""Last second of the year 9999."""
 MAX_DATE_APART: Final = timedelta(days=31)
-"""Time for which a date that was called right covers starts before and after it."""
+"""Time for which a date that was called right covers starts before and after it. One that only the log is ahead of is
+covered for good: what is ahead of a right clock is wrong."""
 log = structlog.get_logger(__name__)
 
 
@@ -29,12 +32,15 @@ def check_start(now_ms: int, latest_ms: int, right_date: date | None = None) -> 
     that an operator has called right. Raises StoreFailedError where the clock is far from the log."""
     if not latest_ms:
         return
-    now, latest = (datetime.fromtimestamp(each / 1000, UTC) for each in (now_ms, latest_ms))
-    if right_date is not None and abs(now.date() - right_date) <= MAX_DATE_APART:
+    now, latest = (datetime.fromtimestamp(min(max(each, 0), LAST_MS) / 1000, UTC) for each in (now_ms, latest_ms))
+    since = None if right_date is None else now.date() - right_date
+    if since is not None and abs(since) <= MAX_DATE_APART:
         return
     if now - latest > MAX_AWAY:
         how = f"{(now - latest).days:,} days after the log's last message ({latest:%Y-%m-%d}), and would delete by it"
-    elif latest - now > MAX_START_BEHIND:
+    elif latest - now > MAX_START_BEHIND and (
+        since is None or since < timedelta()
+    ):  # else it is the log that was wrong
         how = f"before the log's last message ({latest:%Y-%m-%d %H:%M}): nothing would come to its time for long"
     else:
         return

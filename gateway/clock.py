@@ -7,6 +7,7 @@ Retention, expiry, leases and timers may come by a fifth too soon meanwhile, and
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -28,23 +29,26 @@ class SystemClock:
     """Epoch milliseconds (`domain.clock.Clock`). `wall`, `steady`: the system's clock, and one that nobody sets, in
     seconds."""
 
-    __slots__ = ("_state", "_steady", "_wall")
+    __slots__ = ("_looking", "_state", "_steady", "_wall")
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = steady_seconds) -> None:
         self._wall, self._steady = wall, steady
+        self._looking = threading.Lock()
         self._state = wall(), steady(), 0.0
         """Time at the last look, when that was, and the error found then; one value, as threads ask, too."""
 
     def now_ms(self) -> int:
-        base, looked, error = self._state
+        state = base, looked, error = self._state
         passed = self._steady() - looked
         now = base + passed
         if error:
             most = MAX_SLEW * passed
             now += min(max(error, -most), most)
-        if passed >= LOOK_SECONDS:
-            error = self._wall() - now
-            self._state = now, looked + passed, error if abs(error) >= LEAST_SECONDS else 0.0
+        if passed >= LOOK_SECONDS and self._looking.acquire(blocking=False):
+            if self._state is state:  # else another thread has looked since, and later
+                error = self._wall() - now
+                self._state = now, looked + passed, error if abs(error) >= LEAST_SECONDS else 0.0
+            self._looking.release()
         return int(now * 1000)
 
     @property

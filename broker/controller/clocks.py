@@ -1,8 +1,9 @@
 """MemberClocks: the clocks of a cluster's members, compared by the leading controller.
 
 What a master deletes, lets go and delivers by time is gone or sent: a wrong clock must not decide it. No clock is known
-to be right, but that of most. So each member tells its own, and one that is far from the median of all leads no group.
-Where no majority agrees, nobody is judged.
+to be right, but that of most. So each member tells its own clock, which it decides by, and its system's, which that one
+follows. A clock far from the median of all is off. Where no majority agrees, nobody is judged. Nor is a clock that most
+systems agree with: after all systems were set, processes that are restarted are right, and those that are not, too.
 
 Soft state of one controller, in differences to its own clock. Pure: time is an argument.
 """
@@ -10,6 +11,7 @@ Soft state of one controller, in differences to its own clock. Pure: time is an 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from statistics import median_low
 from typing import Final, NamedTuple
 
@@ -21,72 +23,107 @@ LOOKS: Final = 40
 """Looks at all clocks in the time for which a difference counts."""
 LEAST_CLOCKS: Final = 3
 """Clocks without which none is judged: of two, none is the odd one."""
-MAX_MEMBERS: Final = 20_000
+MAX_MEMBERS: Final = 100_000
 CONTROLLERS: Final = ""
 """In place of a group's name: the member is a controller."""
 
 
-class Clock(NamedTuple):
-    """A member by its group and number."""
+class MemberClock(NamedTuple):
+    """The clock of a member, by its group and number."""
 
     group: str
     number: int
+
+
+class OffClocks(NamedTuple):
+    """The replicas of a group whose clock is off, each with the reason. One that is `ahead` never leads, as it deletes
+    too soon; one that is `behind` does where nobody else can."""
+
+    ahead: Mapping[int, str] = {}
+    behind: Mapping[int, str] = {}
+
+    @property
+    def all(self) -> Mapping[int, str]:
+        return {**self.ahead, **self.behind}
+
+
+NONE_OFF: Final = OffClocks()
+
+
+class _Told:
+    """What a member has said last: the time of it, and the differences of its clock and of its system's."""
+
+    __slots__ = ("at", "clocks", "systems")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.clocks: deque[int] = deque(maxlen=KEPT)
+        self.systems: deque[int] = deque(maxlen=KEPT)
 
 
 class MemberClocks:
     """The clocks. `own`: number of this controller. `seconds`: time for which a difference counts."""
 
     def __init__(self, own: int, seconds: float) -> None:
-        self._own, self._seconds = Clock(CONTROLLERS, own), seconds
-        self._told: dict[Clock, tuple[float, deque[int]]] = {}
-        self._found: tuple[float, dict[Clock, int]] = float("-inf"), {}
+        self._own, self._seconds = MemberClock(CONTROLLERS, own), seconds
+        self._told: dict[MemberClock, _Told] = {}
+        self._found_at = float("-inf")
+        self._far: dict[MemberClock, int] = {}
+        self._off: dict[str, OffClocks] = {}
 
-    def tell(self, member: Clock, ahead_ms: int, now: float) -> None:
-        """Note by how much a member's clock is ahead of this controller's."""
+    def tell(self, member: MemberClock, ahead_ms: int, system_ahead_ms: int, now: float) -> None:
+        """Note by how much a member's clock, and its system's, is ahead of this controller's clock."""
         known = self._told.get(member)
-        if known is None or now - known[0] > self._seconds:
-            if len(self._told) >= MAX_MEMBERS:
-                self._forget(now)
+        if known is None:
             if len(self._told) >= MAX_MEMBERS:
                 return
-            known = now, deque(maxlen=KEPT)
-        known[1].append(ahead_ms)
-        self._told[member] = now, known[1]
+            known = self._told[member] = _Told()
+        elif now - known.at > self._seconds:
+            known.clocks.clear()
+            known.systems.clear()
+        known.at = now
+        known.clocks.append(ahead_ms)
+        known.systems.append(system_ahead_ms)
 
-    def _forget(self, now: float) -> None:
-        self._told = {each: known for each, known in self._told.items() if now - known[0] <= self._seconds}
+    def far(self, now: float) -> dict[MemberClock, int]:
+        """Return the members whose clock is off, with the milliseconds it is ahead of the median."""
+        self._look(now)
+        return self._far
 
-    def far(self, now: float) -> dict[Clock, int]:
-        """Return the members whose clock is far from the others', with the milliseconds it is ahead of the median.
-        They are looked for now and then: there may be thousands."""
-        if now - self._found[0] >= self._seconds / LOOKS:
-            self._found = now, self._far(now)
-        return self._found[1]
-
-    def _far(self, now: float) -> dict[Clock, int]:
-        clocks = {each: max(kept) for each, (at, kept) in self._told.items() if now - at <= self._seconds}
-        clocks[self._own] = 0
-        median = median_low(clocks.values())
-        found = {each: ahead - median for each, ahead in clocks.items() if abs(ahead - median) > MAX_APART_MS}
-        is_agreed = len(clocks) >= LEAST_CLOCKS and 2 * len(found) < len(clocks)
-        return found if is_agreed else {}
-
-    def barred(self, group: str, now: float) -> dict[int, str]:
-        """Return the replicas of a group that are not to lead, each with the reason."""
-        return {
-            each.number: f"the clock of replica {each.number} is {_shown(ahead)} the others'"
-            for each, ahead in sorted(self.far(now).items())
-            if each.group == group
-        }
+    def off(self, group: str, now: float) -> OffClocks:
+        """Return the replicas of a group whose clock is off."""
+        self._look(now)
+        return self._off.get(group, NONE_OFF)
 
     def problem(self, now: float) -> str:
         """Return what is wrong with controllers' clocks, in words, or nothing."""
-        wrong = [
-            f"the clock of controller {each.number} is {_shown(ahead)} the others'"
-            for each, ahead in sorted(self.far(now).items())
-            if each.group == CONTROLLERS
-        ]
-        return "; ".join(wrong)
+        return "; ".join(self.off(CONTROLLERS, now).all.values())
+
+    def _look(self, now: float) -> None:
+        """Look at all clocks, now and then: there may be thousands."""
+        if now - self._found_at < self._seconds / LOOKS:
+            return
+        self._found_at = now
+        self._told = {each: told for each, told in self._told.items() if now - told.at <= self._seconds}
+        clocks, systems = {self._own: 0}, {self._own: 0}
+        for each, told in self._told.items():
+            clocks[each], systems[each] = max(told.clocks), max(told.systems)
+        self._far = _far(clocks, median_low(clocks.values()))
+        if self._far and 2 * len(_far(systems, middle := median_low(systems.values()))) < len(systems):
+            off_systems = _far(clocks, middle)
+            self._far = {each: ahead for each, ahead in self._far.items() if each in off_systems}
+        if len(clocks) < LEAST_CLOCKS or 2 * len(self._far) >= len(clocks):
+            self._far = {}
+        self._off = {}
+        for (group, number), ahead in sorted(self._far.items()):
+            who = "replica" if group else "controller"
+            words = f"the clock of {who} {number} is {_shown(ahead)} the others'"
+            found = self._off.setdefault(group, OffClocks({}, {}))
+            (found.ahead if ahead > 0 else found.behind)[number] = words  # type: ignore[index]
+
+
+def _far(clocks: Mapping[MemberClock, int], median: int) -> dict[MemberClock, int]:
+    return {each: ahead - median for each, ahead in clocks.items() if abs(ahead - median) > MAX_APART_MS}
 
 
 def _shown(ahead_ms: int) -> str:

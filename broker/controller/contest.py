@@ -9,9 +9,10 @@ OPENING     everybody is told; the new master confirms its EPOCH record
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 
+from entrepot.broker.controller.clocks import OffClocks
 from entrepot.domain.replication.election import Election, ElectionError, first_election
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
 
@@ -26,7 +27,8 @@ class Phase(Enum):
 
 class Contest:
     """One election. `reason`: a sentence. `wanted`: next master, or NOBODY. `avoided`: not to win. `lost`: replicas
-    that an operator gives up. `requests`: of operators that wait for its end."""
+    that an operator gives up. `is_gentle`: only if the next master has caught up. `requests`: of operators that wait
+    for its end."""
 
     def __init__(
         self,
@@ -37,10 +39,12 @@ class Contest:
         avoided: int = NOBODY,
         lost: Sequence[int] = (),
         is_unclean: bool = False,
+        is_gentle: bool = False,
         requests: Sequence[int] = (),
     ) -> None:
         self.group, self.reason = group, reason
         self.wanted, self.avoided, self.lost, self.is_unclean = wanted, avoided, tuple(lost), is_unclean
+        self.is_gentle = is_gentle
         self.requests = list(requests)
         self.phase = Phase.BEGINNING
         self.deadline = 0.0
@@ -63,10 +67,10 @@ class Contest:
         elif self.refusal is None or answer.epoch > self.refusal.epoch:
             self.refusal = answer
 
-    def decide(self, latest: Appointment, counting: Collection[int], barred: Mapping[int, str]) -> Appointment:
+    def decide(self, latest: Appointment, counting: Collection[int], off: OffClocks) -> Appointment:
         """Return the appointment that replaces `latest`. `counting`: ids of the replicas under the rule; for a group's
-        first master all of them must have answered, except lost ones. `barred`: replicas that are not to lead, with
-        the reason. Raises ElectionError."""
+        first master all of them must have answered, except lost ones. `off`: replicas whose clock is. Raises
+        ElectionError."""
         epoch, token = self.promise.epoch, self.promise.token
         if latest.known:
             election = Election(
@@ -85,7 +89,7 @@ class Contest:
             if not answers:
                 raise ElectionError("no replica answers")
             election = first_election(epoch, token, latest.rule, answers)
-        election.barred = barred
+        election.barred, election.deferred = off.ahead, off.behind
         for answer in self.answers.values():
             election.answered(answer)
         if self.refusal is not None:

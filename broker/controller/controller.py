@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from entrepot.broker.controller.agreement import NOT_AGREED, Agreement, ControllerOptions, Effect
-from entrepot.broker.controller.clocks import Clock, MemberClocks
+from entrepot.broker.controller.clocks import MemberClock, MemberClocks
 from entrepot.broker.controller.commands import Adopt, ChangeSet, Reshape, WantReplicas
 from entrepot.broker.controller.contest import Contest
 from entrepot.broker.controller.elections import Elections
@@ -124,9 +124,10 @@ class Controller:
             self._look(watched)
         return self._agreement.done()
 
-    def clock_told(self, group: str, number: int, clock_ms: int, now: float) -> None:
-        """Note what a member's clock says: a replica's of a group, or a controller's (an empty name)."""
-        self.clocks.tell(Clock(group, number), clock_ms - self._agreement.wall_ms(), now)
+    def clock_told(self, member: MemberClock, clock_ms: int, error_ms: int, now: float) -> None:
+        """Note what a member's clock says; `error_ms`: by how much its system's is ahead of that."""
+        ahead = clock_ms - self._agreement.wall_ms()
+        self.clocks.tell(member, ahead, ahead + error_ms, now)
 
     def _note_idle(self, watched: Watched, heard: Heard) -> None:
         known = self.decided(watched.name)
@@ -190,9 +191,11 @@ class Controller:
         if self._agreement.now < self._judges_from:
             return
         now = self._agreement.now
-        verdict = judge(group, watched.heard, now, self.options.lease, self.clocks.barred(watched.name, now))
+        verdict = judge(group, watched.heard, now, self.options.lease, self.clocks.off(watched.name, now))
         watched.problem = verdict.problem
-        if verdict.reason:
+        if verdict.reason and verdict.is_move:
+            self._elections.move(watched, verdict.reason)
+        elif verdict.reason:
             self._elections.begin(watched, Contest(watched.name, verdict.reason, avoided=verdict.avoided))
 
     # -- new groups ----------------------------------------------------------------------------------------------
@@ -336,8 +339,9 @@ class Controller:
 
     def _view(self, name: str) -> GroupView:
         group, watched = self.register.groups.get(name), self.watched.get(name)
-        wrong = self.clocks.barred(name, self._agreement.now)
-        problem = "; ".join(dict.fromkeys(filter(None, ("" if watched is None else watched.problem, *wrong.values()))))
+        problem = "" if watched is None else watched.problem
+        wrong = [each for each in self.clocks.off(name, self._agreement.now).all.values() if each not in problem]
+        problem = "; ".join(filter(None, (problem, *wrong)))
         if group is None:
             return GroupView(name, Appointment(), problem=problem)
         electing = group.electing.epoch if group.is_electing else 0

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from entrepot.broker.controller.agreement import NOT_AGREED, Agreement
+from entrepot.broker.controller.clocks import OffClocks
 from entrepot.broker.controller.commands import BeginElection, Decide
 from entrepot.broker.controller.contest import Contest, Phase
 from entrepot.broker.controller.liveness import Heard
@@ -24,6 +25,9 @@ from entrepot.domain.replication.rule import RuleKind
 
 MAX_BEHIND_BYTES: Final = 64 << 20
 """Most bytes of the log that a replica may lack to become master by a planned move: it gets them while others wait."""
+
+GENTLE_SECONDS: Final = 1.0
+"""Longest pause of a move that nobody has asked for."""
 
 
 class Elections:
@@ -53,10 +57,22 @@ class Elections:
             is_unclean=is_unclean,
             requests=[request],
         )
+        self._move(watched, contest, serving)
+
+    def move(self, watched: Watched, reason: str) -> None:
+        """Have a master that serves replaced, as its clock is off."""
+        master = self._register.groups[watched.name].appointment.master
+        self._move(watched, self.contest_type(watched.name, reason, avoided=master, is_gentle=True), master)
+
+    def _move(self, watched: Watched, contest: Contest, serving: int) -> None:
+        """Let the next master catch up, if one serves now; nobody is fenced for an impossible election."""
         try:
-            target = self._try_out(contest, watched, group, serving)
-        except ElectionError as error:  # nobody is fenced for an impossible election
-            self._agreement.refuse(request, Code.PRECONDITION_FAILED, str(error))
+            target = self._try_out(contest, watched, self._register.groups[watched.name], serving)
+        except ElectionError as error:
+            for request in contest.requests:
+                self._agreement.refuse(request, Code.PRECONDITION_FAILED, str(error))
+            if not contest.requests:
+                self._failed(watched, contest, str(error))
             return
         if serving not in (NOBODY, target):
             self._quiesce(watched, contest, serving, target)
@@ -73,16 +89,16 @@ class Elections:
                 if answer.last == most.last and most.end - answer.end <= MAX_BEHIND_BYTES:
                     contest.answers[replica] = answer._replace(end=most.end)
         contest.promise = Promise(self._next_epoch(watched, group), "")
-        barred = self._barred(watched)
-        found = contest.decide(group.appointment, group.counting, barred)
+        off = self._off(watched)
+        found = contest.decide(group.appointment, group.counting, off)
         contest.answers = {}
         if contest.avoided != NOBODY and found.master == contest.avoided and contest.wanted in (NOBODY, found.master):
             why = "it serves" if contest.wanted else "no other one may be"
             raise ElectionError(f"replica {serving} is master, and {why}")
         if contest.wanted in (NOBODY, found.master):
             return found.master
-        if contest.wanted in barred:
-            raise ElectionError(barred[contest.wanted])
+        if contest.wanted in off.ahead:
+            raise ElectionError(off.ahead[contest.wanted])
         if contest.wanted not in self._reachable(watched):
             raise ElectionError(f"replica {contest.wanted} does not report")
         if not group.appointment.counts(contest.wanted):
@@ -92,16 +108,18 @@ class Elections:
     def _quiesce(self, watched: Watched, contest: Contest, master: int, target: int) -> None:
         """Have the master take nothing more until the next one has all."""
         contest.target = target
+        seconds = GENTLE_SECONDS if contest.is_gentle else self._options.catch_up
         contest.phase, contest.order = Phase.QUIESCING, self._agreement.number()
-        contest.deadline = self._agreement.now + self._options.catch_up + self._options.fence
+        contest.deadline = self._agreement.now + seconds + self._options.fence
         watched.contest = contest
-        order = Order(contest.order, self._agreement.cluster, quiesce=(target, self._options.catch_up))
+        order = Order(contest.order, self._agreement.cluster, quiesce=(target, seconds))
         self._agreement.tell(watched.name, master, order)
 
     def _quiesced(self, watched: Watched, contest: Contest, *, is_even: bool) -> None:
         """Go on once the next master has caught up, or without that under a rule that confirms nothing alone: a master
         may be out of its slaves' reach."""
-        if not is_even and self._register.groups[watched.name].appointment.rule.kind is RuleKind.ASYNC:
+        rule = self._register.groups[watched.name].appointment.rule
+        if not is_even and (contest.is_gentle or rule.kind is RuleKind.ASYNC):
             self._failed(
                 watched,
                 contest,
@@ -116,8 +134,8 @@ class Elections:
     def _reachable(self, watched: Watched) -> dict[int, Heard]:
         return watched.fresh(self._agreement.now, self._options.lease)
 
-    def _barred(self, watched: Watched) -> dict[int, str]:
-        return self._agreement.clocks.barred(watched.name, self._agreement.now)
+    def _off(self, watched: Watched) -> OffClocks:
+        return self._agreement.clocks.off(watched.name, self._agreement.now)
 
     def _next_epoch(self, watched: Watched, group: Group) -> int:
         promised = max((each.report.promised for each in watched.heard.values()), default=0)
@@ -197,7 +215,7 @@ class Elections:
     def _decide(self, watched: Watched, contest: Contest) -> None:
         agreement, group = self._agreement, self._register.groups[watched.name]
         try:
-            made = contest.decide(group.appointment, group.counting - set(contest.lost), self._barred(watched))
+            made = contest.decide(group.appointment, group.counting - set(contest.lost), self._off(watched))
         except ElectionError as error:
             self._failed(watched, contest, str(error))
             return

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from entrepot.broker.controller.clocks import NONE_OFF, OffClocks
 from entrepot.broker.controller.register import Group
 from entrepot.domain.replication.control import NEVER, GroupShape, Report
 from entrepot.domain.replication.mastership import NOBODY, Appointment
@@ -41,15 +42,16 @@ class Heard:
 
 class Verdict(NamedTuple):
     """A judgement. `reason` for an election, in words; empty where none is held. `avoided`: the replica that is not to
-    win it. `problem`: a fault that no election would mend."""
+    win it. `problem`: a fault that no election would mend. `is_move`: the master serves, and lets the next one
+    catch up first."""
 
     reason: str = ""
     avoided: int = NOBODY
     problem: str = ""
+    is_move: bool = False
 
 
 FINE = Verdict()
-NOT_BARRED: Mapping[int, str] = {}
 
 
 def candidates(appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float) -> dict[int, Heard]:
@@ -61,22 +63,16 @@ def candidates(appointment: Appointment, heard: Mapping[int, Heard], now: float,
     }
 
 
-def judge(
-    group: Group, heard: Mapping[int, Heard], now: float, lease: float, barred: Mapping[int, str] = NOT_BARRED
-) -> Verdict:
-    """Return the judgement of a group's master. `barred`: replicas that are not to lead, with the reason."""
+def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float, off: OffClocks = NONE_OFF) -> Verdict:
+    """Return the judgement of a group's master. `off`: replicas whose clock is."""
     appointment = group.appointment
     rule = appointment.rule
     fault = _fault(appointment, heard, now, lease)
-    if fault is None and appointment.master in barred:
-        if rule.kind is RuleKind.ASYNC:  # what it alone has is worth more
-            return Verdict(problem=barred[appointment.master])
-        fault = barred[appointment.master], True, False
     if fault is None:
-        return FINE
+        return _by_clock(appointment, heard, now, lease, off)
     why, avoided, needs_lost = fault
     able = candidates(appointment, heard, now, lease)
-    others = {replica: each for replica, each in able.items() if replica not in (appointment.master, *barred)}
+    others = {replica: each for replica, each in able.items() if replica not in (appointment.master, *off.ahead)}
     if rule.kind is RuleKind.ASYNC and not group.shape.elects_async:
         return Verdict(problem=f"{why}; under the rule async an operator elects (entrepot cluster elect)")
     if not others or (rule.kind is RuleKind.QUORUM and len(able) < max(rule.fenced_answers, rule.required)):
@@ -89,6 +85,20 @@ def judge(
         return Verdict(problem=f"{why}; enough replicas still hear it")
     seen = f", replica {_names(lost)} has lost it too" if needs_lost else ""
     return Verdict(f"{why}{seen}", appointment.master if avoided else NOBODY)
+
+
+def _by_clock(
+    appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float, off: OffClocks
+) -> Verdict:
+    """Return the judgement of a master that serves, by its clock: it lets one with a right clock catch up."""
+    wrong = off.all
+    if appointment.master not in wrong:
+        return FINE
+    reason = wrong[appointment.master]
+    others = candidates(appointment, heard, now, lease).keys() - {appointment.master, *wrong}
+    if appointment.rule.kind is RuleKind.ASYNC or not others:  # what it alone has is worth more
+        return Verdict(problem=reason)
+    return Verdict(reason, appointment.master, is_move=True)
 
 
 def judge_smaller(

@@ -14,6 +14,7 @@ from entrepot.broker.controller.raft_codec import Sender, encode_messages
 from entrepot.broker.raft.messages import Message
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.domain.background import background
+from entrepot.domain.clock import Clock, error_ms
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting import operations as wire
 
@@ -93,13 +94,13 @@ class ControllerPeers:
             self._loop.call_soon(self._flush, target)
         waiting.append(message)
 
-    def tell_clock(self, clock_ms: int) -> None:
+    def tell_clock(self, clock: Clock) -> None:
         """Tell the others what the clock says, now and then."""
         now = self._loop.time()
         if now < self._tells_at:
             return
         self._tells_at = now + TELL_SECONDS
-        payload = wire.CLOCK.encode_arguments(CONTROLLERS, self._own, clock_ms)
+        payload = wire.CLOCK.encode_arguments(CONTROLLERS, self._own, clock.now_ms(), error_ms(clock))
         for link in self.links.values():
             if link.is_up:
                 link.send(wire.CLOCK, payload, SEND_SECONDS, lambda error, payload: None)

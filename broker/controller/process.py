@@ -18,6 +18,7 @@ import structlog
 
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
+from entrepot.broker.controller.clocks import CONTROLLERS, MemberClock
 from entrepot.broker.controller.commands import HearController, NameController
 from entrepot.broker.controller.controller import NOT_LEADER, Controller
 from entrepot.broker.controller.directory import ControllerDirectory
@@ -30,7 +31,7 @@ from entrepot.broker.raft.state import Options
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import ServerChannel, ServerStream, Service
 from entrepot.domain.background import background
-from entrepot.domain.clock import Clock
+from entrepot.domain.clock import Clock, error_ms
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.replication.control import (
     ControllerView,
@@ -159,7 +160,9 @@ class ControllerServer:
         self._ticking = self._loop.call_later(self._settings.options.tick, self._tick)
         self._perform(self._ready.tick(self._loop.time()))
         self._follow_members()
-        self._peers.tell_clock(self._clock.now_ms())
+        own = MemberClock(CONTROLLERS, self._settings.controller)
+        self._ready.clock_told(own, self._clock.now_ms(), error_ms(self._clock), self._loop.time())
+        self._peers.tell_clock(self._clock)
 
     @property
     def _ready(self) -> Controller:
@@ -280,8 +283,8 @@ class ControllerServer:
 
     def _clock_told(self, channel: ServerChannel, request: Requested) -> None:
         assert wire.CLOCK.arguments is not None
-        group, number, clock_ms = wire.CLOCK.arguments.decode(request.payload)
-        self._ready.clock_told(group, number, clock_ms, self._loop.time())
+        group, number, clock_ms, error = wire.CLOCK.arguments.decode(request.payload)
+        self._ready.clock_told(MemberClock(group, number), clock_ms, error, self._loop.time())
         channel.answer(request.id, encode(None))
 
     async def _obeyed(self, name: str, replica: int, answer: OrderAnswer) -> None:

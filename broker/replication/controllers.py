@@ -23,7 +23,7 @@ from entrepot.broker.replication.known_controllers import KnownControllers
 from entrepot.broker.replication.peers import GroupSettings
 from entrepot.broker.replication.set_keeping import SetKeeping
 from entrepot.domain.background import background
-from entrepot.domain.clock import Clock
+from entrepot.domain.clock import Clock, error_ms
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ControllerView, Order, OrderAnswer, ReportAnswer
 from entrepot.domain.replication.mastership import NOBODY, Appointment, Promise
@@ -145,6 +145,7 @@ class Controllers:
         link = self._links.get(number)
         if link is None or not link.is_up:
             return
+        self._tell_clock_to(link)  # before it can be elected
         payload = wire.ATTACH.encode_arguments(self._shape, self._replica.report(self.keeping.known))
         self._streams[number] = link.open_stream(
             wire.ATTACH, payload, partial(self._ordered, number), partial(self._refused, number)
@@ -221,12 +222,14 @@ class Controllers:
 
     def _tell_clock(self) -> None:
         """Tell the controllers what the clock says: they compare those of all."""
-        payload = wire.CLOCK.encode_arguments(
-            self._shape.name, self._replica.machine.state.replica, self.clock.now_ms()
-        )
         for link in self._links.values():
             if link.is_up:
-                link.send(wire.CLOCK, payload, ASK_SECONDS, lambda error, payload: None)
+                self._tell_clock_to(link)
+
+    def _tell_clock_to(self, link: Link) -> None:
+        name, replica = self._shape.name, self._replica.machine.state.replica
+        told = wire.CLOCK.encode_arguments(name, replica, self.clock.now_ms(), error_ms(self.clock))
+        link.send(wire.CLOCK, told, ASK_SECONDS, lambda error, payload: None)
 
     def _report(self) -> None:
         self._is_reporting = False
@@ -292,8 +295,12 @@ class Controllers:
         link = self._links.get(self._leader)
         if wanted == NOBODY or link is None or not link.is_up:
             return
-        arguments: tuple[Any, ...] = (self._shape.name, wanted, [], False)
-        try:
-            await link.ask(wire.ELECT, *arguments, seconds=HAND_OVER_SECONDS)
-        except EntrepotError as error:
-            log.warning("the mastership is not handed over", problem=error.message)
+        for each in (wanted, NOBODY):  # the controllers may know why that one is not to lead
+            arguments: tuple[Any, ...] = (self._shape.name, each, [], False)
+            try:
+                await link.ask(wire.ELECT, *arguments, seconds=HAND_OVER_SECONDS)
+                return
+            except EntrepotError as error:
+                log.warning("the mastership is not handed over", to=each, problem=error.message)
+                if error.code is not Code.PRECONDITION_FAILED:
+                    return

@@ -35,6 +35,8 @@ class Election:
         self._latest, self._lost, self._is_unclean = latest, frozenset(lost), is_unclean
         self.barred: Mapping[int, str] = {}
         """Replicas that count, but are not to lead, with the reason."""
+        self.deferred: Collection[int] = ()
+        """Replicas that lead only where no other can."""
         self.answers: dict[int, FenceAnswer] = {}
         self.left_out: dict[int, str] = {}
         """Reasons by replica why its answer does not count."""
@@ -74,9 +76,9 @@ class Election:
             raise ElectionError(f"nobody may lead: {'; '.join(sorted(reasons))}{self._but}")
         return found
 
-    def _preference(self, answer: FenceAnswer) -> tuple[bool, tuple[int, int, int], bool]:
+    def _preference(self, answer: FenceAnswer) -> tuple[bool, bool, tuple[int, int, int], bool]:
         replica = answer.member.replica
-        return replica != self._avoided, answer.log_order, replica == self.wanted
+        return replica not in self.deferred, replica != self._avoided, answer.log_order, replica == self.wanted
 
     def _leave_copies_out(self) -> None:
         """Leave out directories that are old copies: they have forgotten acknowledgements and promises."""

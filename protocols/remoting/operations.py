@@ -344,8 +344,9 @@ ELECT: Final = _operation(117, "elect", tuple[str, int, list[int], bool], Appoin
 GROUPS: Final = _operation(118, "groups", tuple[()], list[GroupView], again=True)
 CHANGE_CONTROLLERS: Final = _operation(119, "change_controllers", tuple[int, int, str], None)
 """Id of the controller to remove, or 0; of the one to add, or 0; its host:port."""
-CLOCK: Final = _operation(116, "clock", tuple[str, int, int], None, again=True)
-"""Group of a replica (empty: of a controller), its number, and what its clock says in epoch milliseconds."""
+CLOCK: Final = _operation(116, "clock", tuple[str, int, int, int], None, again=True)
+"""Group of a replica (empty: of a controller), its number, what its clock says in epoch milliseconds, and by how many
+its system's is ahead of that."""
 CHANGE_REPLICAS: Final = _operation(120, "change_replicas", tuple[str, int, ReplicaChange], GroupView)
 """Group, and one replica of it."""
 

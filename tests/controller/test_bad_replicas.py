@@ -14,7 +14,7 @@ import pytest
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from tests.controller.failing_over import another, held, reached, taken
+from tests.controller.failing_over import another, held, reached, reason, taken
 from tests.support.clock import ManualClock
 from tests.support.controllers import listening
 from tests.support.replicated_group import ReplicatedGroup
@@ -243,5 +243,23 @@ async def test_a_master_whose_clock_runs_away_hands_over(tmp_path: Path) -> None
         beats = asyncio.get_running_loop().time() + 3 * group.controllers.lease
         await until(lambda: asyncio.get_running_loop().time() > beats, "some leases pass")
         assert group.master != old
+        await taken(group, "c")
+        await held(group, "a", "b", "c")
+
+
+async def test_a_master_that_stops_does_not_hand_over_to_a_wrong_clock(tmp_path: Path) -> None:
+    async with filled(tmp_path, IN_SYNC) as group:
+        old = group.master
+        wrong = group.replicas[old]._controlling.successor()
+        set_ahead(group, wrong)
+
+        async def is_told() -> bool:
+            leader = group.controllers.running[group.controllers.leader]
+            return "4.0 days" in (await leader._groups())[0].problem
+
+        await eventually(is_told)
+        await group.stop(old)
+        assert await another(group, old) != wrong
+        assert "an operator wants an election" in reason(group), "no lease passed"
         await taken(group, "c")
         await held(group, "a", "b", "c")

@@ -10,7 +10,7 @@ import pytest
 from entrepot.broker.controller.agreement import ControllerOptions, Propose
 from entrepot.broker.controller.commands import Adopt, BeginElection
 from entrepot.broker.controller.controller import Controller
-from entrepot.broker.controller.liveness import FINE, Heard, judge, judge_smaller
+from entrepot.broker.controller.liveness import FINE, Heard, Verdict, judge, judge_smaller
 from entrepot.broker.controller.register import Group, Register
 from entrepot.domain.replication.control import NEVER, GroupShape, Report
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member
@@ -78,7 +78,7 @@ def test_a_master_that_is_stuck_is_replaced_by_another_one(fields: dict[str, flo
     found[1].report = found[1].report._replace(**fields)  # type: ignore[arg-type]
     for other in (2, 3):
         found[other].report = found[other].report._replace(master_silence=LEASE if "confirm_age" in fields else 0.0)
-    assert judge(group(), found, 10.0, LEASE) == (reason, 1, "")
+    assert judge(group(), found, 10.0, LEASE) == Verdict(reason, 1)
 
 
 def test_disks_that_are_all_stuck_and_a_master_that_others_hear_elect_nobody() -> None:
@@ -97,9 +97,9 @@ def test_a_master_by_name_only_is_replaced() -> None:
     found[1].idle_since = 10.0 - LEASE + 0.1
     assert judge(group(), found, 10.0, LEASE) == FINE, "it has a lease to begin"
     found[1].idle_since = 10.0 - LEASE
-    assert judge(group(), found, 10.0, LEASE) == ("replica 1 does not lead: it waits", 1, "")
+    assert judge(group(), found, 10.0, LEASE) == Verdict("replica 1 does not lead: it waits", 1)
     found[1] = heard(1, 10.0, incarnation="j")
-    assert judge(group(), found, 10.0, LEASE) == ("replica 1 has come back with another directory", 1, "")
+    assert judge(group(), found, 10.0, LEASE) == Verdict("replica 1 has come back with another directory", 1)
 
 
 @pytest.mark.parametrize(

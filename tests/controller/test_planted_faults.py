@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from entrepot.broker.controller.clocks import NONE_OFF
 from entrepot.broker.controller.commands import ChangeSet, Decide
 from entrepot.broker.controller.contest import Contest, Phase
 from entrepot.broker.controller.controller import Controller
@@ -105,7 +106,7 @@ class TellsAtOnce(Elections):
     def _decide(self, watched: Watched, contest: Contest) -> None:
         group = self._register.groups[watched.name]
         try:
-            made = contest.decide(group.appointment, group.shape.counting - set(contest.lost), {})
+            made = contest.decide(group.appointment, group.shape.counting - set(contest.lost), NONE_OFF)
         except ElectionError as error:
             self._failed(watched, contest, str(error))
             return

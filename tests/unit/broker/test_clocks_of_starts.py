@@ -50,6 +50,21 @@ def test_one_that_is_far_off_is_refused_until_its_date_is_named(days: float, wor
         check_start(now_ms + (32 if days > 0 else -32) * DAY_MS, LATEST, named)
 
 
+def test_a_log_that_is_ahead_of_a_right_clock_is_the_wrong_one() -> None:
+    named = datetime.fromtimestamp(LATEST / 1000, UTC).date()
+    ahead = LATEST + 3_000 * DAY_MS
+    for days in (0, 40, 2_000):
+        check_start(LATEST + days * DAY_MS, ahead, named)
+    with pytest.raises(StoreFailedError):
+        check_start(LATEST - 40 * DAY_MS, ahead, named)
+
+
+@pytest.mark.parametrize("now_ms", [-1, 1 << 62])
+def test_a_time_that_no_calendar_has_is_refused_in_words(now_ms: int) -> None:
+    with pytest.raises(StoreFailedError, match=r"says (1970|9999)-"):
+        check_start(now_ms, LATEST)
+
+
 async def test_nothing_is_deleted_by_it_and_the_store_opens_with_a_right_clock(tmp_path: Path) -> None:
     clock = ManualClock(LATEST)
     store = await Broker.open(BrokerSettings(tmp_path), clock)
