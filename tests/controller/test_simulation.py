@@ -44,12 +44,13 @@ def test_what_is_confirmed_stays_though_nobody_elects_by_hand(rule: str) -> None
             faults=sum(faults.values()),
         )
     assert confirmed > HISTORIES * 5, "something happens in these histories"
-    assert elections > HISTORIES, "masters are elected"
-    assert grown, "sets grow"
+    is_rare = rule == "3-3" and HISTORIES < 1_000  # all replicas confirm: few elections, and few sets that change
+    assert elections > HISTORIES or is_rare, "masters are elected"
+    assert grown or is_rare, "sets grow"
     assert shrunk or rule not in ("2-2", "3 in sync"), "sets shrink"
     assert rule == "3-3" or HISTORIES < 1_000 or (admitted and dismissed), (
         "replicas are made observers, and count again"
     )
-    assert len(reasons) > (3 if HISTORIES >= 1_000 else 2), f"elections have several reasons: {reasons}"
+    assert len(reasons) > (3 if HISTORIES >= 1_000 else 1 - is_rare), f"elections have several reasons: {reasons}"
     least = len(KINDS) if HISTORIES >= 1_000 else len(KINDS) // 2  # in a few histories chance leaves one out
     assert len(faults.keys() & set(KINDS)) >= least, f"every kind of fault comes: {faults}"
