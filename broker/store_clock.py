@@ -16,9 +16,9 @@ from entrepot.domain.errors import StoreFailedError
 MAX_BEHIND_MS: Final = 60_000
 """Longest standstill of store time until the clock has caught up, in milliseconds: leases last so much longer."""
 MAX_AWAY: Final = timedelta(days=365)
-"""Longest time between the log's last message and a start that is believed: after a flat battery it is years."""
+"""Longest time between the log's latest message and a start that is believed: after a flat battery it is years."""
 MAX_START_BEHIND: Final = timedelta(days=1)
-"""Greatest lead of the log's last message over the clock of a start that is believed."""
+"""Greatest lead of the log's latest message over the clock of a start that is believed."""
 LAST_MS: Final = 253_402_300_799_000
 """Last second of the year 9999."""
 MAX_DATE_APART: Final = timedelta(days=31)
@@ -37,11 +37,11 @@ def check_start(now_ms: int, latest_ms: int, right_date: date | None = None) -> 
     if since is not None and abs(since) <= MAX_DATE_APART:
         return
     if now - latest > MAX_AWAY:
-        how = f"{(now - latest).days:,} days after the log's last message ({latest:%Y-%m-%d}), and would delete by it"
+        how = f"{(now - latest).days:,} days after the log's latest message ({latest:%Y-%m-%d}), and would delete by it"
     elif latest - now > MAX_START_BEHIND and (
         since is None or since < timedelta()
     ):  # else it is the log that was wrong
-        how = f"before the log's last message ({latest:%Y-%m-%d %H:%M}): nothing would come to its time for long"
+        how = f"before the log's latest message ({latest:%Y-%m-%d %H:%M}): nothing would come to its time for long"
     else:
         return
     raise StoreFailedError(

@@ -1,8 +1,9 @@
 """The real clock.
 
 It runs steadily, and follows the system's: where that is set, it runs a quarter faster or slower until both are one. So
-a step makes no deadline come at once and no time stand still, and NTP that answers only after the start is followed.
-Retention, expiry, leases and timers may come by a fifth too soon meanwhile, and an operator is told.
+a step makes no deadline come at once and no time stand still, and what NTP sets after the start is followed. A day is
+caught up in four; a process that began years off is to be restarted. Retention, expiry, leases and timers may come by a
+fifth too soon meanwhile, and an operator is told.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ from entrepot.domain.replication.mastership import NOBODY, Appointment
 NOT_LEADER: Final = "this controller does not lead the others"
 FRESH_LEASES: Final = 4
 """Leases for which the last word of a member's clock counts."""
+LEAST_FRESH_SECONDS: Final = 2.0
+"""Least time for which it counts: controllers tell theirs twice a second."""
 
 
 class Controller:
@@ -47,7 +49,7 @@ class Controller:
         self.register, self.cluster, self.options = register, cluster, options
         self.is_leader = False
         self.watched: dict[str, Watched] = {}
-        self.clocks = MemberClocks(number, FRESH_LEASES * options.lease)
+        self.clocks = MemberClocks(number, max(FRESH_LEASES * options.lease, LEAST_FRESH_SECONDS))
         self._agreement = Agreement(register, cluster, chance, wall_ms, options, self.clocks)
         self._elections = self.elections_type(self._agreement)
         self._ticked = self._judges_from = 0.0

@@ -53,7 +53,7 @@ class StoreSettings(Table):
         512 * MIB, ge=0, description="Free disk space below which the oldest messages are deleted early"
     )
     clock_is_right: date | None = Field(
-        None, description="Date at which the system's clock is right, although it is far from the log's last message"
+        None, description="Date at which the system's clock is right, although it is far from the log's latest message"
     )
     index_slots: Count = Field(500_000, description="Number of hash slots of a message index file")
     index_entries: Count = Field(2_000_000, description="Number of entries of a message index file")

@@ -6,6 +6,7 @@ once, at least one sees both names, and is refused.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pyspark.errors import AnalysisException
@@ -33,8 +34,9 @@ class OwnerFolder:
         self._session = session
 
     def names(self) -> list[bytes]:
+        where = re.sub(r"([\\\[\]{}*?])", r"\\\1", self.where)  # of a pattern that has no other meaning
         try:
-            rows = self._session.read.text(f"{self.where}/*.txt").collect()
+            rows = self._session.read.text(f"{where}/*.txt").collect()
         except AnalysisException as error:
             if error.getCondition() == "PATH_NOT_FOUND":
                 return []

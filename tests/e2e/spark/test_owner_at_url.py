@@ -14,7 +14,7 @@ from entrepot.spark_ingest.tables.owner_at_url import OWNER_FOLDER, owner_place
 
 @pytest.fixture
 def place(spark: SparkSession, tmp_path: Path) -> OwnerPlace:
-    return owner_place(f"file://{tmp_path / 'a table'}/", spark)
+    return owner_place(f"file://{tmp_path / 'a table [1]{x}'}/", spark)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_the_first_job_owns_it(place: OwnerPlace, jobs: tuple[Path, Path], tmp_p
     claim(place, other, takes_over=True)
     with pytest.raises(TableError, match="another checkpoint"):
         check_owner(place, one)
-    assert [path.name for path in (tmp_path / "a table").iterdir()] == [OWNER_FOLDER]
+    assert [path.name for path in (tmp_path / "a table [1]{x}").iterdir()] == [OWNER_FOLDER]
 
 
 def test_of_two_at_once_none_is_let_in_beside_the_other(place: OwnerPlace, jobs: tuple[Path, Path]) -> None:

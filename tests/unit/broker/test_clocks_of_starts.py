@@ -33,9 +33,12 @@ def test_a_store_without_messages_believes_its_clock() -> None:
 @pytest.mark.parametrize(
     ("days", "words"),
     [
-        (366, r"says 2027-03-02 12:00 UTC, 366 days after the log's last message \(2026-03-01\).*is_right=2027-03-02"),
+        (
+            366,
+            r"says 2027-03-02 12:00 UTC, 366 days after the log's latest message \(2026-03-01\).*is_right=2027-03-02",
+        ),
         (3_000, r"says 2034-05-18 12:00 UTC, 3,000 days after"),
-        (-1.1, r"says 2026-02-28 09:36 UTC, before the log's last message \(2026-03-01 12:00\)"),
+        (-1.1, r"says 2026-02-28 09:36 UTC, before the log's latest message \(2026-03-01 12:00\)"),
         (-20_000, "says 1971-05-29"),
     ],
 )
