@@ -179,6 +179,8 @@ class Uploader:
             waiting += max(0, queue.end - starts[queue.queue_id]) * message_bytes
         if not any(queue.end > starts[queue.queue_id] for queue in state.queues):
             topic.waiting_since = None
+            if topic.told is not None and any(topic.told.ends.get(each, 0) < start for each, start in starts.items()):
+                self._tell(state, topic)  # another uploader has uploaded the rest
             return False
         if topic.waiting_since is None:
             topic.waiting_since = self._steady()

@@ -387,3 +387,20 @@ def test_a_log_with_a_hole_is_found_out() -> None:
         table.check_current()
     with pytest.raises(TierError, match="is missing, and version"):
         table.check_current()
+
+
+def test_what_another_uploader_has_uploaded_is_told_where_nothing_waits() -> None:
+    """The broker lets go of nothing that it is not told of."""
+    bench = Bench()
+    topic = bench.topic()
+    bench.publish(topic, MIDNIGHT)
+    bench.upload()
+    bench.publish(topic, MIDNIGHT + 1)
+    other = Bench(bench.memory, writer=WRITER)  # of the broker that was master before
+    other.clock, other.broker.master = bench.clock, bench.master
+    other.upload()
+    assert bench.table(topic).progress(FIRST_QUEUE) == 2
+    assert bench.broker.progress[topic.root].ends == {0: 1}
+    assert bench.uploader._topics[topic.root].table.open()  # as housekeeping does
+    bench.uploader.round()
+    assert bench.broker.progress[topic.root].ends == {0: 2}
