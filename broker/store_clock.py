@@ -36,11 +36,10 @@ def check_start(now_ms: int, latest_ms: int, right_date: date | None = None) -> 
     since = None if right_date is None else now.date() - right_date
     if since is not None and abs(since) <= MAX_DATE_APART:
         return
+    is_log_wrong = since is not None and since > MAX_DATE_APART
     if now - latest > MAX_AWAY:
         how = f"{(now - latest).days:,} days after the log's latest message ({latest:%Y-%m-%d}), and would delete by it"
-    elif latest - now > MAX_START_BEHIND and (
-        since is None or since < timedelta()
-    ):  # else it is the log that was wrong
+    elif latest - now > MAX_START_BEHIND and not is_log_wrong:
         how = f"before the log's latest message ({latest:%Y-%m-%d %H:%M}): nothing would come to its time for long"
     else:
         return

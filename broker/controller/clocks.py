@@ -1,6 +1,6 @@
 """MemberClocks: the clocks of a cluster's members, compared by the leading controller.
 
-What a master deletes, lets go and delivers by time is gone or sent: a wrong clock must not decide it. No clock is known
+A master deletes, lets go and delivers by time, for good: a wrong clock must not decide it. No clock is known
 to be right, but that of most. So each member tells its own clock, which it decides by, and its system's, which that one
 follows. A clock far from the median of all is off. Where no majority agrees, nobody is judged. Nor is a clock that most
 systems agree with: after all systems were set, processes that are restarted are right, and those that are not, too.
@@ -51,7 +51,7 @@ NONE_OFF: Final = OffClocks()
 
 
 class _Told:
-    """What a member has said last: the time of it, and the differences of its clock and of its system's."""
+    """Last words of a member: their time, and the differences of its clock and of its system's."""
 
     __slots__ = ("at", "clocks", "systems")
 

@@ -19,12 +19,9 @@ from entrepot.broker.controller.register import Group
 from entrepot.broker.controller.watched import Watched
 from entrepot.domain.errors import Code
 from entrepot.domain.replication.control import Order, OrderAnswer
-from entrepot.domain.replication.election import ElectionError
+from entrepot.domain.replication.election import ElectionError, caught_up, not_moved
 from entrepot.domain.replication.mastership import NOBODY, FenceAnswer, Promise
 from entrepot.domain.replication.rule import RuleKind
-
-MAX_BEHIND_BYTES: Final = 64 << 20
-"""Most bytes of the log that a replica may lack to become master by a planned move: it gets them while others wait."""
 
 GENTLE_SECONDS: Final = 1.0
 """Longest pause of a move that nobody has asked for."""
@@ -84,17 +81,14 @@ class Elections:
         catch up, so that others' logs count as long as its own. Raises ElectionError."""
         contest.answers = {r: h.report.answer for r, h in self._reachable(watched).items() if r not in contest.lost}
         if serving != NOBODY and not contest.is_unclean:
-            most = contest.answers[serving]
-            for replica, answer in contest.answers.items():  # reports are of different moments
-                if answer.last == most.last and most.end - answer.end <= MAX_BEHIND_BYTES:
-                    contest.answers[replica] = answer._replace(end=most.end)
+            even = caught_up(contest.answers.values(), serving)
+            contest.answers = {answer.member.replica: answer for answer in even}
         contest.promise = Promise(self._next_epoch(watched, group), "")
         off = self._off(watched)
         found = contest.decide(group.appointment, group.counting, off)
         contest.answers = {}
         if contest.avoided != NOBODY and found.master == contest.avoided and contest.wanted in (NOBODY, found.master):
-            why = "it serves" if contest.wanted else "no other one may be"
-            raise ElectionError(f"replica {serving} is master, and {why}")
+            raise not_moved(found.master, contest.wanted)
         if contest.wanted in (NOBODY, found.master):
             return found.master
         if contest.wanted in off.ahead:

@@ -139,24 +139,24 @@ class Controllers:
 
     # -- orders --------------------------------------------------------------------------------------------------
 
-    def _attach(self, number: str) -> None:
+    def _attach(self, address: str) -> None:
         """Take orders of a controller."""
-        self._attaching.pop(number, None)
-        link = self._links.get(number)
+        self._attaching.pop(address, None)
+        link = self._links.get(address)
         if link is None or not link.is_up:
             return
         self._tell_clock_to(link)  # before it can be elected
         payload = wire.ATTACH.encode_arguments(self._shape, self._replica.report(self.keeping.known))
-        self._streams[number] = link.open_stream(
-            wire.ATTACH, payload, partial(self._ordered, number), partial(self._refused, number)
+        self._streams[address] = link.open_stream(
+            wire.ATTACH, payload, partial(self._ordered, address), partial(self._refused, address)
         )
 
-    def _refused(self, number: str, error: EntrepotError) -> None:
-        self._streams.pop(number, None)
-        if (link := self._links.get(number)) is not None and link.is_up:
+    def _refused(self, address: str, error: EntrepotError) -> None:
+        self._streams.pop(address, None)
+        if (link := self._links.get(address)) is not None and link.is_up:
             if error.code != Code.UNAVAILABLE:
                 self._note(error.message)
-            self._attaching[number] = self._loop.call_later(self._lease / BEATS, self._attach, number)
+            self._attaching[address] = self._loop.call_later(self._lease / BEATS, self._attach, address)
 
     def _note(self, problem: str) -> None:
         if problem != self._refusal:
@@ -164,11 +164,11 @@ class Controllers:
             if problem:
                 log.warning("the controllers", problem=problem)
 
-    def _ordered(self, number: str, item: bytes) -> None:
-        order, link = _ORDER.decode(item), self._links.get(number)
+    def _ordered(self, address: str, item: bytes) -> None:
+        order, link = _ORDER.decode(item), self._links.get(address)
         if link is None or not self._is_ours(order.cluster):
             return
-        self._leader, self._led_at = number, self._loop.time()
+        self._leader, self._led_at = address, self._loop.time()
         if order.appointment is not None:
             self._decided(order.cluster, order.appointment)
             return
@@ -235,14 +235,14 @@ class Controllers:
         self._is_reporting = False
         self.change_set()
         payload = None
-        for number, link in self._links.items():
-            if link.is_up and number in self._streams:
+        for address, link in self._links.items():
+            if link.is_up and address in self._streams:
                 payload = payload or wire.REPORT.encode_arguments(
                     self._shape.name, self._replica.report(self.keeping.known)
                 )
-                link.send(wire.REPORT, payload, ASK_SECONDS, partial(self._answered, number))
+                link.send(wire.REPORT, payload, ASK_SECONDS, partial(self._answered, address))
 
-    def _answered(self, number: str, error: EntrepotError | None, payload: bytes) -> None:
+    def _answered(self, address: str, error: EntrepotError | None, payload: bytes) -> None:
         if error is not None:
             return
         self._heard_at = self._loop.time()
@@ -250,7 +250,7 @@ class Controllers:
         if not self._is_ours(answer.cluster):
             return
         if answer.is_leader:
-            self._leader, self._led_at = number, self._heard_at
+            self._leader, self._led_at = address, self._heard_at
             self.keeping.counting = frozenset(answer.counting)
         if answer.appointment is not None:
             self._decided(answer.cluster, answer.appointment)

@@ -4,11 +4,15 @@ committed, an operator asks all replicas except those declared lost."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
 from entrepot.domain.replication.rule import Rule, RuleKind
+
+MAX_BEHIND_BYTES: Final = 64 << 20
+"""Most bytes of the log that a replica may lack to become master by a planned move: it gets them while others wait."""
 
 
 class ElectionError(Exception):
@@ -188,6 +192,23 @@ class Election:
             best.group,
             hear(latest.heard, *(answer.history for answer in self.answers.values())),
         )
+
+
+def caught_up(answers: Iterable[FenceAnswer], master: int) -> list[FenceAnswer]:
+    """Return answers as they will be once a master that serves has let others catch up.  Reports are of different
+    moments: a log that lacks little counts as long as the master's."""
+    found = {answer.member.replica: answer for answer in answers}
+    most = found[master]
+    return [
+        each._replace(end=most.end) if each.last == most.last and most.end - each.end <= MAX_BEHIND_BYTES else each
+        for each in found.values()
+    ]
+
+
+def not_moved(master: int, wanted: int) -> ElectionError:
+    """Return the refusal to elect the present master again.  `wanted`: the one asked for, or NOBODY."""
+    why = "it serves" if wanted else "no other one may be"
+    return ElectionError(f"replica {master} is master, and {why}")
 
 
 def first_election(epoch: int, token: str, rule: Rule, answers: Collection[FenceAnswer]) -> Election:

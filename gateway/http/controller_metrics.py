@@ -21,11 +21,15 @@ def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequenc
     }
     names = ((str(each.controller or each.address), each.state) for each in controllers)
     yield from gauges(["controller"], described, (([name], (state != AWAY, state == LEADS)) for name, state in names))
-    elections = [([each.name], each.election) for each in brokers if each.election is not None]
+    elections = [
+        ([each.name], each.election, any(replica.control_problem for replica in each.replicas))
+        for each in brokers
+        if each.election is not None
+    ]
     yield from counters(
         ["broker"],
         {"entrepot_broker_elections": "Elections of a broker's master begun"},
-        ((name, (election.given,)) for name, election in elections),
+        ((name, (election.given,)) for name, election, _ in elections),
     )
     described = {
         "entrepot_broker_in_sync_replicas": "Replicas of a broker in sync",
@@ -33,6 +37,5 @@ def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequenc
             "1 while no master of a broker can be elected: it needs one, or a replica knows no controller that leads"
         ),
     }
-    untold = {each.name for each in brokers if any(replica.control_problem for replica in each.replicas)}
-    rows = ((name, (of.in_sync, bool(of.problem) or not untold.isdisjoint(name))) for name, of in elections)
+    rows = ((name, (election.in_sync, bool(election.problem) or is_unled)) for name, election, is_unled in elections)
     yield from gauges(["broker"], described, rows)

@@ -17,7 +17,7 @@ import structlog
 
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.replication.election import Election, ElectionError
+from entrepot.domain.replication.election import Election, ElectionError, caught_up, not_moved
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.protocols.remoting import operations as wire
@@ -80,8 +80,7 @@ class Electing:
             present = master.member.replica
             target = wanted or _next(told, present, avoided, lost, is_unclean=is_unclean)
             if target == avoided:
-                why = "it serves" if wanted else "no other one may be"
-                raise EntrepotError(Code.PRECONDITION_FAILED, f"replica {avoided} is master, and {why}")
+                raise EntrepotError(Code.PRECONDITION_FAILED, str(not_moved(present, wanted)))
             if target != present:
                 await self._let_catch_up(present, target, master.appointment.rule)
                 told = await self.statuses()
@@ -141,8 +140,8 @@ class Electing:
 def _next(
     told: Mapping[int, wire.ReplicaStatus], master: int, avoided: int, lost: Sequence[int], *, is_unclean: bool
 ) -> int:
-    """Return who would be elected beside a master that lets it catch up: logs count as long as its own."""
-    answers = [_as_promised(each)._replace(end=told[master].synced) for each in told.values()]
+    """Return the replica that would be elected beside a master that lets it catch up."""
+    answers = caught_up(map(_as_promised, told.values()), master)
     return decide(Election(0, "", lost=lost, avoided=avoided, is_unclean=is_unclean), answers).master
 
 

@@ -111,8 +111,9 @@ def test_under_async_nobody_loses_what_the_master_alone_has() -> None:
 
 
 def told(*members: tuple[int, int]) -> dict[int, int]:
-    """How far replicas are off, each with its clock and by how much its system's is ahead of that; the controller's own
-    are right."""
+    """Distances of replicas that are off, each with its clock and by how much its system's is ahead of that.
+
+    The controller's own are right."""
     found = MemberClocks(1, FRESH)
     for number, (ahead, error) in enumerate(members, 1):
         found.tell(MemberClock("g", number), ahead, ahead + error, 0.0)

@@ -9,8 +9,8 @@ import pytest
 from entrepot.broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
 from entrepot.broker.controller.commands import Adopt, BeginElection
 from entrepot.broker.controller.controller import Controller
-from entrepot.broker.controller.elections import MAX_BEHIND_BYTES
 from entrepot.broker.controller.register import Register
+from entrepot.domain.replication.election import MAX_BEHIND_BYTES
 from entrepot.domain.replication.mastership import NOBODY
 from entrepot.domain.replication.rule import Rule
 from tests.controller.test_liveness import IN_SYNC, LEASE, QUORUM, group, heard
