@@ -36,6 +36,7 @@ class LogCondition:
     `healed`: corrupted records fetched from another replica since the start.  `corrupted`: records corrupted on every
     replica.  `forked`: blocks that differ from the master's though no record is corrupted.  `diverged`: start and end
     of the parts that were cut off and kept.  `copies_from`: id of the replica that the log is copied from, or 0.
+    `lost`: bytes of the diverged parts that had been confirmed.
     """
 
     healed: int = 0
@@ -43,6 +44,7 @@ class LogCondition:
     forked: int = 0
     diverged: tuple[tuple[int, int], ...] = ()
     copies_from: int = 0
+    lost: int = 0
 
     @property
     def text(self) -> str:
@@ -53,6 +55,7 @@ class LogCondition:
             f"{self.corrupted} records corrupted on every replica" if self.corrupted else "",
             f"{self.forked} blocks differ from the master's" if self.forked else "",
             f"{len(self.diverged)} parts of {size} bytes in diverged/" if self.diverged else "",
+            f"{self.lost} bytes of them had been confirmed" if self.lost else "",
             f"copies from replica {self.copies_from}" if self.copies_from else "",
         )
         return ", ".join(filter(None, words))

@@ -31,5 +31,6 @@ def _log(condition: LogCondition) -> dict[str, Any]:
         "corrupted": condition.corrupted,
         "forked": condition.forked,
         "diverged": [{"from": start, "to": end} for start, end in condition.diverged],
+        "lost": condition.lost,
         "copiesFrom": condition.copies_from or None,
     }

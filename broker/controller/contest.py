@@ -67,10 +67,12 @@ class Contest:
         elif self.refusal is None or answer.epoch > self.refusal.epoch:
             self.refusal = answer
 
-    def decide(self, latest: Appointment, counting: Collection[int], off: OffClocks) -> Appointment:
+    def decide(
+        self, latest: Appointment, counting: Collection[int], off: OffClocks, known: Collection[FenceAnswer] = ()
+    ) -> Appointment:
         """Return the appointment that replaces `latest`. `counting`: ids of the replicas under the rule; for a group's
-        first master all of them must have answered, except lost ones. `off`: replicas whose clock is. Raises
-        ElectionError."""
+        first master all of them must have answered, except lost ones. `off`: replicas whose clock is. `known`: earlier
+        words about logs. Raises ElectionError."""
         epoch, token = self.promise.epoch, self.promise.token
         if latest.known:
             election = Election(
@@ -82,6 +84,7 @@ class Contest:
                 avoided=self.avoided,
                 is_unclean=self.is_unclean,
             )
+            election.known = known
         else:
             answers = [self.answers[replica] for replica in sorted(self.answers) if replica in counting]
             if missing := set(counting) - self.answers.keys() - set(self.lost):

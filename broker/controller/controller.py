@@ -22,7 +22,9 @@ from entrepot.broker.controller.replica_changes import changed
 from entrepot.broker.controller.watched import Watched
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import GroupShape, GroupView, OrderAnswer, ReplicaChange, Report, SetChange
+from entrepot.domain.replication.lost_ends import lacks_own
 from entrepot.domain.replication.mastership import NOBODY, Appointment
+from entrepot.domain.replication.rule import RuleKind
 
 NOT_LEADER: Final = "this controller does not lead the others"
 FRESH_LEASES: Final = 4
@@ -95,7 +97,8 @@ class Controller:
         if problem := self._stranger(shape.name, report):
             watched.problem = problem
             raise EntrepotError(Code.PRECONDITION_FAILED, problem)
-        watched.heard[report.member.replica] = Heard(shape, report, now)
+        watched.heard[report.member.replica] = heard = Heard(shape, report, now)
+        self._note_log(watched, heard)
         self._look(watched)
         return self._agreement.done()
 
@@ -123,6 +126,7 @@ class Controller:
         if watched is not None and heard is not None:
             heard.report, heard.at = report, now
             self._note_idle(watched, heard)
+            self._note_log(watched, heard)
             self._look(watched)
         return self._agreement.done()
 
@@ -137,6 +141,14 @@ class Controller:
             heard.idle_since = None
         elif heard.idle_since is None:
             heard.idle_since = self._agreement.now
+
+    def _note_log(self, watched: Watched, heard: Heard) -> None:
+        answer, known = heard.report.answer, self.decided(watched.name)
+        if known is not None and known.is_unclean:
+            watched.logs.give_up(known.epoch)
+        watched.logs.note(answer)
+        has_rule = known is not None and known.rule.kind is not RuleKind.ASYNC
+        heard.lacks = lacks_own(answer, watched.logs.answers, known) if known is not None and has_rule else ""
 
     def obeyed(self, name: str, replica: int, answer: OrderAnswer, now: float) -> list[Effect]:
         """Take a replica's answer to an order."""
@@ -342,7 +354,9 @@ class Controller:
     def _view(self, name: str) -> GroupView:
         group, watched = self.register.groups.get(name), self.watched.get(name)
         problem = "" if watched is None else watched.problem
-        wrong = [each for each in self.clocks.off(name, self._agreement.now).all.values() if each not in problem]
+        lacking = [] if watched is None else [heard.lacks for _, heard in sorted(watched.heard.items()) if heard.lacks]
+        wrong = [*lacking, *self.clocks.off(name, self._agreement.now).all.values()]
+        wrong = [each for each in wrong if each not in problem]
         problem = "; ".join(filter(None, (problem, *wrong)))
         if group is None:
             return GroupView(name, Appointment(), problem=problem)

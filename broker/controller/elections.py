@@ -85,7 +85,7 @@ class Elections:
             contest.answers = {answer.member.replica: answer for answer in even}
         contest.promise = Promise(self._next_epoch(watched, group), "")
         off = self._off(watched)
-        found = contest.decide(group.appointment, group.counting, off)
+        found = contest.decide(group.appointment, group.counting, off, watched.logs.answers)
         contest.answers = {}
         if contest.avoided != NOBODY and found.master == contest.avoided and contest.wanted in (NOBODY, found.master):
             raise not_moved(found.master, contest.wanted)
@@ -174,6 +174,8 @@ class Elections:
         elif contest.phase is Phase.FENCING and said is not None:
             if isinstance(said, FenceAnswer) and said.member.replica != replica:
                 return
+            if isinstance(said, FenceAnswer):
+                watched.logs.note(said)
             contest.answered(replica, said)
             self.look(watched, contest)
 
@@ -209,7 +211,8 @@ class Elections:
     def _decide(self, watched: Watched, contest: Contest) -> None:
         agreement, group = self._agreement, self._register.groups[watched.name]
         try:
-            made = contest.decide(group.appointment, group.counting - set(contest.lost), self._off(watched))
+            counting, known = group.counting - set(contest.lost), watched.logs.answers
+            made = contest.decide(group.appointment, counting, self._off(watched), known)
         except ElectionError as error:
             self._failed(watched, contest, str(error))
             return

@@ -20,13 +20,14 @@ from entrepot.domain.replication.rule import RuleKind
 @dataclass(slots=True)
 class Heard:
     """A replica's last report, of the time `at`. `is_attached`: it takes orders here. `idle_since`: time since which it
-    has been master by name only."""
+    has been master by name only. `lacks`: what its log has lost, in words, or empty."""
 
     shape: GroupShape
     report: Report
     at: float
     is_attached: bool = True
     idle_since: float | None = None
+    lacks: str = ""
 
     def is_fresh(self, now: float, lease: float) -> bool:
         return self.is_attached and now - self.at < lease
@@ -55,11 +56,14 @@ FINE = Verdict()
 
 
 def candidates(appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float) -> dict[int, Heard]:
-    """Return replicas whose answers elect by the rule: those that report now, with the directories that count."""
+    """Return replicas whose answers elect by the rule: those that report now, with the directories that count, and with
+    all that these had."""
     counted = appointment.members if appointment.rule.kind is RuleKind.IN_SYNC else appointment.known
     found = {member.replica: heard[member.replica] for member in counted if member.replica in heard}
     return {
-        replica: each for replica, each in found.items() if each.is_fresh(now, lease) and each.report.member in counted
+        replica: each
+        for replica, each in found.items()
+        if each.is_fresh(now, lease) and each.report.member in counted and not each.lacks
     }
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from entrepot.broker.controller.contest import Contest
 from entrepot.broker.controller.liveness import FINE, Heard, Verdict
 from entrepot.domain.replication.control import GroupShape
+from entrepot.domain.replication.lost_ends import KnownLogs
 
 
 class Watched:
-    """A group. `heard`: reports of its replicas, by id. `contest`: the election under way. `not_before`: time of the
-    next; `pause` before it, while none succeeds. `problem`: in words, or empty. `smaller_than`: order of the
-    appointment for which its master last wanted a smaller set, first at `smaller_since`."""
+    """A group. `heard`: reports of its replicas, by id. `logs`: of all its data directories. `contest`: the election under
+    way. `not_before`: time of the next; `pause` before it, while none succeeds. `problem`: in words, or empty.
+    `smaller_than`: order of the appointment for which its master last wanted a smaller set, first at
+    `smaller_since`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.heard: dict[int, Heard] = {}
+        self.logs = KnownLogs()
         self.contest: Contest | None = None
         self.not_before = self.pause = 0.0
         self.verdict: Verdict = FINE

@@ -14,6 +14,7 @@ from typing import Final
 
 from entrepot.broker.store import record
 from entrepot.broker.store.damage import SCAN_CHUNK
+from entrepot.broker.store.diverged import DIRECTORY, part_of
 from entrepot.broker.store.record import HEADER_SIZE, RecordHeader
 from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 
@@ -68,13 +69,12 @@ class LogFiles:
     def of_diverged(cls, root: str) -> list[LogFiles]:
         """Return each part that a replica cut from its log and kept in `<root>/diverged`, as a log of its own."""
         found = []
-        directory = f"{root}/diverged"
+        directory = f"{root}/{DIRECTORY}"
         for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
-            start, dash, end = name.partition("-")
-            if dash and start.isdecimal() and end.isdecimal():
+            if (place := part_of(name)) is not None:
                 part = cls.__new__(cls)
                 part.directory, part.foreign = directory, []
-                part.segments = [Segment(f"{directory}/{name}", int(start), int(end))]
+                part.segments = [Segment(f"{directory}/{name}", place.start, place.end)]
                 part.segment_size = UNKNOWN_SEGMENT_SIZE
                 found.append(part)
         return found

@@ -44,7 +44,7 @@ def make_machine(
             raise StoreFailedError(f"{data_dir} has a log and no store.json: whose it is nobody knows")
         return Replica(state, (), 0, 0)
     try:
-        store = open_store()
+        store = _whole(files, open_store())
     except DamagedLogError as damage:
         if not has_others(state):
             raise
@@ -56,8 +56,19 @@ def make_machine(
         epochs = (start.epoch for start in engine.epochs.history())
         of_before = mastership_epoch(epoch_kept(data_dir))  # name servers know it by the time of its last start
         state = replace(state, promise=Promise(max(of_before, *epochs)))
-    confirmed = 0 if store.is_copying else store.applied  # nothing in an incomplete copy is its own
+    confirmed = 0 if store.is_copying else max(store.applied, files.confirmed.kept)  # of a copy nothing is its own yet
+    store.confirm(confirmed)
     return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
+
+
+def _whole(files: ReplicaFiles, store: SlaveStore) -> SlaveStore:
+    """Return a store whose log has all that is kept as confirmed; close another one. Raises DamagedLogError."""
+    try:
+        files.check_end(store.engine.end)
+    except DamagedLogError:
+        store.close()
+        raise
+    return store
 
 
 def begin_store(machine: Replica, files: ReplicaFiles, store_files: StoreFiles, seed: StoreSeed) -> None:

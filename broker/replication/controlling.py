@@ -124,10 +124,10 @@ class Controlling:
         slave = self.machine.slaves.get(replica)
         if slave is not None and slave.stream >= 0 and slave.stream != self._parted.get(replica):
             self._parted.pop(replica, None)
-        if replica in self._parted:
-            return SlaveSight(NEVER, 0)
         if slave is None or slave.stream < 0:
-            return SlaveSight(None, 0)
+            return SlaveSight(None if replica not in self._parted else NEVER, 0)
+        if slave.has_lost or replica in self._parted:
+            return SlaveSight(NEVER, 0)
         return SlaveSight(self._parts.streams.silence(slave.stream), slave.acknowledged)
 
     def successor(self) -> int:

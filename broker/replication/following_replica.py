@@ -84,16 +84,17 @@ class FollowingReplica:
         if welcome.start < self.confirmed and not welcome.is_unclean:
             return self._halt(
                 f"the master of epoch {welcome.epoch} has nothing behind {welcome.start}, and {self.confirmed} "
-                "is confirmed here"
+                "is confirmed here: a disk was put back to an earlier state. Stop that master and elect this replica "
+                "(entrepot cluster elect --unclean --to), or start this one with an empty directory"
             )
         effects: list[Effect] = []
         if welcome.start < self.end:
             lost = [start for start in self.starts if start.start >= welcome.start]
             own = bytes.fromhex(self.state.incarnation)
             writers = lost or self.starts[-1:]
-            effects.append(
-                Cut(welcome.start, any(w.incarnation == own for w in writers), welcome.start < self.confirmed)
-            )
+            was_confirmed = welcome.start < self.confirmed
+            keeps = was_confirmed or any(writer.incarnation == own for writer in writers)
+            effects.append(Cut(welcome.start, keeps, was_confirmed))
             self._keep_starts_before(welcome.start)
             self.confirmed = min(self.confirmed, welcome.start)
         if not self.end or welcome.start <= self.begin or welcome.start > self.end:  # nothing of its own is left

@@ -11,6 +11,7 @@ from entrepot.broker.replication.healing import Healing
 from entrepot.broker.replication.log_source import LogSource
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.diverged import DivergedPart
 from entrepot.domain.cluster import LogCondition
 from entrepot.protocols.remoting import operations as wire
 
@@ -35,10 +36,11 @@ class LogService:
         service.calls[wire.LOG_CHECKSUMS] = self.source.checksums
         service.calls[wire.CHECK_LOG] = self.comparing.check
 
-    def condition(self, diverged: list[tuple[int, int]], copies_from: int) -> LogCondition:
+    def condition(self, diverged: list[DivergedPart], copies_from: int) -> LogCondition:
         """Return the condition of the log, with its cuts, and the replica that it is copied from."""
-        healing = self.healing
-        return LogCondition(healing.healed, healing.hopeless, len(self.comparing.forked), tuple(diverged), copies_from)
+        healing, parts = self.healing, tuple((part.start, part.end) for part in diverged)
+        lost = sum(part.confirmed - part.start for part in diverged)
+        return LogCondition(healing.healed, healing.hopeless, len(self.comparing.forked), parts, copies_from, lost)
 
     def start(self) -> None:
         self.comparing.start()

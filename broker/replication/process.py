@@ -143,10 +143,9 @@ class ReplicaProcess:
         return self._slave
 
     def _offer_reads(self, opened: OpenedStore) -> SlaveReads:
-        process = self._process
-        identity = open_identity(self._settings.data_dir, process.name, process.number)
-        service, replica = self._listener.service, self._group.replica
-        return SlaveReads(opened, service, identity.number, replica, process.zone, self._told_confirmed)
+        process, service = self._process, self._listener.service
+        number = open_identity(self._settings.data_dir, process.name, process.number).number
+        return SlaveReads(opened, service, number, self._group.replica, process.zone, self._told_confirmed)
 
     def _told_confirmed(self) -> int:
         return self.machine.told if self.machine.is_joined else -1
@@ -187,6 +186,7 @@ class ReplicaProcess:
         await self._listener.close()
         if self._slave is not None:
             self._slave.close()
+        self._files.confirmed.close()
         self._lock.release()
 
     def _end(self, why: EntrepotError | None) -> None:
@@ -223,6 +223,7 @@ class ReplicaProcess:
             self._leading.set_changed()
 
     def _confirm(self, effect: do.Confirm) -> None:
+        self._files.confirmed.note(effect.offset)
         if self._leading is None:
             self._slave_store.confirm(effect.offset)
         else:

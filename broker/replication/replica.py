@@ -207,7 +207,7 @@ class Replica(FollowingReplica):
         if reason := old_copy(greeting.heard, self.state.history):
             return [RefuseSlave(replica, stream, reason), *([] if self.is_controlled else self._is_copy(reason))]
         is_leading, known = self.role is Role.MASTER and self.epoch_end is not None, self.slaves.get(replica)
-        if reason := objection(self.state, greeting, known, is_leading=is_leading):
+        if reason := objection(self.state, greeting, is_leading=is_leading):
             return [RefuseSlave(replica, stream, reason)]
         try:
             start = beginning_of_stream(self.starts, self.begin, self.end, greeting)
@@ -216,8 +216,9 @@ class Replica(FollowingReplica):
         effects = self._hear_of(greeting.history)
         if self.registered is not None and not has_heard(self.registered, greeting.history):
             return [*effects, RefuseSlave(replica, stream, "the controllers have not heard of its start yet")]
-        has = min(known.acknowledged, start) if known is not None and known.member == member else 0
-        self.slaves[replica] = SlaveProgress(stream, member, start, has)
+        known = known if known is not None and known.member == member else SlaveProgress(stream, member, start)
+        has, had = min(known.acknowledged, start), max(known.acknowledged, known.had)
+        self.slaves[replica] = SlaveProgress(stream, member, start, has, had)
         is_unclean = any(each.is_unclean and each.start >= start for each in self.starts)
         before = tuple(each for each in self.starts if each.start < start)
         welcome = Welcome(self.epoch, self.state.run, start, self.confirmed, is_unclean, before, self.state.appointment)

@@ -1,6 +1,6 @@
-"""Files that a replica keeps beside its log: `replica.json`, its state, and `diverged/`, its cuts as a master.
+"""Files that a replica keeps beside its log: `replica.json`, its state, and `diverged/`, what was cut of its log.
 
-Both are put in place whole and durable before anybody is told.
+Both are put in place whole and durable before anybody is told. `confirmed` is written behind (`kept_confirmed.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from typing import Final
 import msgspec
 import structlog
 
+from entrepot.broker.replication.kept_confirmed import KeptConfirmed
 from entrepot.broker.replication.runs import read_parts
 from entrepot.broker.store.commit_log import CommitLog, is_segment_name
+from entrepot.broker.store.damage import DamagedLogError
+from entrepot.broker.store.diverged import DIRECTORY as DIVERGED
+from entrepot.broker.store.diverged import DivergedPart, part_of
 from entrepot.broker.store.private_files import make_directories
 from entrepot.broker.store.small_files import put_durably
 from entrepot.domain.errors import StoreFailedError
@@ -23,7 +27,6 @@ from entrepot.domain.replication.rule import RuleKind
 
 FILE: Final = "replica.json"
 CUT: Final = "cut"
-DIVERGED: Final = "diverged"
 MAX_DIVERGED_BYTES: Final = 1 << 30
 """Most bytes of one cut kept in `diverged/`."""
 MAX_DAMAGE_BYTES: Final = 64 << 20
@@ -44,6 +47,7 @@ class ReplicaFiles:
     def __init__(self, data_dir: Path) -> None:
         self._path, self._cut = data_dir / FILE, data_dir / CUT
         self.diverged = data_dir / DIVERGED
+        self.confirmed = KeptConfirmed(data_dir)
 
     def kept(self) -> ReplicaState | None:
         """Return the stored state, or None. Raises StoreFailedError where it cannot be read."""
@@ -72,6 +76,7 @@ class ReplicaFiles:
 
     def intend_cut(self, to: int) -> None:
         """Note the end to which the log is to be cut: opening the store does it (`broker.store.recovery`)."""
+        self.confirmed.lower(to)
         put_durably(self._cut, b"%d" % to)
 
     def disown(self, state: ReplicaState, problem: str) -> ReplicaState:
@@ -104,21 +109,27 @@ class ReplicaFiles:
                 break
         self.intend_cut(end)
 
-    def diverged_parts(self) -> list[tuple[int, int]]:
-        """Return begin and end in the log of each cut that was kept."""
-        found = [path.name.partition("-") for path in self.diverged.iterdir()] if self.diverged.is_dir() else []
-        return sorted(
-            (int(start), int(end)) for start, dash, end in found if dash and start.isdigit() and end.isdigit()
-        )
+    def check_end(self, end: int) -> None:
+        """Raise DamagedLogError if the log ends before what is confirmed of it: it was cut from outside."""
+        if self.confirmed.kept > end:
+            text = f"the log was cut from outside: it ends at {end}, and {self.confirmed.kept} was confirmed"
+            raise DamagedLogError(f"{text} ({self.confirmed.path}). Restore the data directory from a copy", end)
+
+    def diverged_parts(self) -> list[DivergedPart]:
+        """Return each cut that was kept."""
+        found = [part_of(path.name) for path in self.diverged.iterdir()] if self.diverged.is_dir() else []
+        return sorted(part for part in found if part is not None)
 
     def keep_cut(self, commit_log: CommitLog, start: int, end: int) -> None:
         """Keep the part of a log that is about to be cut, up to the limit."""
         path = self.keep_diverged(start, read_parts(commit_log, start, min(end, start + MAX_DIVERGED_BYTES)))
-        log.error("what only this replica had is cut", kept_in=str(path), bytes=end - start)
+        known = max(0, min(self.confirmed.known, end) - start)
+        log.error("a part of the log is cut", kept_in=str(path), bytes=end - start, confirmed_bytes=known)
 
     def keep_diverged(self, start: int, parts: list[bytes]) -> Path:
         """Keep bytes of the log that are about to be cut, named by their offset."""
         make_directories(str(self.diverged))
-        path = self.diverged / f"{start:020d}-{start + sum(map(len, parts)):020d}"
+        end = start + sum(map(len, parts))
+        path = self.diverged / DivergedPart(start, end, max(start, min(self.confirmed.known, end))).file_name
         put_durably(path, b"".join(parts))
         return path

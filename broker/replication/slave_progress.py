@@ -30,17 +30,24 @@ def end_of(waiting: Sequence[Run], end: int) -> int:
 @dataclass(slots=True)
 class SlaveProgress:
     """A slave as its master knows it. `stream`: number of its stream, -1 when that has ended. `sent`: end of the log on
-    its way. `acknowledged`: end that the slave has synced."""
+    its way. `acknowledged`: end that the slave has synced. `had`: the greatest that it ever acknowledged here."""
 
     stream: int
     member: Member
     sent: int
     acknowledged: int = 0
+    had: int = 0
+
+    @property
+    def has_lost(self) -> bool:
+        """True if it lacks what it had: its disk was put back to an earlier state. It leaves the set until it has copied
+        that."""
+        return self.acknowledged < self.had
 
 
-def objection(state: ReplicaState, greeting: Greeting, known: SlaveProgress | None, *, is_leading: bool) -> str:
+def objection(state: ReplicaState, greeting: Greeting, *, is_leading: bool) -> str:
     """Return the reason why a replica in this state takes no slave with this greeting, or empty. A wiped one is taken,
-    too: it copies, and does not count until it is admitted. `known`: the progress of its last stream."""
+    too, and one that has lost its log's end: they copy, and do not count until they are admitted."""
     epoch, heard = state.appointment.epoch, max(greeting.promised, greeting.starts[-1].epoch)
     if not is_leading:
         return f"replica {state.replica} is not master"
@@ -52,11 +59,6 @@ def objection(state: ReplicaState, greeting: Greeting, known: SlaveProgress | No
         return f"it has heard of epoch {heard}, this is {epoch}"
     if reason := old_copy(state.appointment.heard, greeting.history):
         return reason
-    if known is not None and known.member == greeting.member and greeting.end < known.acknowledged:
-        return (
-            f"replica {known.member.replica} comes with a log that ends at {greeting.end}, and has acknowledged "
-            f"{known.acknowledged}: its directory is an old copy; start it with an empty one"
-        )
     return ""
 
 

@@ -29,7 +29,7 @@ FORMAT: Final = 2
 NAMES: Final = (
     *("commitlog", "consumequeue", "filterindex", "index"),
     *("store.json", "lock", "abort", "state.db"),
-    *("cut", "replica.json", "diverged", "controllers.json"),  # of a replica
+    *("cut", "replica.json", "diverged", "controllers.json", "confirmed"),  # of a replica
     # of the broker process, and of the gateway, that has the store
     *("broker.json", "setup-token", "initial-admin-password"),
 )

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from entrepot.domain.replication.lost_ends import lacks_confirmed, lacks_own
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
 from entrepot.domain.replication.rule import Rule, RuleKind
 
@@ -41,6 +42,8 @@ class Election:
         """Replicas that count, but are not to lead, with the reason."""
         self.deferred: Collection[int] = ()
         """Replicas that lead only where no other can."""
+        self.known: Collection[FenceAnswer] = ()
+        """Earlier words about logs, of silent replicas too: what they tell as confirmed may not be lacking."""
         self.answers: dict[int, FenceAnswer] = {}
         self.left_out: dict[int, str] = {}
         """Reasons by replica why its answer does not count."""
@@ -63,6 +66,7 @@ class Election:
         self._leave_strangers_out()
         latest = self._latest or self._latest_told()
         self._leave_observers_out(latest)
+        self._leave_lost_ends_out(latest)
         eligible = list(self.answers.values()) if self._is_unclean else self._eligible(latest)
         eligible = self._without_barred(eligible)
         best = max(eligible, key=self._preference)
@@ -126,6 +130,27 @@ class Election:
         if not self.answers:
             raise ElectionError(f"only observers answer{self._but}")
 
+    def _leave_lost_ends_out(self, latest: Appointment) -> None:
+        """Leave out replicas that lack what they had: a disk was put back while its process went on."""
+        if self._is_unclean or latest.rule.kind is RuleKind.ASYNC:
+            return
+        for replica, answer in sorted(self.answers.items()):
+            if reason := lacks_own(answer, self.known, latest):
+                self.left_out[replica] = reason
+                del self.answers[replica]
+        if not self.answers:
+            raise ElectionError("; ".join(self.left_out.values()))
+
+    def _with_confirmed(self, answers: list[FenceAnswer], latest: Appointment) -> list[FenceAnswer]:
+        """Return the answers of replicas that have all that anybody knows as confirmed.  Raises ElectionError."""
+        known = [*self.known, *self.answers.values()]
+        lacking = {each.member.replica: lacks_confirmed(each, known, latest) for each in answers}
+        found = [each for each in answers if not lacking[each.member.replica]]
+        self.left_out.update((replica, reason) for replica, reason in lacking.items() if reason)
+        if not found:
+            raise ElectionError("; ".join(self.left_out.values()))
+        return found
+
     def _latest_told(self) -> Appointment:
         latest = max((answer.appointment for answer in self.answers.values()), key=lambda each: each.order)
         if latest.rule.kind is RuleKind.QUORUM:
@@ -148,13 +173,14 @@ class Election:
             if not members:
                 names = ", ".join(str(member.replica) for member in latest.members)
                 raise ElectionError(f"no replica in sync answers: they were {names}{self._but}")
-            return members
+            return self._with_confirmed(members, latest)
         admitted = [answer for answer in answers if answer.member in latest.known]
         if len(admitted) < rule.fenced_answers:
             raise ElectionError(f"{len(admitted)} replicas answer, {rule.fenced_answers} are needed{self._but}")
         orders = [answer.log_order for answer in admitted]
         # any `fenced_answers` answers have all confirmed bytes, and so has the longest log of any that many
-        return [a for a in admitted if sum(order <= a.log_order for order in orders) >= rule.fenced_answers]
+        found = [a for a in admitted if sum(order <= a.log_order for order in orders) >= rule.fenced_answers]
+        return self._with_confirmed(found, latest)
 
     @property
     def _but(self) -> str:

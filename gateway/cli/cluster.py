@@ -120,7 +120,8 @@ def condition(log: dict[str, Any]) -> str:
     from entrepot.domain.cluster import LogCondition
 
     parts = tuple((part["from"], part["to"]) for part in log["diverged"])
-    return LogCondition(log["healed"], log["corrupted"], log["forked"], parts, log["copiesFrom"] or 0).text
+    copied = log["copiesFrom"] or 0
+    return LogCondition(log["healed"], log["corrupted"], log["forked"], parts, copied, log.get("lost", 0)).text
 
 
 @app.command()

@@ -44,7 +44,7 @@ def _replica(number: int, role: str, behind: int, **more: Any) -> dict[str, Any]
         "behindSeconds": behind / 4_000_000,
         "problem": None,
         "controlProblem": None,
-        "log": {"healed": 0, "corrupted": 0, "forked": 0, "diverged": [], "copiesFrom": None},
+        "log": {"healed": 0, "corrupted": 0, "forked": 0, "diverged": [], "lost": 0, "copiesFrom": None},
         **more,
     }
 

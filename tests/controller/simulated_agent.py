@@ -138,7 +138,7 @@ class SimulatedAgent:
         if slave is None or connection is None:
             return SlaveSight(None, 0)
         now = self.world.group.clock.now
-        return SlaveSight(now - connection.master_heard, slave.acknowledged)
+        return SlaveSight(NEVER if slave.has_lost else now - connection.master_heard, slave.acknowledged)
 
     def _change_set(self) -> None:
         controller = self.world.controllers.get(self._leader)

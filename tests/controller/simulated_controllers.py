@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from entrepot.broker.controller.agreement import ControllerOptions
 from entrepot.broker.controller.commands import decode_command
@@ -30,6 +30,9 @@ from tests.replication.simulated_group import Group
 from tests.replication.simulated_group import PlantedFaults as PlantedInReplicas
 from tests.replication.simulated_replica import SimulatedReplica
 from tests.support.simulated_network import Connection
+
+if TYPE_CHECKING:
+    from tests.controller.simulated_put_backs import PutBacks
 
 CONTROLLERS: Final = 3
 GATEWAYS: Final = 2
@@ -298,6 +301,7 @@ class ControlledGroup(Group):
         self.gateways: list[SimulatedGateway] = []
         super().__init__(seed, rule, planted.replicas)
         self.controller_faults = ControllerFaults(self)
+        self.put_backs: PutBacks | None = None
 
     def make_register(self) -> Any:
         return SimulatedControllers(self, self.planted_in_controllers)

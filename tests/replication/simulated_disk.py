@@ -34,14 +34,17 @@ class DamageError(Exception):
 @dataclass
 class SimulatedDisk:
     """`stable` survives, of `log` each place that differs perhaps.  `intent`: a cut that is to be finished.  `rows`:
-    derived state, saved up to its end.  `is_old_copy`: it lacks a start that was heard of."""
+    derived state, saved up to its end.  `kept`: confirmed offset, written behind.  `is_old_copy`: it lacks a start that
+    was heard of.  `had`: end of the log that was there before it was put back to an earlier state."""
 
     state: ReplicaState
     log: list[Record] = field(default_factory=list)
     stable: dict[int, Record] = field(default_factory=dict)
     intent: int | None = None
     rows: DerivedState = field(default_factory=DerivedState)
+    kept: int = 0
     is_old_copy: bool = False
+    had: int = 0
     syncs_cuts: bool = True
     has_intents: bool = True
 
@@ -50,7 +53,13 @@ class SimulatedDisk:
         return replace(self, log=[*self.log], stable={**self.stable}, rows=self.rows.copy())
 
     def emptied(self, state: ReplicaState) -> SimulatedDisk:
-        return replace(self, state=state, log=[], stable={}, intent=None, rows=DerivedState(), is_old_copy=False)
+        empty = DerivedState()
+        return replace(self, state=state, log=[], stable={}, intent=None, rows=empty, kept=0, is_old_copy=False, had=0)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if everything that it ever acknowledged is there."""
+        return not self.is_old_copy and len(self.log) >= self.had
 
     def write(self, offset: int, records: Sequence[Record]) -> None:
         assert offset == len(self.log), "records go to the end of the log"
@@ -62,6 +71,7 @@ class SimulatedDisk:
 
     def cut(self, to: int, step: Callable[[], None]) -> None:
         """Intent, removal from the end backwards, sync; `step` may raise."""
+        self.kept = min(self.kept, to)
         if self.has_intents:
             self.intent = to
         del self.log[to:]

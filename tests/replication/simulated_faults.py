@@ -151,7 +151,7 @@ class Faults:
 
     def _is_whole(self, member: Member) -> bool:
         disk = self._group.processes[member.replica].disk
-        return disk.state.incarnation == member.incarnation and not disk.is_old_copy
+        return disk.state.incarnation == member.incarnation and disk.is_whole
 
     # -- the network ---------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class PlantedFaults:
     serves_what_is_written: bool = False
     applies_no_tail: bool = False
     trusts_its_clock: bool = False
+    keeps_confirmed: bool = True
 
 
 NO_FAULTS: Final = PlantedFaults()

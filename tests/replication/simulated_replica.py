@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 SYNC_MEAN: Final = 2.0
 TICK_MEAN: Final = 25.0
+ROWS_CHANCE: Final = 0.5
+"""Rows are saved more seldom than the confirmed offset."""
 
 
 class CrashError(Exception):
@@ -100,11 +102,13 @@ class SimulatedReplica:
             return
         self.life += 1
         disk, group = self.disk, self.group
-        if disk.rows.end > len(disk.log):
+        if max(disk.rows.end, disk.kept) > len(disk.log):
             raise DamageError("the log ends before what is kept as confirmed")
         group.clock.note(self.name, "starts")
-        self.machine = group.planted.machine(disk.state, disk.starts(), len(disk.log), disk.rows.end)
+        confirmed = max(disk.rows.end, disk.kept if group.planted.keeps_confirmed else 0)
+        self.machine = group.planted.machine(disk.state, disk.starts(), len(disk.log), confirmed)
         self.broker.open(disk.rows.copy())
+        self.broker.state.apply(disk.log[disk.rows.end : confirmed])
         self.is_syncing = False
         self.later(group.pace.expovariate(1 / TICK_MEAN), self._tick)
         group.started(self)
@@ -152,7 +156,9 @@ class SimulatedReplica:
     def _tick(self) -> None:
         """Rows are saved; who follows nobody tries again; who has not joined a master asks who it is."""
         self.later(self.group.pace.expovariate(1 / TICK_MEAN), self._tick)
-        self._save_rows()
+        if self.group.pace.random() < ROWS_CHANCE:
+            self._save_rows()
+        self.disk.kept = max(self.disk.kept, self.live.confirmed)
         self.follow_again()
         if self.machine is not None and not self.machine.is_joined:
             self.group.register.ask_who(self)
@@ -199,6 +205,7 @@ class SimulatedReplica:
             self.broker.open(derived_from(self.disk.log[: effect.to]))
         if self.disk.rows.end > effect.to:
             self.disk.rows.end = effect.to
+        self.disk.kept = min(self.disk.kept, effect.to)
         self.disk.cut(effect.to, lambda: self.maybe_crash(10))
 
     def _begin_at(self, effect: BeginAt) -> None:
@@ -259,7 +266,7 @@ class SimulatedReplica:
         place = len(log)
         now = self.group.clock.now + self.skew
         at = now if self.group.planted.trusts_its_clock else max(now, log[-1].at if log else 0.0)
-        floor = min(machine.synced, place)
+        floor = min(machine.synced, machine.confirmed, place)
         record = Record((machine.epoch, machine.state.run, place), (*content, self.group.next_body()), floor, at, start)
         if not self.disk.is_old_copy:
             self.group.check_name(record)

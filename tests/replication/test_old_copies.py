@@ -103,21 +103,6 @@ def test_a_slave_that_acknowledges_has_heard_of_its_master_s_start() -> None:
     assert Acknowledge(0) in rest
 
 
-def test_a_log_that_ends_before_what_was_acknowledged_is_an_old_copy() -> None:
-    """A copy from within the last run shows by its log alone, and to the master that took the acknowledgement."""
-    found = master()
-    found.greeted(greeting(0), 7)
-    found.sending(2, 7, 1)
-    found.acknowledged(2, 7, 1)
-    found.slave_gone(2, 7)
-    [refusal] = found.greeted(greeting(0, run=2, tokens=("a",)), 8)
-    assert isinstance(refusal, RefuseSlave)
-    assert "ends at 0, and has acknowledged 1" in refusal.reason
-    *_, welcome = found.greeted(greeting(1, found.starts[-1:], run=2), 9)  # type: ignore[arg-type]
-    assert isinstance(welcome, WelcomeSlave)
-    assert found.slaves[2].acknowledged == 1, "what it has acknowledged, it has"
-
-
 def test_what_was_heard_is_kept_over_elections() -> None:
     """Of what two know of a replica's starts the later one counts, and the last tokens alone are kept."""
     old, new = RunHistory(TWO, 3, ("c",)), RunHistory(TWO, 4, ("c", "d"))

@@ -63,6 +63,7 @@ BROKER: Final = named(
                         "corrupted": 0,
                         "forked": 0,
                         "diverged": [{"from": 0, "to": 95}],
+                        "lost": 0,
                         "copiesFrom": Maybe(2),
                     }
                 ),

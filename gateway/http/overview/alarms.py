@@ -114,6 +114,10 @@ def _of_brokers(brokers: list[dict[str, Any]]) -> list[Alarm]:
             if reason := replica.get("controlProblem"):
                 subject = f"Replica {replica['replica']} of {name} would not be replaced"
                 found.append(Alarm(Severity.WARNING, subject, reason, "#/cluster"))
+            if lost := (replica.get("log") or {}).get("lost"):
+                subject = f"Replica {replica['replica']} of {name} has given up confirmed messages"
+                text = f"{lost:,} bytes of them are in its diverged/: entrepot store dump --diverged shows them"
+                found.append(Alarm(Severity.CRITICAL, subject, text, "#/cluster"))
             if replica["role"] == "master" or replica["isObserver"] or replica["isInSync"]:
                 continue
             text = replica["problem"] or "one more loss may stop publishing there"

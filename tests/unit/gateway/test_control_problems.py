@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrepot.domain.cluster import BrokerStatus, ElectionView, ReplicaView
+from entrepot.domain.cluster import BrokerStatus, ElectionView, LogCondition, ReplicaView
 from entrepot.gateway.http.controller_metrics import controller_metrics
 from entrepot.gateway.http.overview.alarms import Severity, alarms_of
 from entrepot.gateway.replica_shape import replica_shape
@@ -40,3 +40,19 @@ def test_it_is_an_alarm() -> None:
 
     assert alarms("") == []
     assert alarms(WORDS) == [(Severity.WARNING, "Replica 1 of b would not be replaced", WORDS)]
+
+
+def test_confirmed_messages_that_were_given_up_are_an_alarm() -> None:
+    def alarms(condition: LogCondition) -> list[tuple[Severity, str, str]]:
+        view = ReplicaView(1, "r:1", "master", True, log=condition)
+        row = {"name": "b", "isAvailable": True, "problem": None, "replicas": [replica_shape(view)]}
+        return [(each.severity, each.subject, each.text) for each in alarms_of({**QUIET, "brokers": [row]}, (), ())]
+
+    kept = LogCondition(diverged=((100, 300),))
+    assert alarms(kept) == [], "nobody was told of that"
+    assert kept.text == "1 parts of 200 bytes in diverged/"
+    lost = LogCondition(diverged=((100, 300),), lost=50)
+    assert lost.text == "1 parts of 200 bytes in diverged/, 50 bytes of them had been confirmed"
+    [(severity, subject, text)] = alarms(lost)
+    assert (severity, subject) == (Severity.CRITICAL, "Replica 1 of b has given up confirmed messages")
+    assert text == "50 bytes of them are in its diverged/: entrepot store dump --diverged shows them"

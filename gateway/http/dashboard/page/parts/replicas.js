@@ -38,6 +38,7 @@ export function logProblems(log) {
     log.corrupted && `${log.corrupted} records corrupt`,
     log.forked && `forked at ${log.forked}`,
     log.diverged?.length && `${log.diverged.length} parts diverged`,
+    log.lost && `${log.lost} confirmed bytes given up`,
     log.copiesFrom && `copies from ${log.copiesFrom}`,
   ];
   return words.filter(Boolean).join(", ");

@@ -1,0 +1,74 @@
+"""Seeded histories in which disks are put back to snapshots of their present run; and the fault that they find."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from random import Random
+
+import pytest
+
+from entrepot.broker.controller.clocks import OffClocks
+from entrepot.broker.controller.contest import Contest
+from entrepot.broker.controller.elections import Elections
+from entrepot.domain.replication.mastership import Appointment, FenceAnswer
+from tests.controller.histories import run_history
+from tests.controller.simulated_controllers import PlantedFaults
+from tests.controller.test_planted_faults import with_elections
+from tests.replication.histories import RULES, HistoryError
+from tests.support.seed import SEED
+from tests.support.soak_table import tell
+from tests.tiers.marks import scaled, soak_only
+
+HISTORIES = scaled(12, 3_000)
+MOST_HISTORIES = 5_000
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rule", RULES)
+def test_a_disk_that_is_put_back_loses_nothing(rule: str) -> None:
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    done = confirmed = histories = 0
+    try:
+        for number in range(HISTORIES):
+            group = run_history(SEED * 2_000_003 + number, rule, puts_back=True)
+            assert group.put_backs is not None
+            histories += 1
+            done += group.put_backs.found
+            confirmed += len(group.truth)
+    finally:
+        tell(
+            f"histories with disks put back, {rule}",
+            rounds=histories,
+            messages=confirmed,
+            lost=int(histories < HISTORIES),
+            faults=done,
+        )
+    assert done or rule == "3-3" or HISTORIES < 100, "disks are put back that lack what was confirmed"
+
+
+class ElectsWhoAnswers(Elections):
+    """Nobody remembers what a log had."""
+
+    class _Forgetful(Contest):
+        def decide(
+            self, latest: Appointment, counting: Collection[int], off: OffClocks, known: Collection[FenceAnswer] = ()
+        ) -> Appointment:
+            return super().decide(latest, counting, off)
+
+    contest_type = _Forgetful
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rule", ["2-2", soak_only("2-3")])
+def test_an_election_of_a_disk_that_was_put_back_is_found(rule: str) -> None:
+    planted = PlantedFaults(controller=with_elections(ElectsWhoAnswers))
+    chance = Random(f"put back {rule}{scaled('', SEED)}")
+    for number in range(MOST_HISTORIES):
+        try:
+            run_history(chance.getrandbits(32), rule, planted, "", puts_back=True)
+        except HistoryError as found:
+            print(f"{found}\nfound in history {number + 1}")
+            return
+    raise AssertionError(f"it is not found in {MOST_HISTORIES} histories")

@@ -1,0 +1,156 @@
+"""Logs that lack what was confirmed: who finds them, and what they may still do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from entrepot.broker.replication.effects import Cut, Halt, WelcomeSlave
+from entrepot.broker.replication.replica import Replica
+from entrepot.domain.replication.election import Election, ElectionError
+from entrepot.domain.replication.epochs import EpochStart
+from entrepot.domain.replication.greeting import Welcome
+from entrepot.domain.replication.lost_ends import MAX_KNOWN, KnownLogs, lacks_confirmed, lacks_own
+from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise, ReplicaState
+from entrepot.domain.replication.rule import Rule, RuleKind
+from tests.replication.test_replica import ONE, THREE, TWO, appointment, greeting, master
+
+QUORUM = Rule(RuleKind.QUORUM, 3, 2)
+FIRST, SECOND = (1, 1), (2, 1)
+OF_THREE = replace(appointment(), members=(ONE, TWO, THREE), known=(ONE, TWO, THREE))
+
+
+def answer(member: Member, end: int, confirmed: int, last: tuple[int, int] = FIRST) -> FenceAnswer:
+    return FenceAnswer(member, 1, last, end, confirmed, OF_THREE, "g", ())
+
+
+def elected(*answers: FenceAnswer, known: tuple[FenceAnswer, ...] = (), latest: Appointment = OF_THREE) -> Appointment:
+    return election(*answers, known=known, latest=latest).decide()
+
+
+def election(
+    *answers: FenceAnswer, known: tuple[FenceAnswer, ...] = (), latest: Appointment = OF_THREE, unclean: bool = False
+) -> Election:
+    made = Election(7, "t", latest=latest, is_unclean=unclean)
+    made.known = known
+    for each in answers:
+        made.answered(each)
+    return made
+
+
+def test_a_log_lacks_what_was_confirmed_of_the_same_history() -> None:
+    short, whole = answer(TWO, 10, 5), answer(ONE, 20, 11)
+    assert "the log of replica 2 ends at 10, and 11 was confirmed" in lacks_confirmed(short, [whole], OF_THREE)
+    assert not lacks_confirmed(short._replace(end=11), [whole], OF_THREE), "it has all of it"
+    assert not lacks_confirmed(whole, [short, whole], OF_THREE)
+    assert not lacks_own(short, [whole], OF_THREE), "that is another replica's word"
+    assert lacks_own(short, [answer(TWO, 12, 11)], OF_THREE)
+    assert not lacks_own(short, [answer(TWO._replace(incarnation="x"), 12, 11)], OF_THREE), "another directory"
+
+
+def test_a_later_master_s_record_tells_that_the_rest_was_given_up() -> None:
+    short, earlier = answer(TWO, 10, 5, SECOND), answer(ONE, 20, 11, FIRST)
+    assert not lacks_confirmed(short, [earlier], OF_THREE)
+    unclean = replace(OF_THREE, epoch=2, is_unclean=True)
+    assert not lacks_confirmed(short._replace(last=FIRST), [earlier], unclean), "its record is not written yet"
+    assert lacks_confirmed(short._replace(last=FIRST), [earlier], replace(unclean, epoch=1)), "known of that very epoch"
+
+
+def test_the_last_word_of_a_directory_counts_unless_an_earlier_one_told_of_more() -> None:
+    known = KnownLogs()
+    known.note(answer(TWO, 12, 11))
+    known.note(answer(TWO, 10, 5))
+    assert known.answers == [answer(TWO, 12, 11)]
+    known.note(answer(TWO, 16, 4, SECOND))
+    assert known.answers == [answer(TWO, 16, 11, SECOND)], "a later start takes nothing back"
+    known.give_up(2)
+    assert known.answers == [answer(TWO, 16, 11, SECOND)], "told since that election"
+    known.give_up(3)
+    assert known.answers == []
+    for number in range(2 * MAX_KNOWN):
+        known.note(answer(TWO._replace(incarnation=str(number)), 1, 1))
+        known.note(answer(THREE, 1, 1))
+    assert len(known.answers) == MAX_KNOWN
+    assert answer(THREE, 1, 1) in known.answers, "the ones not heard for longest go"
+
+
+def test_a_member_of_the_set_without_what_was_confirmed_is_not_elected() -> None:
+    made = elected(answer(TWO, 10, 5), answer(THREE, 20, 11))
+    assert made.master == 3
+    assert elected(answer(TWO, 20, 5), answer(THREE, 20, 11)).master in (2, 3)
+    silent = (answer(ONE, 30, 21),)
+    with pytest.raises(
+        ElectionError, match=r"replica 2 ends at 10, and 21 was confirmed.*put back.*replica 3 ends at 20"
+    ):
+        elected(answer(TWO, 10, 5), answer(THREE, 20, 11), known=silent)
+    assert elected(answer(TWO, 21, 5), answer(THREE, 20, 11), known=silent).master == 2
+    assert election(answer(TWO, 10, 5), known=silent, unclean=True).decide().master == 2, "by hand, it may be lost"
+
+
+def test_a_quorum_does_not_count_a_log_that_lacks_what_it_had() -> None:
+    latest = replace(OF_THREE, rule=QUORUM)
+    had = (answer(TWO, 15, 14),)
+    assert elected(answer(TWO, 14, 5), answer(THREE, 12, 11), known=had, latest=latest).master == 2
+    with pytest.raises(ElectionError, match=r"1 replicas answer, 2 are needed; the log of replica 2 ends at 10"):
+        elected(answer(TWO, 10, 5), answer(THREE, 12, 11), known=had, latest=latest)
+    with pytest.raises(ElectionError, match="the log of replica 3 ends at 12, and 20 was confirmed"):
+        elected(answer(TWO, 10, 5), answer(THREE, 12, 11), known=(answer(ONE, 20, 20),), latest=latest)
+
+
+def test_async_promises_nothing() -> None:
+    latest = replace(OF_THREE, rule=Rule(RuleKind.ASYNC, 3))
+    assert elected(answer(TWO, 10, 5), known=(answer(ONE, 30, 21), answer(TWO, 30, 21)), latest=latest).master == 2
+
+
+def test_a_master_knows_a_slave_that_lacks_what_it_acknowledged() -> None:
+    """It is welcome, and copies; what it had is not taken for there."""
+    found = master()
+    found.greeted(greeting(0), 7)
+    found.sending(2, 7, 1)
+    found.acknowledged(2, 7, 1)
+    assert not found.slaves[2].has_lost
+    found.slave_gone(2, 7)
+    *_, welcome = found.greeted(greeting(0, run=2, tokens=("a",)), 8)
+    assert isinstance(welcome, WelcomeSlave)
+    assert found.slaves[2].has_lost and found.slaves[2].acknowledged == 0
+    *_, welcome = found.greeted(greeting(0, run=2, tokens=("a",)), 9)
+    assert found.slaves[2].has_lost, "another stream is no answer"
+    found.sending(2, 9, 1)
+    found.acknowledged(2, 9, 1)
+    assert not found.slaves[2].has_lost, "it has copied"
+    *_, welcome = found.greeted(greeting(1, found.starts[-1:], run=2, tokens=("a",)), 10)  # type: ignore[arg-type]
+    assert isinstance(welcome, WelcomeSlave)
+    assert not found.slaves[2].has_lost and found.slaves[2].acknowledged == 1
+
+
+def slave(confirmed: int) -> Replica:
+    """A former master with 20 of its own bytes, as slave of replica 2."""
+    start = EpochStart(1, 1, 0, 0, 1, False, bytes.fromhex(ONE.incarnation))
+    made = Replica(ReplicaState("g", *ONE, promise=Promise(1)), (start,), 20, confirmed)
+    made.start()
+    made.appoint(appointment(2, 2))
+    made.greeting()
+    return made
+
+
+def test_who_knows_more_as_confirmed_than_its_master_has_stops_and_cuts_nothing() -> None:
+    found = slave(15)
+    [halt] = found.welcomed(Welcome(2, 1, 10, 10, appointment=appointment(2, 2)))
+    assert isinstance(halt, Halt)
+    assert "nothing behind 10, and 15 is confirmed here: a disk was put back" in halt.reason
+    assert found.end == 20
+
+
+def test_what_an_unclean_election_gives_up_is_kept_aside() -> None:
+    found = slave(15)
+    effects = found.welcomed(Welcome(2, 1, 10, 10, is_unclean=True, appointment=appointment(2, 2)))
+    assert Cut(10, keeps=True, is_unclean=True) in effects
+    others = slave(15)
+    others.starts = [others.starts[0]._replace(incarnation=bytes.fromhex(THREE.incarnation))]
+    effects = others.welcomed(Welcome(2, 1, 10, 10, is_unclean=True, appointment=appointment(2, 2)))
+    assert Cut(10, keeps=True, is_unclean=True) in effects, "another master's, but confirmed"
+    others = slave(5)
+    others.starts = [others.starts[0]._replace(incarnation=bytes.fromhex(THREE.incarnation))]
+    effects = others.welcomed(Welcome(2, 1, 10, 10, appointment=appointment(2, 2)))
+    assert Cut(10, keeps=False, is_unclean=False) in effects, "that master keeps what was its own"
