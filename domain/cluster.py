@@ -167,6 +167,10 @@ class ClusterControl(Protocol):
     def is_available(self) -> bool:
         """True if any broker can be asked now."""
 
+    @property
+    def confirm_problem(self) -> str:
+        """The reason why no broker can confirm a message, in words; empty while any can."""
+
     async def brokers(self) -> list[BrokerStatus]:
         """Return every known broker, by number."""
 

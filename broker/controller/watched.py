@@ -9,7 +9,7 @@ from entrepot.domain.replication.lost_ends import KnownLogs
 
 
 class Watched:
-    """A group. `heard`: reports of its replicas, by id. `logs`: of all its data directories. `contest`: the election under
+    """A group. `heard`: reports of its replicas, by id. `logs`: of all its directories. `contest`: the election under
     way. `not_before`: time of the next; `pause` before it, while none succeeds. `problem`: in words, or empty.
     `smaller_than`: order of the appointment for which its master last wanted a smaller set, first at
     `smaller_since`."""

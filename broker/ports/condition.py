@@ -8,6 +8,7 @@ from entrepot.broker.measurements import engine_gauges
 from entrepot.broker.ports.cold_reads import is_tiered
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.retention.cleaner import Cleaner
+from entrepot.broker.store.stall import Stall
 from entrepot.broker.tiered.holes import shown
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.background import background
@@ -29,6 +30,9 @@ class Condition:
         tier: Callable[[], Tier | None],
     ) -> None:
         self._core, self._cleaner, self._tier = core, cleaner, tier
+        self._confirming = Stall()
+        self.confirm_problem: Callable[[], str] = lambda: ""
+        """The reason why nothing can be confirmed, in words, or nothing."""
 
     @property
     def failure(self) -> EntrepotError | None:
@@ -43,14 +47,17 @@ class Condition:
         return self._core.measured.by_name()
 
     async def gauges(self) -> dict[str, float]:
+        engine = self._core.engine
         return {
-            **engine_gauges(self._core.engine),
+            **engine_gauges(engine),
             "disk_state": self._core.disk_state,
             "disk_total_bytes": self._core.disk_space[0],
             "disk_free_bytes": self._core.disk_space[1],
             **self._retention_gauges(),
             "background_faulty": len(background(self._core.loop).failing),
             "clock_error_seconds": abs(error_seconds(self._core.clock)),
+            "not_confirming": int(bool(self.confirm_problem())),
+            "confirm_age_seconds": self._confirming.age(engine.confirmed_offset, engine.end, self._core.loop.time()),
             "dropped_hops": self._core.tracer.dropped,
             **self._tier_gauges(),
         }

@@ -19,25 +19,13 @@ from entrepot.broker.replication.set_keeping import SetKeeping
 from entrepot.broker.replication.slave_streams import SlaveStreams
 from entrepot.broker.replication.slave_watch import SlaveSight, SlaveWatch
 from entrepot.broker.replication.status import problem_of
+from entrepot.broker.store.stall import Stall
 from entrepot.domain.replication.control import NEVER, Report
 from entrepot.domain.replication.mastership import NOBODY, FenceAnswer, Promise
 
 MAX_LAG_SECONDS: Final = 10.0
 """Longest time for which a member of the set may lag behind, in seconds."""
 log = structlog.get_logger(__name__)
-
-
-class Progress:
-    """The time for which an offset short of its goal has not moved."""
-
-    def __init__(self) -> None:
-        self._at, self._since = -1, 0.0
-
-    def age(self, at: int, goal: int, now: float) -> float:
-        """Return the seconds; 0.0 while it moves, or is at its goal."""
-        if at >= goal or at != self._at:
-            self._at, self._since = at, now
-        return now - self._since
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +54,7 @@ class Controlling:
         self.machine, self._parts = parts.machine, parts
         self.promise, self.quiesce, self.perform = promise, quiesce, perform
         self._loop = asyncio.get_running_loop()
-        self._syncing, self._confirming = Progress(), Progress()
+        self._syncing, self._confirming = Stall(), Stall()
         self._watch = SlaveWatch(lease, max(MAX_LAG_SECONDS, lease))
         self._mastership = (0, 0)
         self._parted: dict[int, int] = {}

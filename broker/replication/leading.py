@@ -13,6 +13,7 @@ from entrepot.broker.broker import Broker
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.opening import OpenedStore
 from entrepot.broker.remoting.listener import RemotingListener, ServerChannel
+from entrepot.broker.replication.confirming import ConfirmWatch, missing_of
 from entrepot.broker.replication.peers import REPLICA_CLIENT, GroupSettings
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.replication.slave_lag import slave_statuses
@@ -39,13 +40,18 @@ TELL_SECONDS: Final = 0.5
 PART_SECONDS: Final = 0.03
 """Time for which a resigning master refuses what still comes, before its goodbye, in seconds: the outcome of a request
 that meets the goodbye is unknown."""
+SHORT_LEASES: Final = 2
+"""Leases without enough replicas to confirm, after which a master says so and refuses messages."""
+LOOKS: Final = 4
+"""Looks at the slaves in the time of a lease."""
 HOLD_SECONDS: Final = 2.0
 """Pause in which an election is expected once a replica has caught up, in seconds."""
 log = structlog.get_logger(__name__)
 
 
 class Leading:
-    """A mastership. `on_written` and `on_durable` get the end of the log."""
+    """A mastership. `on_written` and `on_durable` get the end of the log. `silence`: seconds since a slave's stream was
+    heard, by its number, or None."""
 
     def __init__(
         self,
@@ -56,6 +62,7 @@ class Leading:
         machine: Replica,
         on_written: Callable[[int], None],
         on_durable: Callable[[int], None],
+        silence: Callable[[int], float | None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         # The earlier master's clock may have been ahead of this one.
@@ -67,6 +74,9 @@ class Leading:
         self._server: BrokerProcess | None = None
         self._opening: asyncio.Task[None] | None = None
         self._going_on: asyncio.TimerHandle | None = None
+        self._silence = silence
+        self._confirming = ConfirmWatch()
+        self._looking: asyncio.TimerHandle | None = None
         self._parting: list[ServerChannel] = []
         self.is_open = False
         """True while gateways are let in."""
@@ -120,22 +130,41 @@ class Leading:
         """Let gateways in, soon: the records of that must be confirmed, so nobody waits for it here."""
         order = mastership_order(self._machine.epoch, self._machine.state.run)
         rule, replicas = self._machine.state.appointment.rule, tuple(sorted(group.addresses.items()))
-        mastership = Mastership(
-            order, group.replica, replicas, rule.text, lambda: self._machine.state.appointment.copies
-        )
+        mastership = Mastership(order, group.replica, replicas, rule.text, self._copies, lambda: self.problem)
+        self.broker.condition.confirm_problem = lambda: self.problem
         server = BrokerProcess(self.broker, process, listener, self._clock, mastership)
         server.watch_replicas(self._refuses)
         server.stopped.add_done_callback(partial(_tell_left, on_left))
-        self._opening = background(self._loop).start("opening of a master", self._open(server, on_left))
+        self._opening = background(self._loop).start("opening of a master", self._open(server, on_left, group.lease))
 
-    async def _open(self, server: BrokerProcess, on_left: Callable[[EntrepotError | None], None]) -> None:
+    def _copies(self) -> int:
+        return self._machine.state.appointment.copies
+
+    async def _open(self, server: BrokerProcess, on_left: Callable[[EntrepotError | None], None], lease: float) -> None:
         self._server = server
         try:
             await server.start()
             self.is_open = True
+            self._look(lease)
         except (OSError, EntrepotError) as error:
             if self.engine.failure is None:
                 on_left(error if isinstance(error, EntrepotError) else StoreFailedError(str(error)))
+
+    def _look(self, lease: float) -> None:
+        """Look whether enough slaves are there to confirm anything."""
+        self._looking = self._loop.call_later(lease / LOOKS, self._look, lease)
+        machine = self._machine
+        silences = {replica: self._silence(slave.stream) for replica, slave in machine.slaves.items()}
+        heard = [replica for replica, silence in silences.items() if silence is not None and silence < lease]
+        missing = missing_of(machine.state.appointment, machine.slaves, heard)
+        if self._confirming.look(self._loop.time(), missing, SHORT_LEASES * lease):
+            log.warning("confirms again" if not self.problem else "cannot confirm", problem=self.problem)
+            self.set_changed()
+
+    @property
+    def problem(self) -> str:
+        """The reason why it can confirm nothing, in words, or nothing."""
+        return self._confirming.problem
 
     def set_changed(self) -> None:
         """Note that another replica is in sync: a confirmation means more."""
@@ -143,7 +172,9 @@ class Leading:
             self._server.info_changed()
 
     def _refuses(self) -> EntrepotError | None:
-        """Return the reason to take no message: too few replicas have the confirmed records."""
+        """Return the reason to take no message: too few replicas have the confirmed records, or could have more."""
+        if self.problem:
+            return EntrepotError(Code.UNAVAILABLE, f"{self.problem}: the message was not taken")
         appointment = self._machine.state.appointment
         if appointment.takes_messages:
             return None
@@ -203,8 +234,9 @@ class Leading:
             await asyncio.sleep(PART_SECONDS)
         for channel in self._parting:
             channel.goodbye("not master any more")
-        if self._going_on is not None:
-            self._going_on.cancel()
+        for timer in (self._going_on, self._looking):
+            if timer is not None:
+                timer.cancel()
         await cancel_tasks(self._opening)
         server, self._server = self._server, None
         if server is not None:

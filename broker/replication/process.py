@@ -315,6 +315,7 @@ class ReplicaProcess:
             machine=machine,
             on_written=self._written,
             on_durable=lambda end: self._perform(machine.synced_to(end)),
+            silence=self._streams.silence,
         )
         start = leading.begin(effect.start)
         self._streams.lead(opened.engine.commit_log)
@@ -381,8 +382,7 @@ class ReplicaProcess:
         return replace(own, controllers=self._controllers.addresses, control_problem=self._controllers.problem)
 
     async def health(self) -> tuple[ReplicaStatus, ReplicaStatus | None]:
-        own = self.status()
-        is_slave = self.machine.role is Role.SLAVE and self.machine.is_joined
+        own, is_slave = self.status(), self.machine.role is Role.SLAVE and self.machine.is_joined
         return own, await self._peers.status_of(own.appointment.master) if is_slave else None
 
     async def seed(self) -> StoreSeed:

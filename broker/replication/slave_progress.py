@@ -40,8 +40,7 @@ class SlaveProgress:
 
     @property
     def has_lost(self) -> bool:
-        """True if it lacks what it had: its disk was put back to an earlier state. It leaves the set until it has copied
-        that."""
+        """True if it lacks what it had: its disk was put back. It leaves the set until it has copied that."""
         return self.acknowledged < self.had
 
 

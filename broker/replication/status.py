@@ -28,7 +28,7 @@ def status_of(
         machine.state.appointment,
         machine.starts[-1].name,
         {} if leading is None else leading.slaves(),
-        problem_of(machine, following),
+        ("" if leading is None else leading.problem) or problem_of(machine, following),
         condition,
         0 if log is None else log.min_offset,
         0 if log is None else log.layout.segment_size_bytes,

@@ -51,13 +51,15 @@ class BrokerProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Mastership:
-    """A master's term, as in `domain.route.BrokerInfo`. `copies`: the disks that confirm a message at present."""
+    """A master's term, as in `domain.route.BrokerInfo`. `copies`: the disks that confirm a message at present.
+    `problem`: the reason why nothing can be confirmed, in words, or nothing."""
 
     order: int
     replica: int = 0
     replicas: tuple[tuple[int, str], ...] = ()
     rule: str = "single"
     copies: Callable[[], int] = lambda: 1
+    problem: Callable[[], str] = lambda: ""
 
 
 def make_listener(settings: BrokerProcessSettings, listener: socket.socket, store: BrokerSettings) -> RemotingListener:
@@ -142,6 +144,7 @@ class BrokerProcess:
             mastership.replicas,
             mastership.rule,
             mastership.copies(),
+            mastership.problem(),
         )
 
     async def start(self) -> None:

@@ -48,8 +48,11 @@ def health_routes(context: HttpContext) -> Router:
             raise store.condition.failure
         if not context.is_ready():
             raise EntrepotError(Code.UNAVAILABLE, "not ready: the server is starting or stopping")
-        if isinstance(store, Clustered) and store.operations is not None and not store.operations.is_available:
+        operations = store.operations if isinstance(store, Clustered) else None
+        if operations is not None and not operations.is_available:
             raise EntrepotError(Code.UNAVAILABLE, "not ready: no broker is available")
+        if operations is not None and operations.confirm_problem:
+            raise EntrepotError(Code.UNAVAILABLE, f"not ready: {operations.confirm_problem}")
         return json_response(_GOOD)
 
     @router.get("/metrics", _METRICS, summary="Get metrics in Prometheus' text format")

@@ -76,6 +76,14 @@ STORE_GAUGES: Final = {
         "entrepot_store_clock_error_seconds",
         "Seconds between a broker's clock and its system's, which was set while it ran",
     ),
+    "not_confirming": (
+        "entrepot_store_not_confirming",
+        "Brokers that can confirm no message now, as too few of their replicas are there",
+    ),
+    "confirm_age_seconds": (
+        "entrepot_store_confirm_age_seconds",
+        "Seconds for which a broker has confirmed nothing though something waits for it",
+    ),
     "dropped_hops": (
         "entrepot_trace_dropped_hops",
         "Hops and failed attempts dropped for lack of room",

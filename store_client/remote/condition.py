@@ -14,7 +14,7 @@ from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 
-OF_THE_WORST: Final = frozenset(("disk_state", "clock_error_seconds"))
+OF_THE_WORST: Final = frozenset(("disk_state", "clock_error_seconds", "confirm_age_seconds"))
 """Gauges of the worst broker; all others add up."""
 
 

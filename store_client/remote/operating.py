@@ -58,6 +58,13 @@ class ClusterOperations:
     def is_available(self) -> bool:
         return bool(self._cluster.ready)
 
+    @property
+    def confirm_problem(self) -> str:
+        told = [client.info for client in self._cluster.ready if client.info is not None]
+        if not told or not all(info.problem for info in told):
+            return ""
+        return "; ".join(f"broker {info.name}: {info.problem}" for info in told)
+
     def confirm_level(self, messages: Sequence[Message]) -> ConfirmLevel:
         return min((self._level(message) for message in messages), key=lambda level: level.copies)
 
@@ -240,7 +247,7 @@ def as_known(client: BrokerClient) -> BrokerStatus:
         client.is_ready,
         client.is_draining,
         info is not None and bool(info.keeps_key_values),
-        problem or ("" if info is None else info.damage),
+        problem or ("" if info is None else info.problem or info.damage),
     )
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 SYNC_MEAN: Final = 2.0
 TICK_MEAN: Final = 25.0
-ROWS_CHANCE: Final = 0.5
-"""Rows are saved more seldom than the confirmed offset."""
+ROWS_TICKS: Final = 2
+"""Rows are saved more seldom than the confirmed offset: once in so many ticks."""
 
 
 class CrashError(Exception):
@@ -59,7 +59,7 @@ class SimulatedReplica:
         self.name = f"replica {number}" if slot == number else f"copy {slot} of {number}"
         self.machine: Replica | None = None
         self.broker = SimulatedBroker(self)
-        self.life = 0
+        self.life = self._ticks = 0
         self.is_paused = self.is_syncing = self.is_removed = False
         self.slowness, self.skew = 1.0, 0.0
         self.snapshot: SimulatedDisk | None = None
@@ -156,7 +156,8 @@ class SimulatedReplica:
     def _tick(self) -> None:
         """Rows are saved; who follows nobody tries again; who has not joined a master asks who it is."""
         self.later(self.group.pace.expovariate(1 / TICK_MEAN), self._tick)
-        if self.group.pace.random() < ROWS_CHANCE:
+        self._ticks += 1
+        if not self._ticks % ROWS_TICKS:
             self._save_rows()
         self.disk.kept = max(self.disk.kept, self.live.confirmed)
         self.follow_again()
@@ -266,7 +267,7 @@ class SimulatedReplica:
         place = len(log)
         now = self.group.clock.now + self.skew
         at = now if self.group.planted.trusts_its_clock else max(now, log[-1].at if log else 0.0)
-        floor = min(machine.synced, machine.confirmed, place)
+        floor = min(machine.synced, place)
         record = Record((machine.epoch, machine.state.run, place), (*content, self.group.next_body()), floor, at, start)
         if not self.disk.is_old_copy:
             self.group.check_name(record)

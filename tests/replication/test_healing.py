@@ -157,7 +157,7 @@ async def test_one_whose_log_is_corrupted_at_its_end_begins_anew(tmp_path: Path,
         await group.start(away)
         assert group.replicas[away].machine.state.member != before
         await group.even()
-        assert [start for start, _ in group.replicas[away]._files.diverged_parts()] == [places[5]]
+        assert [part.start for part in group.replicas[away]._files.diverged_parts()] == [places[5]]
         assert group.log_of(away).rstrip(b"\0") == group.log_of(group.master).rstrip(b"\0")
         member, master = group.replicas[away].machine.state.member, group.replicas[group.master].machine
         await until(lambda: member in master.state.appointment.members, "it counts again")

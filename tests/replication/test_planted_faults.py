@@ -146,6 +146,7 @@ FOUND_EARLY: Final = {
     "R2: a promise is forgotten": "found20",
     "R7": "early 2",
     "an old copy leads": "early 13",
+    "acknowledged before the sync": "early 2",
 }
 """Beginning of the seeds of rare faults, that finds them early."""
 FAULTS: Final = {

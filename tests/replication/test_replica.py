@@ -188,7 +188,7 @@ def test_an_unclean_start_may_cut_it() -> None:
     found.start()
     found.appoint(appointment(2))
     effects = found.welcomed(Welcome(2, 1, 30, 30, is_unclean=True))
-    assert effects == [Cut(30, keeps=False, is_unclean=True), Acknowledge(30)]
+    assert effects == [Cut(30, keeps=True, is_unclean=True), Acknowledge(30)]
 
 
 def test_a_slave_acknowledges_what_is_synced_alone() -> None:
