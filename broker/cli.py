@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def verify(
     tls_ca: TlsFile = None,
     tls_certificate: TlsFile = None,
     tls_key: TlsFile = None,
+    secret_file: Annotated[
+        Path | None, typer.Option(help="File with the cluster's secret (cluster.secret_file).")
+    ] = None,
 ) -> None:
     """Verify a data directory; exit with 0 if healthy, 1 if problems were found.
 
@@ -68,7 +72,8 @@ def verify(
     if replica:
         with _readable():
             end = told["log"]["end"] if data_dir is not None else 0
-            found = _compare(replica, data_dir, end, cluster, (tls_certificate, tls_key, tls_ca))
+            trust = ClusterTrust(tls_certificate, tls_key, tls_ca, secret_file=secret_file)
+            found = _compare(replica, data_dir, end, cluster, trust)
         told |= {"replicas": found.as_json()}
         is_healthy &= not found.differences
         if not as_json:
@@ -95,17 +100,17 @@ def _compare(
     data_dir: Path | None,
     end: int,
     cluster: str,
-    tls: tuple[Path | None, Path | None, Path | None],
+    trust: ClusterTrust,
 ) -> Comparison:
     import asyncio
 
     from entrepot.broker.remoting.link import LinkSettings
-    from entrepot.broker.remoting.tls import TlsFiles
+    from entrepot.broker.remoting.trust import WireTrust
     from entrepot.broker.replication.verifying import compare
     from entrepot.broker.store.disk import OsDisk
     from entrepot.broker.store.store_files import StoreFiles
 
-    settings = LinkSettings(who="verify", cluster=cluster, tls=TlsFiles(*tls).client())
+    settings = LinkSettings(who="verify", cluster=cluster, trust=WireTrust.of_client(trust))
     identity = None if data_dir is None else StoreFiles(OsDisk(), str(data_dir)).identity()
     store_id = "" if identity is None else identity.store_id
     return asyncio.run(compare(replicas, settings, "" if data_dir is None else str(data_dir), store_id, end))

@@ -31,6 +31,7 @@ from rich.text import Text
 
 from deploy.cluster_arguments import arguments
 from entrepot.domain.printable import printable
+from entrepot.gateway.cli.cluster_secret import write_secret
 
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
@@ -109,6 +110,7 @@ class LocalCluster:
     def __init__(self, wanted: argparse.Namespace, console: Console) -> None:
         self._wanted, self._console = wanted, console
         self._directory: Path = wanted.data_dir
+        self._secret = self._directory / "cluster-secret"
         self._members: list[Member] = []
         self._stop = asyncio.Event()
         self._signals = 0
@@ -146,6 +148,8 @@ class LocalCluster:
         wanted = self._wanted
         for directory in ("log", "run"):
             (self._directory / directory).mkdir(parents=True, exist_ok=True)
+        if not self._secret.exists():
+            write_secret(self._secret)
         name_servers, controllers = self._name_servers()
         await self._start(name_servers)
         known = ["--nameserver", ",".join(member.addresses["nameserver"] for member in name_servers if member.look())]
@@ -214,7 +218,8 @@ class LocalCluster:
     ) -> Member:
         name = f"{role}-{index}{replica}"
         log, ready_file = self._directory / "log" / f"{name}.log", self._directory / "run" / f"{name}.json"
-        return Member(role, name, ["--host", self._wanted.host, *arguments], log, ready_file, data)
+        common = ["--host", self._wanted.host, "--set", f"cluster.secret_file={self._secret}"]
+        return Member(role, name, [*common, *arguments], log, ready_file, data)
 
     async def _start(self, members: Sequence[Member]) -> None:
         """Start some and wait until all of them are ready, or until told to stop."""
@@ -311,7 +316,7 @@ class LocalCluster:
             f"  curl -X POST 'http://{last}/topics/factory/eventsubscriptions/workers:receive?maxWaitTime=0'",
             f"  {entrepot} topic list --server http://{last}",
             f"  {entrepot} cluster show --server http://{last}",
-            f"  {entrepot} ping {broker}",
+            f"  {entrepot} ping {broker} --set cluster.secret_file={self._secret}",
             "Ctrl-C stops it.",
         )
         for line in lines:

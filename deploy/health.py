@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from deploy.plan import Part, Plan
 from entrepot.broker.remoting.link import Link, LinkSettings
-from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.control import ControllerView
 from entrepot.gateway.cli.client import Client, segment
@@ -88,7 +88,7 @@ class Health:
         settings = LinkSettings(
             who="rolling restart",
             cluster=cluster.name,
-            tls=TlsFiles(*cluster.tls).client(),
+            trust=WireTrust.of_client(cluster.trust),
             connect_seconds=ASK_SECONDS,
         )
         link = Link(address, settings)

@@ -8,7 +8,7 @@
     restart = "ssh store-1 systemctl restart entrepot-broker@broker-0"
 
 A name server that is a controller, too, has `controller = true`.  The table `cluster` has `name`, `tls_certificate`,
-`tls_key` and `tls_ca` where the deployment has them.
+`tls_key`, `tls_ca` and `secret_file` where the deployment has them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.url import fault_of_url
 from entrepot.domain.written_text import WrittenTextError, written_text
 
@@ -55,18 +56,20 @@ class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Wire(Struct, frozen=True, forbid_unknown_fields=True):
-    """Name of the deployment and its TLS files, for requests to controllers."""
+    """Name of the deployment, its TLS files and its secret, for requests to controllers."""
 
     name: str = ""
     tls_certificate: str = ""
     tls_key: str = ""
     tls_ca: str = ""
+    secret_file: str = ""
 
     @property
-    def tls(self) -> tuple[Path | None, Path | None, Path | None]:
-        """Certificate, key and authority."""
-        found = [Path(each) if each else None for each in (self.tls_certificate, self.tls_key, self.tls_ca)]
-        return found[0], found[1], found[2]
+    def trust(self) -> ClusterTrust:
+        """What controllers know who asks by."""
+        named = (self.tls_certificate, self.tls_key, self.tls_ca, self.secret_file)
+        certificate, key, ca, secret = (Path(each) if each else None for each in named)
+        return ClusterTrust(certificate, key, ca, secret_file=secret)
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -23,7 +23,7 @@ from entrepot.gateway.process import run_process
 from entrepot.gateway.security.setup_token import FILE_NAME
 from entrepot.gateway.settings import LoadedSettings
 
-_NO_TLS: Final = {"tls_certificate": None, "tls_key": None, "tls_ca": None}
+_NO_TLS: Final[dict[str, Any]] = {"tls_certificate": None, "tls_key": None, "tls_ca": None, "tls_names": []}
 log = structlog.get_logger(__name__)
 
 

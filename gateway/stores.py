@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from entrepot.domain.clock import Clock
+from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.replication.rule import parse_rule
@@ -153,7 +154,7 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
             request_seconds=named.request_seconds,
             silence_seconds=named.silence_seconds,
             group_defaults=settings.groups.new_group("defaults"),
-            tls=_tls(named),
+            trust=_trust(named),
             controllers=named.controller_addresses(),
         ),
         clock,
@@ -220,7 +221,7 @@ def make_name_server(settings: Settings, listener: socket.socket) -> NameServer:
 
     cluster = settings.cluster
     return make_name_server(
-        listener, tls=_tls(cluster), lease_seconds=settings.nameserver.lease_seconds, cluster=cluster.name
+        listener, trust=_trust(cluster), lease_seconds=settings.nameserver.lease_seconds, cluster=cluster.name
     )
 
 
@@ -239,7 +240,7 @@ def make_controller(settings: Settings, listening: socket.socket | NameServer, c
             lease=cluster.lease_seconds,
             cluster=cluster.name,
             silence_seconds=cluster.silence_seconds,
-            tls=_tls(cluster),
+            trust=_trust(cluster),
         )
     except OSError as error:
         raise unusable(named.data_dir, error, "controller.data_dir") from error
@@ -259,7 +260,7 @@ def _listener_settings(settings: Settings, listener: socket.socket, number: int 
         "register_seconds": named.register_seconds,
         "heartbeat_seconds": named.heartbeat_seconds,
         "silence_seconds": cluster.silence_seconds,
-        "tls": _tls(cluster),
+        "trust": _trust(cluster),
     }
 
 
@@ -268,10 +269,10 @@ def cluster_client_tls(cluster: ClusterSettings) -> ssl.SSLContext | None:
     certificate without its key, OSError for unusable files."""
     from entrepot.store_client.remote.opening import client_tls
 
-    return client_tls(_tls(cluster))
+    return client_tls(_trust(cluster))
 
 
-def _tls(cluster: ClusterSettings) -> tuple[Path | None, Path | None, Path | None]:
+def _trust(cluster: ClusterSettings) -> ClusterTrust:
     if (cluster.tls_certificate is None) != (cluster.tls_key is None):
         raise EntrepotError(Code.BAD_REQUEST, "cluster.tls_certificate and cluster.tls_key belong together")
-    return cluster.tls_certificate, cluster.tls_key, cluster.tls_ca
+    return cluster.trust()

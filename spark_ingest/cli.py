@@ -64,6 +64,7 @@ def ingest(
     cluster: Annotated[str, typer.Option(metavar="NAME", help="Cluster name, among those of the name servers.")] = "",
     zone: Annotated[str, typer.Option(metavar="ZONE", help="Zone of the replicas to read, if it has any.")] = "",
     tls: Annotated[str, typer.Option(metavar="CERT,KEY,CA", help="PEM files for the brokers' TLS.")] = "",
+    secret_file: Annotated[str, typer.Option(metavar="FILE", help="File with the cluster's secret.")] = "",
     table_format: Annotated[str, typer.Option("--format", help="Table format: delta, parquet or iceberg.")] = "delta",
     trigger: Annotated[
         str, typer.Option(help="Trigger: availableNow, or the interval between batches, such as 10s.")
@@ -146,6 +147,7 @@ def ingest(
                     str(Path(data_dir).absolute()) if data_dir else "",
                     cluster,
                     _tls(tls),
+                    str(Path(secret_file).absolute()) if secret_file else "",
                     zone=zone,
                     tier=tier_address(tier_url, tier_endpoint, tier_region, allow_http=tier_allow_http),
                 ),

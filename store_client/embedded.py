@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from entrepot.domain.clock import Clock
+from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.ports import Store
 from entrepot.domain.replication.rule import Rule
@@ -101,17 +102,16 @@ async def open_embedded(settings: BrokerSettings, clock: Clock) -> Store:
 
 
 def serve_embedded(
-    store: Store, listener: socket.socket, clock: Clock, *, tls: tuple[Path | None, ...], **others: Any
+    store: Store, listener: socket.socket, clock: Clock, *, trust: ClusterTrust, **others: Any
 ) -> ServedBroker:
-    """Return a broker process that serves an embedded store to gateways on other machines.  `tls`: certificate, key and
-    authority.  `others`: fields of `BrokerProcessSettings` by name.  Raises StoreFailedError if the data directory
+    """Return a broker process that serves an embedded store to gateways on other machines.  `trust`: of the
+    cluster.  `others`: fields of `BrokerProcessSettings` by name.  Raises StoreFailedError if the data directory
     belongs to another broker."""
     from entrepot.broker.broker import Broker
-    from entrepot.broker.remoting.tls import TlsFiles
     from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings
 
     assert isinstance(store, Broker), "only a store in this process can be served"
-    return BrokerProcess(store, BrokerProcessSettings(tls=TlsFiles(*tls), **others), listener, clock)
+    return BrokerProcess(store, BrokerProcessSettings(trust=trust, **others), listener, clock)
 
 
 def make_replica(
@@ -127,18 +127,17 @@ def make_replica(
     controllers: tuple[str, ...],
     lease: float,
     elects_async: bool,
-    tls: tuple[Path | None, ...],
+    trust: ClusterTrust,
     **others: Any,
 ) -> ServedBroker:
     """Return a replica of a broker group, with its data directory open.  `rates`: bytes a second of comparing and of
     copying.  `controllers`, `lease` (seconds) and `elects_async`: as in `GroupSettings`.  `others`: fields of
     `BrokerProcessSettings`.  Raises StoreFailedError, CorruptedError."""
-    from entrepot.broker.remoting.tls import TlsFiles
     from entrepot.broker.replication.peers import GroupSettings
     from entrepot.broker.replication.process import ReplicaProcess
     from entrepot.broker.server.process import BrokerProcessSettings
 
-    process = BrokerProcessSettings(tls=TlsFiles(*tls), **others)
+    process = BrokerProcessSettings(trust=trust, **others)
     group = GroupSettings(replica, addresses, rule, observers, *rates, controllers, lease, elects_async)
     return ReplicaProcess(settings, process, group, listener, clock)
 
@@ -211,14 +210,11 @@ def _options_of(address: TierAddress) -> dict[str, Any]:
     }
 
 
-def make_name_server(
-    listener: socket.socket, *, tls: tuple[Path | None, ...], lease_seconds: float, cluster: str
-) -> NameServer:
+def make_name_server(listener: socket.socket, *, trust: ClusterTrust, lease_seconds: float, cluster: str) -> NameServer:
     """Return a name server behind a listening socket."""
     from entrepot.broker.namesrv.server import NameServer
-    from entrepot.broker.remoting.tls import TlsFiles
 
-    return NameServer(listener, lease_seconds=lease_seconds, cluster=cluster, tls=TlsFiles(*tls).server())
+    return NameServer(listener, lease_seconds=lease_seconds, cluster=cluster, trust=trust)
 
 
 def make_controller(
@@ -231,19 +227,17 @@ def make_controller(
     lease: float,
     cluster: str,
     silence_seconds: float,
-    tls: tuple[Path | None, ...],
+    trust: ClusterTrust,
 ) -> ServedController:
     """Return a controller, with its data directory open.  `listening`: a listening socket, or a name server to share.
     `addresses`: those of all controllers, by id.  `lease`: seconds of silence after which a master is replaced.  Raises
     StoreFailedError, OSError."""
     from entrepot.broker.controller.listener import OwnListener, SharedListener, links_of, options_of
     from entrepot.broker.controller.process import ControllerServer, ControllerSettings
-    from entrepot.broker.remoting.tls import TlsFiles
 
-    files = TlsFiles(*tls)
     settings = ControllerSettings(controller, addresses, data_dir, cluster, options_of(lease))
-    links = links_of(controller, cluster, lease, silence_seconds, files.client())
+    links = links_of(controller, cluster, lease, silence_seconds, trust)
     server = ControllerServer(settings, links, clock)
     if isinstance(listening, socket.socket):
-        return OwnListener(server, listening, cluster, files.server())
+        return OwnListener(server, listening, cluster, trust)
     return SharedListener(server, listening.service)

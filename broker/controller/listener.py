@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from typing import Final
 
 from entrepot.broker.controller.agreement import ControllerOptions
 from entrepot.broker.controller.process import ControllerServer
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.remoting.trust import WireTrust
+from entrepot.domain.cluster_trust import ClusterTrust
+from entrepot.protocols.remoting.authentication import Role
 
 MOST_FENCE_SECONDS: Final = 1.0
 MOST_TICK_SECONDS: Final = 0.1
@@ -24,14 +26,13 @@ def options_of(lease: float) -> ControllerOptions:
     )
 
 
-def links_of(
-    controller: int, cluster: str, lease: float, silence_seconds: float, tls: ssl.SSLContext | None
-) -> LinkSettings:
+def links_of(controller: int, cluster: str, lease: float, silence_seconds: float, trust: ClusterTrust) -> LinkSettings:
     """Return the settings of a controller's connections to the others."""
     return LinkSettings(
         who=f"controller {controller}",
         cluster=cluster,
-        tls=tls,
+        trust=WireTrust.of_client(trust),
+        role=Role.CONTROLLER,
         ping_seconds=min(1.0, lease / 4),
         silence_seconds=silence_seconds,
     )
@@ -55,12 +56,10 @@ class SharedListener:
 class OwnListener(SharedListener):
     """A controller as a process of its own."""
 
-    def __init__(
-        self, server: ControllerServer, listener: socket.socket, cluster: str, tls: ssl.SSLContext | None
-    ) -> None:
+    def __init__(self, server: ControllerServer, listener: socket.socket, cluster: str, trust: ClusterTrust) -> None:
         service = Service()
         super().__init__(server, service)
-        self._listener = RemotingListener(service, listener, "controller", cluster, tls)
+        self._listener = RemotingListener(service, listener, "controller", cluster, WireTrust.of_server(trust))
 
     async def start(self) -> None:
         await self._listener.start()

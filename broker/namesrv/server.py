@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,8 @@ import structlog
 
 from entrepot.broker.namesrv.route_table import RouteTable
 from entrepot.broker.remoting.listener import RemotingListener, ServerChannel, ServerStream, Service
+from entrepot.broker.remoting.trust import WireTrust
+from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.route import Registration, Routes
 from entrepot.domain.topic_shares import ReportedBroker
 from entrepot.protocols.remoting import operations as wire
@@ -45,7 +46,7 @@ class NameServer:
         *,
         lease_seconds: float = 10.0,
         cluster: str = "",
-        tls: ssl.SSLContext | None = None,
+        trust: ClusterTrust = NO_TRUST,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.table = RouteTable(secrets.token_hex(8), lease_seconds)
@@ -57,7 +58,7 @@ class NameServer:
         service.calls[wire.ROUTES] = self._routes
         service.streams[wire.WATCH_ROUTES] = partial(self._watch, are_whole=True)
         service.streams[wire.WATCH_ROUTE_CHANGES] = self._watch
-        self._listener = RemotingListener(service, listener, "nameserver", cluster, tls)
+        self._listener = RemotingListener(service, listener, "nameserver", cluster, WireTrust.of_server(trust))
         self._watchers: dict[ServerStream, _Watcher] = {}
         self._seen_version = 0
         self._item: tuple[tuple[int | None, int], bytes] | None = None

@@ -8,6 +8,7 @@ import ssl
 import struct
 from typing import Final, Protocol, cast
 
+from entrepot.broker.remoting.trust import digest_of
 from entrepot.domain.route import UNIX
 
 _DROP_UNSENT: Final = struct.pack("ii", 1, 0)
@@ -41,6 +42,12 @@ class ClientChannel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._link.lost(self)
+
+    @property
+    def shared(self) -> bytes:
+        """What both ends of a TLS connection share: the digest of the server's certificate; empty without TLS."""
+        found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return b"" if found is None else digest_of(found.getpeercert(binary_form=True) or b"")
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:

@@ -41,7 +41,7 @@ from entrepot.protocols.remoting.connection import (
     Refused,
     Welcomed,
 )
-from entrepot.protocols.remoting.frames import VERSION, Hello, PeerLeftError, RemotingError
+from entrepot.protocols.remoting.frames import PeerLeftError, RemotingError
 from entrepot.protocols.remoting.operations import Operation
 
 STREAM_CREDIT_BYTES: Final = 4 << 20
@@ -139,7 +139,10 @@ class Link:
 
     async def _connect(self) -> None:
         async with asyncio.timeout(self._settings.connect_seconds):
-            await open_channel(self, self.address, self._settings.tls)
+            tls = self._settings.trust.tls
+            if tls is not None:
+                tls.refresh()
+            await open_channel(self, self.address, None if tls is None else tls.context)
 
     async def _watch(self, lost: asyncio.Future[None]) -> None:
         """Ping until the connection is lost; give it up when it is silent."""
@@ -156,7 +159,7 @@ class Link:
     def connected(self, channel: ClientChannel) -> None:
         """Greet the peer over the connected socket."""
         self._channel = channel
-        self._connection = ClientConnection(Hello([VERSION], self._settings.who, self._settings.cluster))
+        self._connection = self._settings.greet(self.address, channel.shared)
         self._last_heard = self._loop.time()
         self._flush()
 

@@ -10,42 +10,26 @@ A client that does not read is not read from either.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
-import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import structlog
 
+from entrepot.broker.remoting.listener_limits import DEFAULT_LIMITS, ListenerLimits
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.descriptors import TOO_MANY, descriptor_of, descriptors
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.connection import Cancelled, Credited, Goodbye, Requested, ServerConnection
+from entrepot.protocols.remoting.authentication import NONCE_BYTES
+from entrepot.protocols.remoting.connection import Cancelled, Credited, Goodbye, Greeted, Requested, ServerConnection
 from entrepot.protocols.remoting.frames import HEADER_SIZE, RemotingError
 from entrepot.protocols.remoting.operations import NOT_HERE, OPERATIONS, Operation
 from entrepot.protocols.remoting.values import encode
 
+__all__ = ["ListenerLimits", "RemotingListener", "ServerChannel", "ServerStream", "Service"]
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ListenerLimits:
-    """Limits of a listener. `window_bytes`: of unanswered requests; `write_bytes`: waiting to be written before reading
-    stops.
-
-    `greeting_seconds` begin with the connection, `silence_seconds` with the last byte. `sweep_seconds`: interval of
-    these checks, and the time for a goodbye to be read.
-    """
-
-    connections: int = 10_000
-    window_bytes: int = 64 << 20
-    write_bytes: int = 8 << 20
-    greeting_seconds: float = 10.0
-    silence_seconds: float = 30.0
-    sweep_seconds: float = 1.0
-
-
-DEFAULT_LIMITS: Final = ListenerLimits()
 
 
 class ServerStream:
@@ -115,20 +99,24 @@ class RemotingListener:
         listener: socket.socket,
         who: str,
         cluster: str = "",
-        tls: ssl.SSLContext | None = None,
+        trust: WireTrust | None = None,
         limits: ListenerLimits = DEFAULT_LIMITS,
     ) -> None:
+        """Raise BAD_REQUEST if strangers could reach it, and nothing tells them from members of the cluster."""
+        self.trust = (trust or WireTrust()).at(listener)
         self.service = service
         self.limits = limits
         self._socket = listener
         self.who, self.cluster = who, cluster
-        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
         self.channels: set[ServerChannel] = set()
+        self.strangers: set[ServerChannel] = set()
+        """Channels that have not greeted."""
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
+        tls = self.trust.tls
         if self._socket.family == socket.AF_UNIX:
             self._server = await self._loop.create_unix_server(lambda: ServerChannel(self), sock=self._socket)
         else:
@@ -137,10 +125,16 @@ class RemotingListener:
             self._server = await self._loop.create_server(
                 lambda: ServerChannel(self),
                 sock=self._socket,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else self.limits.greeting_seconds,
+                ssl=None if tls is None else tls.context,
+                ssl_handshake_timeout=None if tls is None else self.limits.greeting_seconds,
             )
         self._sweep = self._loop.call_later(self.limits.sweep_seconds, self._close_silent)
+
+    def greeting(self, shared: bytes) -> ServerConnection:
+        """Return a new connection. `shared`: what both ends of TLS share."""
+        window, trust, nonce = self.limits.window_bytes, self.trust, secrets.token_bytes(NONCE_BYTES)
+        may = trust.is_network_trusted
+        return ServerConnection(self.who, window, self.cluster, trust.secret, nonce, shared, may_be_without=may)
 
     async def close(self, goodbye: str = "the server stops") -> None:
         """Stop accepting, say goodbye to everybody, close."""
@@ -153,6 +147,7 @@ class RemotingListener:
 
     def _close_silent(self) -> None:
         now = self._loop.time()
+        self.trust.refresh()
         for channel in tuple(self.channels):
             channel.check_silence(now)
         self._sweep = self._loop.call_later(self.limits.sweep_seconds, self._close_silent)
@@ -165,7 +160,7 @@ class ServerChannel(asyncio.Protocol):
         self._listener = listener
         self._service = listener.service
         self._limits = listener.limits
-        self._connection = ServerConnection(listener.who, self._limits.window_bytes, listener.cluster)
+        self._connection = listener.greeting(b"")
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -198,7 +193,14 @@ class ServerChannel(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else ""
         self._listener.channels.add(self)
-        if len(self._listener.channels) > self._limits.connections:
+        self._listener.strangers.add(self)
+        shared, stranger = self._listener.trust.met(transport)
+        self._connection = self._listener.greeting(shared)
+        if stranger:
+            self.goodbye(stranger)
+        elif len(self._listener.strangers) > self._limits.strangers:
+            self.goodbye(f"more than {self._limits.strangers} connections that have not greeted")
+        elif len(self._listener.channels) > self._limits.connections:
             self.goodbye(f"more than {self._limits.connections} connections")
         elif descriptors().is_spent(descriptor_of(transport)):
             self.goodbye(TOO_MANY)
@@ -213,6 +215,8 @@ class ServerChannel(asyncio.Protocol):
                     self._cancelled(event.id)
                 elif isinstance(event, Credited):
                     self._credited(event)
+                elif isinstance(event, Greeted):
+                    self._listener.strangers.discard(self)
                 elif isinstance(event, Goodbye):
                     self._close()
                     return
@@ -235,6 +239,7 @@ class ServerChannel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._listener.channels.discard(self)
+        self._listener.strangers.discard(self)
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():
             task.cancel()
@@ -283,6 +288,8 @@ class ServerChannel(asyncio.Protocol):
         operation = OPERATIONS.get(request.operation)
         service = self._service
         try:
+            if operation is not None and (role := self._connection.role) is not None and role not in operation.callers:
+                raise EntrepotError(Code.FORBIDDEN, f"{operation.name} is not for a {role}")
             if operation in service.direct:
                 service.direct[operation](self, request)
             elif operation in service.calls:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.route import UNIX
+from entrepot.protocols.remoting.authentication import NONCE_BYTES, Role
+from entrepot.protocols.remoting.connection import ClientConnection
+from entrepot.protocols.remoting.frames import VERSION, Hello
 from entrepot.protocols.remoting.operations import Operation
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
@@ -25,16 +30,25 @@ class ConnectionLostError(EntrepotError):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Settings of a connection. A peer silent for `silence_seconds`, pings included, is taken for gone. `tls`: None is
-    plain TCP."""
+    """Settings of a connection. A peer silent for `silence_seconds`, pings included, is taken for gone. `role`: of
+    the part that connects."""
 
     who: str = "client"
     cluster: str = ""
-    tls: ssl.SSLContext | None = None
+    trust: WireTrust = field(default_factory=WireTrust)
+    role: Role = Role.GATEWAY
     connect_seconds: float = 3.0
     ping_seconds: float = 1.0
     silence_seconds: float = 5.0
     backoff_seconds: tuple[float, float] = (0.05, 2.0)
+
+    def greet(self, address: str, shared: bytes) -> ClientConnection:
+        """Return a new connection, which greets. `shared`: what both ends of TLS share. A private socket, of a path,
+        asks for no secret."""
+        secret = None if address.startswith(UNIX) else self.trust.secret
+        role, nonce = ("", b"") if secret is None else (self.role, secrets.token_bytes(NONCE_BYTES))
+        hello = Hello([VERSION], self.who, self.cluster, role, nonce)
+        return ClientConnection(hello, secret, shared, may_be_without=self.trust.is_network_trusted)
 
 
 @dataclass(slots=True)

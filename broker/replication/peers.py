@@ -19,6 +19,7 @@ import structlog
 
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.server.process import BrokerProcessSettings
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
@@ -27,6 +28,7 @@ from entrepot.domain.replication.election import ElectionError, first_election
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.authentication import Role
 
 ASK_SECONDS: Final = 2.0
 ALONE_SECONDS: Final = 3.0
@@ -76,7 +78,8 @@ def link_settings(process: BrokerProcessSettings, group: GroupSettings) -> LinkS
     return LinkSettings(
         who=f"{REPLICA_CLIENT} {group.replica}",
         cluster=process.cluster,
-        tls=process.tls.client(),
+        trust=WireTrust.of_client(process.trust),
+        role=Role.BROKER,
         ping_seconds=min(1.0, group.lease / 4),
         silence_seconds=process.silence_seconds,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,7 +16,7 @@ from entrepot.broker.broker import Broker
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import ListenerLimits, RemotingListener, Service
-from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.server.control import BrokerControl
 from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.identity import BrokerIdentity, KeptIdentity, open_identity
@@ -25,8 +25,10 @@ from entrepot.broker.server.store_service import StoreService
 from entrepot.broker.settings import BrokerSettings
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
+from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.route import BrokerInfo
+from entrepot.protocols.remoting.authentication import Role
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +48,7 @@ class BrokerProcessSettings:
     register_seconds: float = 600.0
     heartbeat_seconds: float = 1.0
     silence_seconds: float = 5.0
-    tls: TlsFiles = field(default_factory=TlsFiles)
+    trust: ClusterTrust = NO_TRUST
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def make_listener(settings: BrokerProcessSettings, listener: socket.socket, stor
         listener,
         settings.name,
         settings.cluster,
-        settings.tls.server(),
+        WireTrust.of_server(settings.trust),
         ListenerLimits(window_bytes=window),
     )
 
@@ -108,7 +110,8 @@ class BrokerProcess:
             LinkSettings(
                 who=self.identity.name,
                 cluster=settings.cluster,
-                tls=settings.tls.client(),
+                trust=WireTrust.of_client(settings.trust),
+                role=Role.BROKER,
                 silence_seconds=settings.silence_seconds,
             ),
             broker,

@@ -121,8 +121,7 @@ def _ping_wire(address: str, timeout: float, config: ConfigOption, assignments: 
         raise CommandError(f"{address!r} is neither HOST:PORT nor a URL", USAGE)
     configure_logging("error", "console")  # the exit code and its line tell the fault once
     cluster = settings_flags.load(config, assignments, {}).settings.cluster
-    tls = (cluster.tls_certificate, cluster.tls_key, cluster.tls_ca)
     try:
-        return asyncio.run(ping(address, cluster=cluster.name, tls=tls, seconds=timeout))
+        return asyncio.run(ping(address, cluster=cluster.name, trust=cluster.trust(), seconds=timeout))
     except (EntrepotError, OSError) as error:  # an ssl.SSLError is an OSError
         raise CommandError(f"{address} does not answer: {error}") from error

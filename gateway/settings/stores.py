@@ -6,8 +6,9 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
+from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.replication.rule import parse_rule
 from entrepot.gateway.settings.addresses import LARGEST_ID, addresses_by_id, checked_addresses
 from entrepot.gateway.settings.table import GIB, MIB, Bytes, Count, Port, Seconds, Table
@@ -191,6 +192,16 @@ class ClusterSettings(Table):
     )
     tls_key: Path | None = Field(None, description="Private key (PEM) of tls_certificate")
     tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) of the other processes; enables TLS")
+    tls_names: list[str] = Field(
+        [], description="Names that clients' certificates may have, such as *.brokers.internal; empty: any of tls_ca"
+    )
+    secret_file: Path | None = Field(
+        None, description="File with the cluster's secret, the same for all parts; entrepot cluster secret makes one"
+    )
+    secret: SecretStr = Field(SecretStr(""), description="Secret of the cluster, in place of secret_file")
+    trusted_network: bool = Field(
+        False, description="Trust every machine that reaches this one: parts without the secret are taken, too"
+    )
 
     _are_addresses = field_validator("name_servers", "brokers")(checked_addresses)
 
@@ -199,6 +210,25 @@ class ClusterSettings(Table):
     def _have_ids(cls, value: list[str]) -> list[str]:
         addresses_by_id(value, "controller")
         return value
+
+    @field_validator("tls_names")
+    @classmethod
+    def _are_checked(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        if value and (info.data.get("tls_ca") is None or info.data.get("tls_certificate") is None):
+            raise ValueError("names of clients' certificates need tls_certificate and tls_ca")
+        return value
+
+    def trust(self) -> ClusterTrust:
+        """Return what the parts of the cluster know each other by."""
+        return ClusterTrust(
+            self.tls_certificate,
+            self.tls_key,
+            self.tls_ca,
+            tuple(self.tls_names),
+            self.secret_file,
+            self.secret.get_secret_value(),
+            self.trusted_network,
+        )
 
     def controller_addresses(self) -> dict[int, str]:
         """host:port of each controller by its id."""

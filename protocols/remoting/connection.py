@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final, TypeVar
-
-import msgspec
+from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.authentication import ClusterSecret, Role
 from entrepot.protocols.remoting.frames import (
     HEADER_SIZE,
     MAX_GREETING_BYTES,
@@ -31,15 +30,13 @@ from entrepot.protocols.remoting.frames import (
     Welcome,
     frame,
 )
+from entrepot.protocols.remoting.handshake import ClientHandshake, ServerHandshake
 from entrepot.protocols.remoting.values import error_of
 
 MAX_OPEN_REQUESTS: Final = 100_000
 """Most open requests and streams of one connection."""
 REQUEST_OVERHEAD: Final = 64
 """Bytes that a request counts for beyond its payload."""
-
-_encode: Final = msgspec.msgpack.Encoder().encode
-_Greeting = TypeVar("_Greeting", Hello, Welcome)
 
 
 class _End:
@@ -58,15 +55,6 @@ class _End:
         data = b"".join(self._out)
         self._out.clear()
         return data
-
-    def _greeting(self, kind: int, payload: bytes, wanted: FrameKind, greeting: type[_Greeting]) -> _Greeting:
-        name = wanted.name.lower()
-        if kind != wanted:
-            raise RemotingError(f"{FrameKind(kind).name} before the {name}")
-        try:
-            return msgspec.msgpack.decode(payload, type=greeting)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RemotingError(f"the {name} cannot be read: {error}") from error
 
 
 @dataclass(slots=True)
@@ -125,11 +113,14 @@ ClientEvent = Welcomed | Answered | AnsweredLate | Refused | ItemCame | Ponged |
 
 
 class ClientConnection(_End):
-    """The client's end, which makes requests."""
+    """The client's end, which makes requests.  `secret`, `channel`, `may_be_without`: as `ClientHandshake` has them."""
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(
+        self, hello: Hello, secret: ClusterSecret | None = None, channel: bytes = b"", *, may_be_without: bool = False
+    ) -> None:
         super().__init__()
-        self._out.append(frame(FrameKind.HELLO, 0, _encode(hello)))
+        self._handshake = ClientHandshake(hello, secret, channel, may_be_without=may_be_without)
+        self._out.append(self._handshake.first)
         self._last_id = 0
         self._window = 0
         self._is_welcome = False
@@ -241,10 +232,11 @@ class ClientConnection(_End):
             return Ponged()
         raise RemotingError(f"a server does not send {FrameKind(kind).name}")
 
-    def _welcomed(self, kind: int, payload: bytes) -> Welcomed:
-        welcome = self._greeting(kind, payload, FrameKind.WELCOME, Welcome)
-        if welcome.version != VERSION:
-            raise RemotingError(f"the server speaks version {welcome.version} of the wire, we speak {VERSION}")
+    def _welcomed(self, kind: int, payload: bytes) -> Welcomed | None:
+        said, welcome = self._handshake.receive(kind, payload)
+        self._out.append(said)
+        if welcome is None:
+            return None
         self._is_welcome = True
         self._window = welcome.window_bytes
         self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
@@ -304,14 +296,26 @@ ServerEvent = Greeted | Requested | Cancelled | Credited | Goodbye
 
 
 class ServerConnection(_End):
-    """The server's end, which answers."""
+    """The server's end, which answers.  `secret` and what follows: as `ServerHandshake` has them."""
 
-    def __init__(self, who: str, window_bytes: int, cluster: str = "") -> None:
+    def __init__(
+        self,
+        who: str,
+        window_bytes: int,
+        cluster: str = "",
+        secret: ClusterSecret | None = None,
+        nonce: bytes = b"",
+        channel: bytes = b"",
+        *,
+        may_be_without: bool = False,
+    ) -> None:
         super().__init__()
-        self._who, self._cluster = who, cluster
+        welcome = Welcome(VERSION, who, window_bytes, cluster)
+        self._handshake = ServerHandshake(welcome, secret, nonce, channel, may_be_without=may_be_without)
         self._window = window_bytes
-        self._is_greeted = False
         self.hello: Hello | None = None
+        self.role: Role | None = None
+        """The part that the client has proved to be; None where the cluster has no secret."""
 
     def answer(self, id_: int, payload: bytes) -> None:
         """Answer a request, unless it was cancelled meanwhile."""
@@ -359,7 +363,7 @@ class ServerConnection(_End):
     def _event(self, kind: int, id_: int, amount: int, payload: bytes, operation: int) -> ServerEvent | None:
         if kind == FrameKind.GOODBYE:
             return Goodbye(payload.decode("utf-8", "replace"))
-        if not self._is_greeted:
+        if self.hello is None:
             return self._greeted(kind, payload)
         if kind == FrameKind.REQUEST:
             return self._requested(id_, amount, payload, operation)
@@ -384,14 +388,11 @@ class ServerConnection(_End):
         self._unanswered += size
         return Requested(id_, operation, amount, payload)
 
-    def _greeted(self, kind: int, payload: bytes) -> Greeted:
-        hello = self._greeting(kind, payload, FrameKind.HELLO, Hello)
-        if VERSION not in hello.versions:
-            raise RemotingError(f"no common version of the wire: yours are {hello.versions[:16]}, ours is {VERSION}")
-        if self._cluster != hello.cluster:
-            raise RemotingError(f"this is cluster {self._cluster!r}, not {hello.cluster[:80]!r}")
-        self._is_greeted = True
-        self.hello = hello
+    def _greeted(self, kind: int, payload: bytes) -> Greeted | None:
+        said, hello = self._handshake.receive(kind, payload)
+        self._out.append(said)
+        if hello is None:
+            return None
+        self.hello, self.role = hello, self._handshake.role
         self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
-        self._out.append(frame(FrameKind.WELCOME, 0, _encode(Welcome(VERSION, self._who, self._window, self._cluster))))
         return Greeted(hello)

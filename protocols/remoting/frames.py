@@ -13,8 +13,9 @@ Every frame (big-endian):
     16            payload
 
 A connection begins with HELLO from the client and WELCOME from the server (msgpack of `Hello` and `Welcome`).  The
-version is the highest that both know.  Without one, or at a breach of the rules, GOODBYE gives the reason as text, and
-the connection ends.
+version is the highest that both know.  Where the cluster has a secret, CHALLENGE and PROOF are between the two
+(`authentication`).  Without a common version, or at a breach of the rules, GOODBYE gives the reason as text, and the
+connection ends.
 """
 
 from __future__ import annotations
@@ -47,14 +48,19 @@ class FrameKind(IntEnum):
     PING = 9
     PONG = 10
     GOODBYE = 11
+    CHALLENGE = 12  # by the server, between HELLO and WELCOME
+    PROOF = 13  # by the client, its answer
 
 
 class Hello(msgspec.Struct, array_like=True):
-    """The client's name and its versions of the wire.  `cluster` keeps deployments on one network apart."""
+    """The client's name and its versions of the wire.  `cluster` keeps deployments on one network apart.  `role`,
+    `nonce`: of a client that has the cluster's secret."""
 
     versions: list[int]
     who: str
     cluster: str = ""
+    role: str = ""
+    nonce: bytes = b""
 
 
 class Welcome(msgspec.Struct, array_like=True):
@@ -118,7 +124,7 @@ class FrameReader:
             length, kind, operation, id_, amount = HEADER.unpack_from(source, at)
             if length > self.max_payload_bytes:
                 raise RemotingError(f"a frame of {length} bytes, the limit is {self.max_payload_bytes}")
-            if not FrameKind.HELLO <= kind <= FrameKind.GOODBYE:
+            if not FrameKind.HELLO <= kind <= FrameKind.PROOF:
                 raise RemotingError(f"a frame of unknown kind {kind}")
             body = at + HEADER_SIZE
             if body + length > end:

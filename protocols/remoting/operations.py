@@ -40,9 +40,11 @@ from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, T
 from entrepot.domain.timing import TimerCursor
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
 from entrepot.domain.transaction import TransactionEnd
+from entrepot.protocols.remoting.authentication import Role
 from entrepot.protocols.remoting.values import Codec, encode
 
 RAW: Final = None
+ANYBODY: Final = frozenset(Role)
 Outcomes = list[EntrepotError | None]
 
 
@@ -56,6 +58,8 @@ class Operation:
     result: Codec[Any] | None
     is_idempotent: bool = False
     is_stream: bool = False
+    callers: frozenset[Role] = ANYBODY
+    """The parts that may ask for it, where the cluster has a secret."""
 
     def encode_arguments(self, *arguments: Any) -> bytes:
         """Return the payload of a request."""
@@ -63,10 +67,20 @@ class Operation:
 
 
 OPERATIONS: Final[dict[int, Operation]] = {}
+BROKERS: Final = frozenset((Role.BROKER,))
+CONTROLLERS: Final = frozenset((Role.CONTROLLER,))
+ELECTORS: Final = frozenset((Role.BROKER, Role.GATEWAY))
 
 
 def _operation(
-    number: int, name: str, arguments: Any, result: Any, *, again: bool = False, stream: bool = False
+    number: int,
+    name: str,
+    arguments: Any,
+    result: Any,
+    *,
+    again: bool = False,
+    stream: bool = False,
+    callers: frozenset[Role] = ANYBODY,
 ) -> Operation:
     made = Operation(
         number,
@@ -75,6 +89,7 @@ def _operation(
         None if result is RAW else Codec(result),
         again,
         stream,
+        callers,
     )
     assert number not in OPERATIONS
     OPERATIONS[number] = made
@@ -286,23 +301,25 @@ class ReplicaStatus:
     """Reason why these would not replace its master, as far as a replica can tell; it goes on without them."""
 
 
-REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)
+REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True, callers=BROKERS)
 """Items: one byte, 0 a welcome, 1 a run: u64 offset, u64 confirmed, records."""
-HAVE: Final = _operation(91, "have", tuple[int, int, int], None)
+HAVE: Final = _operation(91, "have", tuple[int, int, int], None, callers=BROKERS)
 """A slave's acknowledgement: replica id, number of the stream, end of its synced log."""
-SEED: Final = _operation(92, "seed", tuple[()], StoreSeed, again=True)
-FENCE: Final = _operation(93, "fence", tuple[int, str], tuple[FenceAnswer | None, Promise | None], again=True)
-APPOINT: Final = _operation(94, "appoint", tuple[Appointment], None, again=True)
+SEED: Final = _operation(92, "seed", tuple[()], StoreSeed, again=True, callers=BROKERS)
+FENCE: Final = _operation(
+    93, "fence", tuple[int, str], tuple[FenceAnswer | None, Promise | None], again=True, callers=ELECTORS
+)
+APPOINT: Final = _operation(94, "appoint", tuple[Appointment], None, again=True, callers=ELECTORS)
 REPLICA_STATUS: Final = _operation(95, "replica_status", tuple[()], ReplicaStatus, again=True)
-QUIESCE: Final = _operation(96, "quiesce", tuple[int, float], bool)
+QUIESCE: Final = _operation(96, "quiesce", tuple[int, float], bool, callers=ELECTORS)
 """Stop taking messages for some seconds, until a replica has all; True if it has."""
-PART: Final = _operation(102, "part", tuple[int], None, again=True)
+PART: Final = _operation(102, "part", tuple[int], None, again=True, callers=BROKERS)
 """A slave's goodbye to its master, which then leaves the set at once."""
-FETCH_LOG: Final = _operation(98, "fetch_log", tuple[str, tuple[int, int], int], RAW, again=True)
+FETCH_LOG: Final = _operation(98, "fetch_log", tuple[str, tuple[int, int], int], RAW, again=True, callers=ELECTORS)
 """Confirmed records of a group from an offset on, as a run; the logs agree before it, by the start (epoch, run)."""
-LOG_CHECKSUMS: Final = _operation(99, "log_checksums", tuple[int, int], list[int], again=True)
+LOG_CHECKSUMS: Final = _operation(99, "log_checksums", tuple[int, int], list[int], again=True, callers=ELECTORS)
 """CRC-32C of each MiB of the confirmed log between two offsets of one segment; the last may be shorter."""
-CHECK_LOG: Final = _operation(100, "check_log", tuple[int, int], bool, again=True)
+CHECK_LOG: Final = _operation(100, "check_log", tuple[int, int], bool, again=True, callers=ELECTORS)
 """Check the records between two offsets of one segment, and heal corrupted ones; True if all are whole then."""
 REPLICA_HEALTH: Final = _operation(
     101, "replica_health", tuple[()], tuple[ReplicaStatus, ReplicaStatus | None], again=True
@@ -329,35 +346,35 @@ WATCH_READS: Final = _operation(97, "watch_reads", tuple[bool], ReadOffer, strea
 slave stops answering reads."""
 
 # -- controllers -----------------------------------------------------------------------------------------------------
-RAFT: Final = _operation(110, "raft", RAW, None)
+RAFT: Final = _operation(110, "raft", RAW, None, callers=CONTROLLERS)
 """Messages of one controller to another (`broker.controller.peers`)."""
 CONTROLLER: Final = _operation(111, "controller", tuple[()], ControllerView, again=True)
-ATTACH: Final = _operation(112, "attach", tuple[GroupShape, Report], Order, stream=True)
+ATTACH: Final = _operation(112, "attach", tuple[GroupShape, Report], Order, stream=True, callers=BROKERS)
 """Orders for a replica; the stream ends where it is refused, or the controller stops."""
-REPORT: Final = _operation(113, "report", tuple[str, Report], ReportAnswer, again=True)
-OBEYED: Final = _operation(114, "obeyed", tuple[str, int, OrderAnswer], None, again=True)
+REPORT: Final = _operation(113, "report", tuple[str, Report], ReportAnswer, again=True, callers=BROKERS)
+OBEYED: Final = _operation(114, "obeyed", tuple[str, int, OrderAnswer], None, again=True, callers=BROKERS)
 """The answer of a replica, by its id, to an order."""
-CHANGE_SET: Final = _operation(115, "change_set", tuple[str, SetChange], Appointment, again=True)
+CHANGE_SET: Final = _operation(115, "change_set", tuple[str, SetChange], Appointment, again=True, callers=BROKERS)
 """The appointment decided then: the proposed one, or another in its way."""
 ELECT: Final = _operation(117, "elect", tuple[str, int, list[int], bool], Appointment)
 """Group, next master or 0, lost replicas, unclean."""
 GROUPS: Final = _operation(118, "groups", tuple[()], list[GroupView], again=True)
 CHANGE_CONTROLLERS: Final = _operation(119, "change_controllers", tuple[int, int, str], None)
 """Id of the controller to remove, or 0; of the one to add, or 0; its host:port."""
-CLOCK: Final = _operation(116, "clock", tuple[str, int, int, int], None, again=True)
+CLOCK: Final = _operation(116, "clock", tuple[str, int, int, int], None, again=True, callers=BROKERS | CONTROLLERS)
 """Group of a replica (empty: of a controller), its number, what its clock says in epoch milliseconds, and by how many
 its system's is ahead of that."""
 CHANGE_REPLICAS: Final = _operation(120, "change_replicas", tuple[str, int, ReplicaChange], GroupView)
 """Group, and one replica of it."""
 
 # -- name servers ----------------------------------------------------------------------------------------------------
-REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)
-HEARTBEAT: Final = _operation(81, "heartbeat", tuple[str, int, int], bool, again=True)
-UNREGISTER: Final = _operation(82, "unregister", tuple[str, int], None, again=True)
+REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True, callers=BROKERS)
+HEARTBEAT: Final = _operation(81, "heartbeat", tuple[str, int, int], bool, again=True, callers=BROKERS)
+UNREGISTER: Final = _operation(82, "unregister", tuple[str, int], None, again=True, callers=BROKERS)
 ROUTES: Final = _operation(83, "routes", tuple[()], Routes, again=True)
 WATCH_ROUTES: Final = _operation(84, "watch_routes", tuple[()], Routes, stream=True)
 """All routes at each change, for gateways of an earlier version."""
-REGISTER_CHANGE: Final = _operation(85, "register_change", tuple[Registration, int], bool, again=True)
+REGISTER_CHANGE: Final = _operation(85, "register_change", tuple[Registration, int], bool, again=True, callers=BROKERS)
 """Changes since the version with which the broker registered before; False: it is to register all."""
 WATCH_ROUTE_CHANGES: Final = _operation(86, "watch_route_changes", tuple[()], Routes, stream=True)
 """All routes, then what changed since the item before."""

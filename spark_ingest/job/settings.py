@@ -102,6 +102,7 @@ class JobSettings:
             "tls.certificate": where.tls[0],
             "tls.key": where.tls[1],
             "tls.ca": where.tls[2],
+            "secretFile": where.secret_file,
             "tier.url": where.tier.url if where.tier else "",
             "tier.endpoint": where.tier.endpoint if where.tier else "",
             "tier.region": where.tier.region if where.tier else "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.tiering import TierAddress
 from entrepot.store_client.blocking.clock import SystemClock
@@ -18,9 +19,9 @@ from entrepot.store_client.remote.opening import RemoteSettings
 class StoreLocation:
     """Brokers or name servers (`host:port`), or a data directory that no server has open: one of the three.
 
-    `tls`: paths of certificate, key and authority (PEM), or empty.  `zone`: preferred zone of replicas to read.
-    `tier`: the object store of cold messages; without brokers nothing else is read.  `tables`: paths of its tables to
-    read then; empty: all.
+    `tls`: paths of certificate, key and authority (PEM), or empty.  `secret_file`: path of the cluster's secret.
+    `zone`: preferred zone of replicas to read.  `tier`: the object store of cold messages; without brokers nothing else
+    is read.  `tables`: paths of its tables to read then; empty: all.
     """
 
     brokers: tuple[str, ...] = ()
@@ -28,6 +29,7 @@ class StoreLocation:
     data_dir: str = ""
     cluster: str = ""
     tls: tuple[str, str, str] = ("", "", "")
+    secret_file: str = ""
     seconds: float = 30.0
     zone: str = ""
     tier: TierAddress | None = None
@@ -85,7 +87,7 @@ def open_store(location: StoreLocation) -> BlockingStore:
         raise EntrepotError(Code.BAD_REQUEST, "a data directory is read only: start a server and name its brokers")
     if location.has_tier_only:
         raise EntrepotError(Code.BAD_REQUEST, "an object store is read only: name brokers")
-    certificate, key, ca = (Path(path) if path else None for path in location.tls)
+    certificate, key, ca, secret = (Path(path) if path else None for path in (*location.tls, location.secret_file))
     return BlockingStore(
         RemoteSettings(
             name_servers=location.name_servers,
@@ -96,7 +98,7 @@ def open_store(location: StoreLocation) -> BlockingStore:
             only_reads=True,
             who="job",
             start_seconds=location.seconds,
-            tls=(certificate, key, ca),
+            trust=ClusterTrust(certificate, key, ca, secret_file=secret),
         ),
         location.seconds,
     )

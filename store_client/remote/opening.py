@@ -7,13 +7,13 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 import structlog
 
 from entrepot.broker.remoting.link import LinkSettings
-from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.clock import Clock
+from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.store_client.remote.cluster import Cluster
@@ -26,7 +26,6 @@ SETTLE_SECONDS = 3.0
 """Wait for the other known brokers once one is there, before listeners open."""
 log = structlog.get_logger(__name__)
 
-ClusterTls: TypeAlias = tuple[Path | None, Path | None, Path | None]
 """PEM files for connections between the cluster's processes: certificate, key, authority."""
 
 
@@ -48,15 +47,16 @@ class RemoteSettings:
     request_seconds: float = 10.0
     silence_seconds: float = 5.0
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))
-    tls: ClusterTls = (None, None, None)
+    trust: ClusterTrust = NO_TRUST
     controllers: Mapping[int, str] = field(default_factory=dict)
     """host:port by id; those that brokers name are added."""
 
 
-def client_tls(files: ClusterTls) -> ssl.SSLContext | None:
+def client_tls(trust: ClusterTrust) -> ssl.SSLContext | None:
     """Return the context of connections to the cluster's processes; None for plain TCP. Raises OSError or
     ssl.SSLError for unusable files."""
-    return TlsFiles(*files).client()
+    tls = WireTrust.of_client(trust).tls
+    return None if tls is None else tls.context
 
 
 async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
@@ -67,7 +67,7 @@ async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
     links = LinkSettings(
         who=settings.who,
         cluster=settings.cluster,
-        tls=client_tls(settings.tls),
+        trust=WireTrust.of_client(settings.trust),
         silence_seconds=settings.silence_seconds,
     )
     cluster = Cluster(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from entrepot.broker.remoting.link import Link, LinkSettings
-from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster import ReplicaView
+from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting.operations import REPLICA_HEALTH
 from entrepot.store_client.remote.replica_views import seen_by_itself
@@ -27,13 +27,11 @@ class Pong(NamedTuple):
     untold: str = ""
 
 
-async def ping(
-    address: str, *, cluster: str = "", tls: tuple[Path | None, Path | None, Path | None], seconds: float
-) -> Pong:
-    """Greet it as a client of `cluster`, and ask for its state.  `tls`: certificate, key and authority.  Raises
+async def ping(address: str, *, cluster: str = "", trust: ClusterTrust = NO_TRUST, seconds: float) -> Pong:
+    """Greet it as a client of `cluster`, and ask for its state.  Raises
     UNAVAILABLE with the reason at the first failure, since the present state is asked for.  Raises OSError or
     ssl.SSLError for unusable files."""
-    settings = LinkSettings(who="ping", cluster=cluster, tls=TlsFiles(*tls).client(), connect_seconds=seconds)
+    settings = LinkSettings(who="ping", cluster=cluster, trust=WireTrust.of_client(trust), connect_seconds=seconds)
     loop = asyncio.get_running_loop()
     begun = loop.time()
     link = Link(address, settings)

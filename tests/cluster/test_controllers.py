@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.remoting.link import LinkSettings
-from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.broker.remoting.trust import WireTrust
+from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.gateway.cli.app import run
 from entrepot.store_client.remote.controllers import ControllerClients
 from tests.support.certificates import TestAuthority
@@ -263,9 +264,9 @@ async def test_they_speak_tls(tmp_path: Path) -> None:
     for number, each in enumerate(processes, 1):
         told = json.dumps([f"{other}={place}" for other, place in named.items()])
         each.settings |= {"cluster.controllers": told, "controller.id": str(number)}
-    files = TlsFiles(pair, pair, authority.file)
-    clients = ControllerClients(named, LinkSettings(tls=files.client()))
-    strangers = ControllerClients(named, LinkSettings(tls=TlsFiles(ca=authority.file).client()))
+    files = ClusterTrust(pair, pair, authority.file)
+    clients = ControllerClients(named, LinkSettings(trust=WireTrust.of_client(files)))
+    strangers = ControllerClients(named, LinkSettings(trust=WireTrust.of_client(ClusterTrust(ca=authority.file))))
     try:
         await asyncio.to_thread(start_all, processes)
 

@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.broker.remoting.trust import WireTrust
+from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.route import Routes
 from entrepot.protocols.remoting import operations as wire
 from tests.partition.network import Network
@@ -46,7 +48,10 @@ LEASE_BOUND = LEASE_SECONDS + 0.5 + SLACK_SECONDS
 NAME_SERVERS = ("names-0", "names-1")
 BROKERS = ("broker-0", "broker-1")
 MACHINES = (*NAME_SERVERS, *BROKERS, "gateway", "client")
+SECRET = "the secret of these machines"
+TRUST = WireTrust.of_client(ClusterTrust(secret=SECRET))
 _QUICK = {
+    "cluster.secret": SECRET,
     "cluster.silence_seconds": SILENCE_SECONDS,
     "cluster.request_seconds": REQUEST_SECONDS,
     "nameserver.lease_seconds": LEASE_SECONDS,
@@ -207,7 +212,7 @@ class Deployment:
         """Ask a name server; raises where it does not answer."""
 
         async def ask() -> Any:
-            link = Link(f"{self.network.address(name_server)}:9876", LinkSettings(who="test"))
+            link = Link(f"{self.network.address(name_server)}:9876", LinkSettings(who="test", trust=TRUST))
             link.start()
             try:
                 assert await link.wait_up(seconds), f"{name_server} is away"

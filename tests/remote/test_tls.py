@@ -2,57 +2,211 @@
 
 from __future__ import annotations
 
-import ssl
+import asyncio
+import socket
 from pathlib import Path
 
+import pytest
+
+from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import ListenerLimits
+from entrepot.broker.remoting.trust import WireTls, WireTrust, secret_of
+from entrepot.domain.cluster_trust import ClusterTrust
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.authentication import ClusterSecret, Role
 from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, frame
 from entrepot.protocols.remoting.values import encode
+from tests.support.certificates import TestAuthority
 from tests.support.served_calls import BOUNDS, linked, raw, serving, until_closed, up
 from tests.support.waiting import until
 
 FILES = Path(__file__).parents[1] / "fixtures" / "tls"
 
 
-def server_side() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(FILES / "certificate.pem", FILES / "key.pem")
-    return context
+CERTIFICATE, KEY = FILES / "certificate.pem", FILES / "key.pem"
+SERVER = ClusterTrust(CERTIFICATE, KEY)
+CLIENT = ClusterTrust(ca=CERTIFICATE)
 
 
-def client_side() -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(FILES / "certificate.pem"))
+def server_side() -> WireTrust:
+    return WireTrust.of_server(SERVER)
+
+
+def client_side(trust: ClusterTrust = CLIENT) -> WireTrust:
+    return WireTrust.of_client(trust)
 
 
 async def test_requests_go_over_tls():
-    async with serving(tls=server_side()) as served, linked(served.address, tls=client_side()) as link:
+    async with serving(trust=server_side()) as served, linked(served.address, trust=client_side()) as link:
         await up(link)
         assert await link.ask(BOUNDS, "quick", seconds=5) == []
         assert link._channel is not None and link._channel._transport is not None
         assert link._channel._transport.get_extra_info("cipher")
 
 
-async def test_a_certificate_that_nobody_trusts_is_a_problem_that_is_told():
-    trusting_others = ssl.create_default_context()
-    async with serving(tls=server_side()) as served, linked(served.address, tls=trusting_others) as link:
+async def test_a_certificate_that_nobody_trusts_is_a_problem_that_is_told(tmp_path: Path):
+    trusting_others = client_side(ClusterTrust(ca=TestAuthority(tmp_path).file))
+    async with serving(trust=server_side()) as served, linked(served.address, trust=trusting_others) as link:
         await until(lambda: "certificate verify failed" in link.problem, lambda: link.problem)
         assert not link.is_up
 
 
 async def test_a_client_without_tls_gets_nothing_out_of_it():
-    async with serving(tls=server_side()) as served, raw(served.address) as client:
+    async with serving(trust=server_side()) as served, raw(served.address) as client:
         client.send(frame(FrameKind.HELLO, 0, encode(Hello([VERSION], "plain"))))
         assert b"served" not in await until_closed(client)
         assert not served.begun
 
 
 async def test_a_client_with_tls_finds_none():
-    async with serving() as served, linked(served.address, tls=client_side()) as link:
+    async with serving() as served, linked(served.address, trust=client_side()) as link:
         await until(lambda: link.problem and link.problem != "not connected yet", "it is told")
         assert not link.is_up
 
 
 async def test_who_never_shakes_hands_is_closed():
     limits = ListenerLimits(greeting_seconds=0.1)
-    async with serving(limits, tls=server_side()) as served, raw(served.address) as client:
+    async with serving(limits, trust=server_side()) as served, raw(served.address) as client:
         assert await until_closed(client) == b""
+
+
+SECRET = "the secret of this cluster"
+
+
+def member(authority: TestAuthority, name: str, *hosts: str, secret: str = SECRET, **others: object) -> ClusterTrust:
+    pair = authority.issue(name, *hosts)
+    return ClusterTrust(pair, pair, authority.file, secret=secret, **others)  # type: ignore[arg-type]
+
+
+async def test_a_proof_of_the_secret_is_for_that_server_s_certificate(tmp_path: Path):
+    """One in between, with a certificate of the same authority, passes everything on, and gets nobody through."""
+    authority = TestAuthority(tmp_path)
+    own, between = member(authority, "own"), member(authority, "between", secret="")
+    shown, trusted = (WireTls(between, is_server=is_server).context for is_server in (True, False))
+
+    async with serving(trust=WireTrust.of_server(own)) as served:
+
+        async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there, here = await asyncio.open_connection("127.0.0.1", served.port, ssl=trusted)
+            await asyncio.gather(copied(reader, here), copied(there, writer))
+
+        relay = await asyncio.start_server(passed_on, "127.0.0.1", 0, ssl=shown)
+        address = f"127.0.0.1:{relay.sockets[0].getsockname()[1]}"
+        async with linked(served.address, trust=WireTrust.of_client(own)) as link:
+            await up(link)
+        async with linked(address, trust=WireTrust.of_client(own)) as link:
+            await until(lambda: "it does not know the cluster's secret" in link.problem, lambda: link.problem)
+            assert not link.is_up
+        relay.close()
+
+
+async def copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+
+async def test_only_certificates_of_members_are_taken(tmp_path: Path):
+    authority = TestAuthority(tmp_path)
+    own = member(authority, "own", "localhost", "127.0.0.1", names=("gateway.example", "*.brokers.example"))
+    async with serving(trust=WireTrust.of_server(own)) as served:
+        for name in ("gateway.example", "b-0.brokers.example", "B-1.Brokers.Example"):
+            async with linked(served.address, trust=WireTrust.of_client(member(authority, "one", name))) as link:
+                await up(link)
+        for name in ("brokers.example", "a.b-0.brokers.example", "gateway.example.org", "other.example"):
+            async with linked(served.address, trust=WireTrust.of_client(member(authority, "one", name))) as link:
+                words = f"its certificate is of no member of the cluster: {name}"
+                await until(lambda: words in link.problem, lambda: link.problem)  # noqa: B023
+                assert not link.is_up
+
+
+async def test_certificates_are_read_again_when_they_change(tmp_path: Path):
+    """By a listener and by links; unusable ones change nothing."""
+    authority = TestAuthority(tmp_path)
+    own, client = WireTrust.of_server(member(authority, "own")), WireTrust.of_client(member(authority, "client"))
+    async with serving(ListenerLimits(sweep_seconds=0.01), trust=own) as served:
+
+        async def shown() -> bytes:
+            async with linked(served.address, trust=client) as link:
+                await up(link)
+                assert link._channel is not None
+                return link._channel.shared
+
+        assert own.tls is not None
+        before = await shown()
+        state = own.tls._state
+        (tmp_path / "own.pem").write_text("no certificate")
+        await until(lambda: own.tls is not None and own.tls._state != state, "the change is seen")
+        assert await shown() == before
+        authority.issue("own")
+        authority.issue("client")
+        await until(lambda: own.tls is not None and own.tls.own != before, "the new one is read")
+        assert await shown() == own.tls.own != before
+
+
+REACHED = ["0.0.0.0", "::"]
+
+
+@pytest.mark.parametrize("host", [*REACHED, "127.0.0.1", "::1"])
+def test_who_trusts_everybody_is_not_reached_from_outside(tmp_path: Path, host: str):
+    authority = TestAuthority(tmp_path)
+    pair = authority.issue("own")
+    open_to_all = [ClusterTrust(), ClusterTrust(pair, pair), ClusterTrust(pair, pair, authority.file)]
+    closed = [
+        ClusterTrust(secret=SECRET),
+        ClusterTrust(pair, pair, authority.file, names=("one.example",)),
+        ClusterTrust(is_network_trusted=True),
+    ]
+    try:
+        bound = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError:
+        pytest.skip(f"this machine has no {host}")
+    with bound:
+        for trust in (*closed, *(open_to_all if host not in REACHED else ())):
+            wire = WireTrust.of_server(trust)
+            assert wire.at(bound) is wire
+        for trust in open_to_all if host in REACHED else ():
+            with pytest.raises(EntrepotError, match="would trust whoever reaches it") as refusal:
+                WireTrust.of_server(trust).at(bound)
+            assert refusal.value.code is Code.BAD_REQUEST
+
+
+def test_a_private_socket_needs_no_secret(tmp_path: Path):
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "s"))
+        assert WireTrust.of_server(ClusterTrust(secret=SECRET)).at(bound) == WireTrust()
+    settings = LinkSettings(trust=WireTrust.of_client(ClusterTrust(secret=SECRET)))
+    assert settings.greet("unix:/s", b"")._handshake._secret is None
+    assert settings.greet("127.0.0.1:1", b"")._handshake._secret is not None
+
+
+def test_secrets_of_files(tmp_path: Path):
+    file = tmp_path / "secret"
+    with pytest.raises(FileNotFoundError):
+        secret_of(ClusterTrust(secret_file=file))
+    for text, words in (("", "is empty"), (" \n", "is empty"), ("short", "is too short")):
+        file.write_text(text)
+        with pytest.raises(EntrepotError, match=words):
+            secret_of(ClusterTrust(secret_file=file))
+    file.write_text(SECRET + "\n")
+    found = secret_of(ClusterTrust(secret_file=file))
+    assert found is not None
+    assert found.role_key(Role.BROKER) == ClusterSecret(SECRET).role_key(Role.BROKER)
+    file.chmod(0o666)
+    with pytest.raises(EntrepotError, match="anybody can write"):
+        secret_of(ClusterTrust(secret_file=file))
+    assert secret_of(ClusterTrust()) is None
+
+
+async def test_so_many_may_greet_at_a_time():
+    async with serving(ListenerLimits(strangers=3)) as served:
+        assert served.listener is not None
+        strangers = served.listener.strangers
+        async with raw(served.address), raw(served.address), raw(served.address):
+            await until(lambda: len(strangers) == 3, "they are there")
+            async with raw(served.address) as one_more:
+                assert b"more than 3 connections that have not greeted" in await until_closed(one_more)
+        await until(lambda: not strangers, "they are gone")
+        async with linked(served.address) as link:
+            await up(link)
+            assert not strangers, "who has greeted is none"

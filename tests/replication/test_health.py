@@ -21,7 +21,7 @@ QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 
 
 async def asked(group: ReplicatedGroup, replica: int) -> Pong:
-    return await ping(group.addresses[replica], tls=(None, None, None), seconds=PATIENCE_SECONDS)
+    return await ping(group.addresses[replica], seconds=PATIENCE_SECONDS)
 
 
 async def view(group: ReplicatedGroup, replica: int) -> ReplicaView:

@@ -11,6 +11,9 @@ from entrepot.broker.controller.process import ControllerServer, ControllerSetti
 from entrepot.broker.raft.state import Options
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.remoting.trust import WireTrust
+from entrepot.domain.cluster_trust import NO_TRUST
+from entrepot.protocols.remoting.authentication import Role
 from tests.support.clock import ManualClock
 from tests.support.waiting import until
 
@@ -29,6 +32,7 @@ class Controllers:
 
     def __init__(self, directory: Path, count: int, lease: float, clock: ManualClock | None = None) -> None:
         self.directory, self.lease, self._clock = directory, lease, clock or ManualClock()
+        self.trust = NO_TRUST
         self._sockets = {number: listening() for number in range(1, count + 1)}
         self.addresses = {number: f"127.0.0.1:{each.getsockname()[1]}" for number, each in self._sockets.items()}
         self.running: dict[int, ControllerServer] = {}
@@ -53,11 +57,19 @@ class Controllers:
             options=ControllerOptions(lease=self.lease, fence=min(self.lease, 1.0), tick=0.02),
             raft=RAFT,
         )
-        links = LinkSettings(who=f"controller {number}", ping_seconds=0.2, backoff_seconds=(0.02, 0.2))
+        links = LinkSettings(
+            who=f"controller {number}",
+            trust=WireTrust.of_client(self.trust),
+            role=Role.CONTROLLER,
+            ping_seconds=0.2,
+            backoff_seconds=(0.02, 0.2),
+        )
         server = ControllerServer(settings, links, self._clock)
         service = Service()
         server.install(service)
-        listener = self._listeners[number] = RemotingListener(service, found, "controller")
+        listener = self._listeners[number] = RemotingListener(
+            service, found, "controller", trust=WireTrust.of_server(self.trust)
+        )
         await listener.start()
         server.start()
         self.running[number] = server

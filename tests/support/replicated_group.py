@@ -8,12 +8,14 @@ from types import TracebackType
 
 from entrepot.broker.namesrv.server import NameServer
 from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.replication.peers import GroupSettings
 from entrepot.broker.replication.process import ReplicaProcess
 from entrepot.broker.server.process import BrokerProcessSettings
 from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.mastership import NOBODY, Appointment
 from entrepot.domain.replication.rule import Rule
@@ -42,6 +44,7 @@ class ReplicatedGroup:
         lease: float = 0.5,
         elects_async: bool = False,
         tier: TierSettings | None = None,
+        trust: ClusterTrust = NO_TRUST,
     ) -> None:
         """`zone`: of the gateway; replica 3 is in zone-3, and so on.  `observers`: how many there are beside.
 
@@ -56,8 +59,10 @@ class ReplicatedGroup:
         self.copy_rate = 0
         self.elects_async = elects_async
         self.tier = tier
+        self.trust = trust
         self.controllers = Controllers(directory, controllers, lease, self.clock)
-        self._name_server = NameServer(door := listening(), lease_seconds=5.0, cluster="", tls=None)
+        self.controllers.trust = trust
+        self._name_server = NameServer(door := listening(), lease_seconds=5.0, cluster="", trust=trust)
         self.name_server_address = f"127.0.0.1:{door.getsockname()[1]}"
         self.store: RemoteStore
 
@@ -69,7 +74,7 @@ class ReplicatedGroup:
         await until(lambda: self.master, "somebody is master")
         await self.even()
         names = (self.name_server_address,)
-        settings = RemoteSettings(name_servers=names, zone=self.zone, reads_nearest=bool(self.zone))
+        settings = RemoteSettings(name_servers=names, zone=self.zone, reads_nearest=bool(self.zone), trust=self.trust)
         self.store = await open_remote(settings, self.clock)
         return self
 
@@ -106,6 +111,7 @@ class ReplicatedGroup:
                 zone=f"zone-{replica}",
                 name_servers=(self.name_server_address,),
                 heartbeat_seconds=0.1,
+                trust=self.trust,
             ),
             GroupSettings(
                 replica,
@@ -153,7 +159,7 @@ class ReplicatedGroup:
         self, wanted: int = NOBODY, without: tuple[int, ...] = (), *, is_unclean: bool = False
     ) -> Appointment:
         addresses = {number: address for number, address in self.addresses.items() if number in self.replicas}
-        async with Electing(addresses, LinkSettings(who=WHO)) as electing:
+        async with Electing(addresses, LinkSettings(who=WHO, trust=WireTrust.of_client(self.trust))) as electing:
             return await electing.elect(wanted, without, is_unclean=is_unclean)
 
     async def even(self) -> None:

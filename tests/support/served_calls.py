@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,6 +11,7 @@ from dataclasses import replace
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.remoting.listener import ListenerLimits as Limits
 from entrepot.broker.remoting.listener import RemotingListener, ServerStream, Service
+from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.key_value import KeyValue
 from entrepot.domain.topic import QueueBounds, TopicStatus
 from entrepot.protocols.remoting import operations as wire
@@ -51,11 +51,11 @@ class Served:
         return f"127.0.0.1:{self.port}"
 
     async def start(
-        self, limits: Limits | None = None, cluster: str = "", tls: ssl.SSLContext | None = None
+        self, limits: Limits | None = None, cluster: str = "", trust: WireTrust | None = None
     ) -> RemotingListener:
         bound = socket.create_server(("127.0.0.1", self.port))
         self.port = bound.getsockname()[1]
-        self.listener = RemotingListener(self.service, bound, "served", cluster, tls, limits or Limits())
+        self.listener = RemotingListener(self.service, bound, "served", cluster, trust, limits or Limits())
         await self.listener.start()
         return self.listener
 
@@ -107,10 +107,10 @@ class Served:
 
 @asynccontextmanager
 async def serving(
-    limits: Limits | None = None, cluster: str = "", tls: ssl.SSLContext | None = None
+    limits: Limits | None = None, cluster: str = "", trust: WireTrust | None = None
 ) -> AsyncIterator[Served]:
     served = Served()
-    await served.start(limits, cluster, tls)
+    await served.start(limits, cluster, trust)
     try:
         yield served
     finally:

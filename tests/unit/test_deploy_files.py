@@ -38,13 +38,17 @@ DOORS = ["mqtt", "amqp", "grpc", "http"]
 ROLE_PORTS = {"broker": ["broker"], "nameserver": ["nameserver"], "gateway": DOORS}
 ADMIN = environment_name("security.initial_admin")
 PASSWORD = environment_name("security.initial_admin_password")
+SECRET, CLUSTER = environment_name("cluster.secret"), "entrepot-cluster/secret"
 
 
 def check_command(arguments: list[str]) -> dict[str, Any]:
     """The parameters of a command line of ours, read by the real parser.  Raises what that says."""
-    group = typer.main.get_command(app)
-    command = group.commands[arguments[0]]  # type: ignore[attr-defined]
-    context = command.make_context(arguments[0], arguments[1:])
+    command: Any = typer.main.get_command(app)
+    name = ""
+    while hasattr(command, "get_command"):
+        name, *arguments = arguments
+        command = command.get_command(typer.Context(command), name)
+    context = command.make_context(name, arguments)
     for assignment in context.params.get("set_") or []:
         assert assignment.partition("=")[0] in KNOWN_KEYS
     return dict(context.params)
@@ -181,12 +185,33 @@ def test_compose_on_one_machine() -> None:
     assert given.initial_admin_password is not None and given.initial_admin_password.get_secret_value() == "one"
 
 
+SECRET_VOLUME = "secret:/etc/entrepot:ro"
+
+
+def makes_its_secret(composed: dict[str, Any]) -> str:
+    """The file of the cluster's secret, which a service makes before all others start; that one is taken out."""
+    service = composed["services"].pop("secret")
+    path = str(check_command(service["command"])["file"])
+    assert service["command"][:2] == ["cluster", "secret"]
+    assert "--keep" in service["command"], "another start makes no other one"
+    assert service["volumes"] == ["secret:/etc/entrepot"]
+    assert path.startswith("/etc/entrepot/") and "/etc/entrepot" in dockerfile(), "its user may write there"
+    assert "secret" in composed["volumes"] and service["restart"] == "no"
+    for name, other in composed["services"].items():
+        if name.startswith("nameserver"):
+            assert other["depends_on"] == {"secret": {"condition": "service_completed_successfully"}}
+    return path
+
+
 def test_compose_starts_two_of_each() -> None:
     composed = yaml.safe_load((DEPLOY / "docker" / "compose.yaml").read_text())
     services = composed["services"]
+    path = makes_its_secret(composed)
     assert sorted(services) == ["broker-0", "broker-1", "gateway-0", "gateway-1", "nameserver-0", "nameserver-1"]
     for name, service in services.items():
         role = name[:-2]
+        assert SECRET_VOLUME in service["volumes"]
+        assert service["environment"]["ENTREPOT__CLUSTER__SECRET_FILE"] == path
         params = check_command(service["command"])
         assert service["command"][0] == role
         assert (DEPLOY / "docker" / service["build"]["context"]).resolve() == ROOT
@@ -197,10 +222,10 @@ def test_compose_starts_two_of_each() -> None:
         program, *ping = service["healthcheck"]["test"][1:]
         assert program == "entrepot"
         assert check_command(ping)["target"].endswith(f":{PORTS['http' if role == 'gateway' else role]}")
-        assert set(service.get("depends_on", ())) <= services.keys()
+        assert set(service.get("depends_on", ())) <= services.keys() | {"secret"}
         if role == "broker":
             assert (params["name"], params["advertise"]) == (name, f"{name}:{PORTS['broker']}")
-            assert service["volumes"] == [f"{name}:/var/lib/entrepot"]
+            assert service["volumes"] == [f"{name}:/var/lib/entrepot", SECRET_VOLUME]
             assert name in composed["volumes"]
         if role == "gateway":
             inside = [int(port.rpartition(":")[2]) for port in service["ports"]]
@@ -306,8 +331,18 @@ def environment_of(container: dict[str, Any]) -> dict[str, str]:
 def test_the_first_user_comes_from_a_secret() -> None:
     gateway = named("Deployment", "entrepot-gateway")["spec"]["template"]["spec"]["containers"][0]
     check_environment(environment_of(gateway))
-    assert environment_of(gateway) == {ADMIN: "admin", PASSWORD: "entrepot-admin/password"}
+    assert environment_of(gateway) == {ADMIN: "admin", PASSWORD: "entrepot-admin/password", SECRET: CLUSTER}
     assert "create secret generic entrepot-admin --from-literal=password=" in (ROOT / "docs/deployment.md").read_text()
+
+
+def test_every_part_in_kubernetes_has_the_cluster_s_secret() -> None:
+    pods = [each for each in objects() if each["kind"] in ("StatefulSet", "Deployment")]
+    assert len(pods) == 3
+    for each in pods:
+        variables = each["spec"]["template"]["spec"]["containers"][0]["env"]
+        [found] = [variable["valueFrom"]["secretKeyRef"] for variable in variables if variable["name"] == SECRET]
+        assert f"{found['name']}/{found['key']}" == CLUSTER
+    assert "create secret generic entrepot-cluster --from-literal=secret=" in (ROOT / "docs/deployment.md").read_text()
 
 
 def test_one_pod_has_it_all() -> None:

@@ -18,10 +18,12 @@ from tests.unit.test_deploy_files import (
     DEPLOY,
     PORTS,
     ROOT,
+    SECRET_VOLUME,
     check_command,
     check_environment,
     environment_file,
     filled_in,
+    makes_its_secret,
     named,
 )
 
@@ -55,7 +57,11 @@ def environment_of_pod(pods: dict[str, Any], ordinal: int) -> dict[str, str]:
     fields = {"metadata.name": name, "metadata.namespace": namespace, POD_INDEX: str(ordinal)}
     found: dict[str, str] = {}
     for each in pods["spec"]["template"]["spec"]["containers"][0]["env"]:
-        value = each["value"] if "value" in each else fields[each["valueFrom"]["fieldRef"]["fieldPath"]]
+        place = each.get("valueFrom", {})
+        if secret := place.get("secretKeyRef"):
+            found[each["name"]] = f"what is in {secret['name']}/{secret['key']}"
+            continue
+        value = each["value"] if "value" in each else fields[place["fieldRef"]["fieldPath"]]
         found[each["name"]] = re.sub(r"\$\((\w+)\)", lambda known: found[known[1]], value)
     return found
 
@@ -208,7 +214,7 @@ def test_compose_starts_a_group(replica: int) -> None:
     assert (service["command"][0], params["name"], settings.broker.replica_id) == ("broker", "broker-0", replica)
     assert sorted(addresses) == [1, 2, 3]
     assert addresses[replica] == params["advertise"] == f"{name}:{PORTS['broker']}"
-    assert service["volumes"] == [f"{name}:/var/lib/entrepot"]
+    assert service["volumes"] == [f"{name}:/var/lib/entrepot", SECRET_VOLUME]
     assert name in composed["volumes"]
     program, *ping = service["healthcheck"]["test"][1:]
     asked = check_command(ping)
@@ -219,6 +225,7 @@ def test_compose_starts_what_a_group_needs() -> None:
     composed = yaml.safe_load((DEPLOY / "docker" / "compose.replicas.yaml").read_text())
     services = composed["services"]
     name_servers = [f"nameserver-{n}" for n in range(3)]
+    path = makes_its_secret(composed)
     assert sorted(services) == ["broker-0-1", "broker-0-2", "broker-0-3", "gateway-0", *name_servers]
     for service in services.values():
         check_command(service["command"])
@@ -228,11 +235,13 @@ def test_compose_starts_what_a_group_needs() -> None:
         assert settings.cluster.name_servers == addresses
         assert settings.cluster.controller_addresses() == dict(enumerate(addresses, 1))
         assert (DEPLOY / "docker" / service["build"]["context"]).resolve() == ROOT
-        assert set(service.get("depends_on", ())) <= services.keys()
+        assert set(service.get("depends_on", ())) <= services.keys() | {"secret"}
+        assert SECRET_VOLUME in service["volumes"]
+        assert str(settings.cluster.secret_file) == path
     for number, name in enumerate(name_servers, 1):
         settings = check_environment(services[name]["environment"])
         assert settings.controller.id == number
-        assert services[name]["volumes"] == [f"controller-{number}:/var/lib/entrepot"]
+        assert services[name]["volumes"] == [f"controller-{number}:/var/lib/entrepot", SECRET_VOLUME]
         assert f"controller-{number}" in composed["volumes"]
     assert services["gateway-0"]["ports"] == [
         f"127.0.0.1:{PORTS[door]}:{PORTS[door]}" for door in ("mqtt", "amqp", "grpc", "http")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.broker.remoting.trust import WireTls
+from entrepot.domain.cluster_trust import ClusterTrust
 from tests.support.certificates import TestAuthority
 from tests.unit.test_deploy_files import DEPLOY, check_environment, named
 
@@ -42,12 +43,13 @@ def test_the_files_are_where_the_settings_say() -> None:
 async def test_parts_take_the_certificate_for_the_names_by_which_they_connect(tmp_path: Path) -> None:
     authority, spec = TestAuthority(tmp_path), wire_certificate()
     pair = authority.issue("wire", *spec["dnsNames"], *spec["ipAddresses"])
-    files = TlsFiles(pair, pair, authority.file)
-    listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=files.server())
+    files = ClusterTrust(pair, pair, authority.file)
+    shown, trusted = (WireTls(files, is_server=is_server).context for is_server in (True, False))
+    listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=shown)
     port = listener.sockets[0].getsockname()[1]
 
     async def connect(name: str) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=files.client(), server_hostname=name)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname=name)
         assert await reader.read() == b""
         writer.close()
 

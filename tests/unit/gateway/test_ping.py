@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.namesrv.server import NameServer
-from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.cli.app import run
 from entrepot.gateway.listener import address_of, bind
@@ -22,13 +22,11 @@ from entrepot.store_client.remote.ping import ping
 from tests.support.cases import cases
 from tests.support.waiting import PATIENCE_SECONDS
 
-PLAIN = (None, None, None)
-
 
 @asynccontextmanager
-async def name_server(cluster: str = "", tls: TlsFiles | None = None) -> AsyncIterator[str]:
+async def name_server(cluster: str = "", trust: ClusterTrust = NO_TRUST) -> AsyncIterator[str]:
     listener = bind("127.0.0.1", 0)
-    server = NameServer(listener, cluster=cluster, tls=None if tls is None else tls.server())
+    server = NameServer(listener, cluster=cluster, trust=trust)
     await server.start()
     try:
         yield address_of(listener)
@@ -38,7 +36,7 @@ async def name_server(cluster: str = "", tls: TlsFiles | None = None) -> AsyncIt
 
 async def test_who_greets_is_there() -> None:
     async with name_server("plant") as address:
-        assert (await ping(address, cluster="plant", tls=PLAIN, seconds=PATIENCE_SECONDS)).seconds > 0
+        assert (await ping(address, cluster="plant", seconds=PATIENCE_SECONDS)).seconds > 0
 
 
 async def test_a_part_that_is_no_replica_is_ready_and_has_no_role(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +52,7 @@ async def test_a_part_that_is_no_replica_is_ready_and_has_no_role(capsys: pytest
 async def test_one_of_another_cluster_is_not() -> None:
     async with name_server("plant") as address:
         with pytest.raises(EntrepotError, match="this is cluster 'plant', not 'other'"):
-            await ping(address, cluster="other", tls=PLAIN, seconds=PATIENCE_SECONDS)
+            await ping(address, cluster="other", seconds=PATIENCE_SECONDS)
 
 
 async def test_tls_needs_what_the_other_side_asks_for(tmp_path: Path) -> None:
@@ -64,18 +62,19 @@ async def test_tls_needs_what_the_other_side_asks_for(tmp_path: Path) -> None:
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
-    async with name_server(tls=TlsFiles(certificate, key, certificate)) as address:
-        assert (await ping(address, tls=(certificate, key, certificate), seconds=PATIENCE_SECONDS)).seconds > 0
+    member = ClusterTrust(certificate, key, certificate)
+    async with name_server(trust=member) as address:
+        assert (await ping(address, trust=member, seconds=PATIENCE_SECONDS)).seconds > 0
         with pytest.raises(EntrepotError):
-            await ping(address, tls=(None, None, certificate), seconds=PATIENCE_SECONDS)
+            await ping(address, trust=ClusterTrust(ca=certificate), seconds=PATIENCE_SECONDS)
         with pytest.raises(EntrepotError):
-            await ping(address, tls=PLAIN, seconds=PATIENCE_SECONDS)
+            await ping(address, seconds=PATIENCE_SECONDS)
 
 
 async def test_who_says_nothing_is_given_up() -> None:
     silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     with pytest.raises(EntrepotError, match="greet"):
-        await ping(f"127.0.0.1:{silent.sockets[0].getsockname()[1]}", tls=PLAIN, seconds=0.3)
+        await ping(f"127.0.0.1:{silent.sockets[0].getsockname()[1]}", seconds=0.3)
     silent.close()
 
 

@@ -58,7 +58,7 @@ def test_a_frame_of_just_the_limit_is_read():
     assert len(FrameReader(LIMIT).read(frame(FrameKind.ITEM, 1, bytes(LIMIT)))) == 1
 
 
-@given(st.integers(0, 255).filter(lambda kind: not 1 <= kind <= 11), st.binary(max_size=20))
+@given(st.integers(0, 255).filter(lambda kind: not 1 <= kind <= 13), st.binary(max_size=20))
 def test_unknown_kinds_are_refused(kind: int, payload: bytes):
     with pytest.raises(RemotingError, match="kind"):
         FrameReader(LIMIT).read(frame(kind, 1, payload))
