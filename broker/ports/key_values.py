@@ -48,6 +48,9 @@ class KeyValues:
         await self._core.commit.wait()
         return version
 
+    def age_seconds(self) -> float:
+        return 0.0
+
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         stop = self._core.key_values.watch(prefix, on_events)
         on_begun()

@@ -55,6 +55,8 @@ class HttpAccess:
         """Return a request's principal if no waiting is needed, else None.  Raises UnknownHostError.  A request with
         the setup token is anonymous here."""
         source = source_of(scope)
+        if not self.security.is_current:
+            return None
         principal = self.security.anonymous_at_once(source)
         if principal is not None and not self.security.settings.takes_tokens:
             if not self._origins.knows_host(scope["headers"]):
@@ -69,8 +71,10 @@ class HttpAccess:
     async def principal(self, scope: Scope) -> Principal:
         """Return a request's principal.  Raises as `Security.authenticate`, and UnknownHostError."""
         header, source = _authorization(scope), source_of(scope)
-        shown = self._by_login(scope, source) if header is None else self._by_setup_token(header, source)
-        known = shown or self.at_once(scope)
+        known = None
+        if self.security.is_current:
+            shown = self._by_login(scope, source) if header is None else self._by_setup_token(header, source)
+            known = shown or self.at_once(scope)
         if known is not None:
             return known
         principal = await self.security.authenticate(_credentials(header, source))

@@ -80,7 +80,7 @@ class RocketMqAccess:
                 raise self._wrong(credentials, "the signature is too old")
             return self._remembered((name, source, client_id), lambda: self._security.signed(credentials))
         known = self._known.get(("", source, client_id))
-        if known is not None and certificate is None:
+        if known is not None and certificate is None and self._security.is_current:
             return known
         is_tls = bool(context.auth_context().get("transport_security_type"))
         credentials = Credentials(PROTOCOL, source, client_id=client_id, certificate=certificate, is_tls=is_tls)

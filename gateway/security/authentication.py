@@ -48,8 +48,7 @@ class Authenticator:
 
     async def recognise(self, credentials: Credentials) -> Principal:
         """Return the principal. Raises UNAUTHORIZED, FORBIDDEN (a disabled user), UNAVAILABLE, TOO_MANY_REQUESTS."""
-        if not self._directory.is_loaded:
-            raise EntrepotError(Code.UNAVAILABLE, "users are not known yet")
+        self._directory.check_current()
         secret = credentials.password
         if secret is None:
             name = self._certified_name(credentials.certificate)

@@ -16,7 +16,7 @@ import structlog
 
 from entrepot.domain.access.evaluator import CompiledStatement, compile_policy
 from entrepot.domain.access.model import EVERYBODY
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import KeyValues
 from entrepot.gateway.messaging.watched_table import WatchedTable
@@ -58,10 +58,14 @@ class DirectoryChange:
 
 
 class Directory:
-    """The view of users and policies; `on_change` gets each change after it is taken in."""
+    """The view of users and policies; `on_change` gets each change after it is taken in. `max_age`: seconds for
+    which it may be out of date; 0: for ever."""
 
-    def __init__(self, key_values: KeyValues, on_change: Callable[[DirectoryChange], None]) -> None:
+    def __init__(
+        self, key_values: KeyValues, on_change: Callable[[DirectoryChange], None], max_age: float = 0.0
+    ) -> None:
         self._on_change = on_change
+        self._key_values, self._max_age = key_values, max_age
         self._users: WatchedTable[UserRecord | _Broken] = WatchedTable(key_values, USER_PREFIX, _decode_user)
         self._policies: WatchedTable[KnownPolicy | _Broken] = WatchedTable(key_values, POLICY_PREFIX, _decode_policy)
         self._users.on_change.append(self._user_changed)
@@ -73,6 +77,23 @@ class Directory:
     def is_loaded(self) -> bool:
         """True once everything is known."""
         return self._is_loaded
+
+    @property
+    def is_current(self) -> bool:
+        """True if everything is known, and not for too long."""
+        return self._is_loaded and not (self._max_age and self._key_values.age_seconds() > self._max_age)
+
+    def check_current(self) -> None:
+        """Raise UNAVAILABLE unless everything is known, and not for too long."""
+        if self.is_current:
+            return
+        if not self._is_loaded:
+            raise EntrepotError(Code.UNAVAILABLE, "users are not known yet")
+        age = self._key_values.age_seconds()
+        raise EntrepotError(
+            Code.UNAVAILABLE,
+            f"what is known of users is {age:.0f} s old, as their broker is away or cut off: nobody is let in by it",
+        )
 
     async def start(self, wait_seconds: float = 0) -> None:
         """Follow changes and load all records, retrying for `wait_seconds` while the keeper is away. Raises what the

@@ -58,8 +58,7 @@ class ScramExchange:
             raise
 
     def _step(self, data: bytes) -> tuple[bytes, Principal | None]:
-        if not self._directory.is_loaded:
-            raise EntrepotError(Code.UNAVAILABLE, "users are not known yet")
+        self._directory.check_current()
         self._steps += 1
         if self._steps > 2 or len(data) > MAX_MESSAGE_BYTES:
             raise _refusal()

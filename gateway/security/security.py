@@ -79,7 +79,7 @@ class Security:
         self.audit = AuditLog(clock, settings.audit_entries, settings.audit_per_second)
         self._clock = clock
         self._passwords = PasswordChecker(settings)
-        self._directory = Directory(key_values, self._changed)
+        self._directory = Directory(key_values, self._changed, settings.max_age_seconds)
         self.setup_token = SetupToken(key_values, settings.setup_token_file or setup_token_file)
         tokens = _verifier(settings, clock) if settings.takes_tokens else None
         self.failed_logins = FailedLogins(clock, settings.max_failed_logins)
@@ -125,9 +125,14 @@ class Security:
 
     # -- who -----------------------------------------------------------------------------------------------------
 
+    @property
+    def is_current(self) -> bool:
+        """True while users are known, and not for too long: what a listener remembers of them holds."""
+        return self._directory.is_current
+
     async def authenticate(self, credentials: Credentials) -> Principal:
         """Authenticate a client. Raises UNAUTHORIZED (missing or wrong credentials), FORBIDDEN (the user is disabled),
-        UNAVAILABLE (users are not known), TOO_MANY_REQUESTS (too many logins wait)."""
+        UNAVAILABLE (users are not known, or for too long), TOO_MANY_REQUESTS (too many logins wait)."""
         try:
             return await self._authenticator.recognise(credentials)
         except EntrepotError as refusal:
@@ -143,8 +148,7 @@ class Security:
     def signing_secret(self, credentials: Credentials) -> str | None:
         """The key of a user's signatures; None where there is no such user, or it has none. Raises UNAVAILABLE (users
         are not known)."""
-        if not self._directory.is_loaded:
-            raise EntrepotError(Code.UNAVAILABLE, "users are not known yet")
+        self._directory.check_current()
         user = self._directory.user(credentials.username or "")
         return None if user is None else user.signing_secret
 
@@ -177,7 +181,7 @@ class Security:
     def anonymous_at_once(self, source: str) -> Principal | None:
         """The anonymous principal of an address while no user is defined, without waiting; else None. It holds for any
         credentials but the setup token; where tokens are accepted, only for clients without credentials."""
-        if self._directory.has_users or not self._directory.is_loaded:
+        if self._directory.has_users or not self._directory.is_current:
             return None
         principal = self._anonymous.get(source)
         if principal is None and self._authenticator.takes_anonymous(source):

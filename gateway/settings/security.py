@@ -44,6 +44,12 @@ class SecuritySettings(Table):
     initial_admin_password_file: Path | None = Field(
         None, description="File with the password of initial_admin in its first line"
     )
+    max_age_seconds: float = Field(
+        300,
+        ge=0,
+        allow_inf_nan=False,
+        description="Time for which logins go on while the broker that keeps users is away or cut off; 0: for ever",
+    )
     argon2_memory_bytes: int = Field(
         19 * MIB, ge=8 * KIB, le=4 * GIB, description="Memory of one password hash (Argon2)"
     )

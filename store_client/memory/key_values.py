@@ -51,6 +51,9 @@ class KeyValues:
         self._tell([KeyValueEvent(change.key, change.value, self._version) for change in changes])
         return self._version
 
+    def age_seconds(self) -> float:
+        return 0.0
+
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         watcher = (prefix, on_events)
         self._watchers.append(watcher)

@@ -30,6 +30,8 @@ class RemoteKeyValues:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._watches: set[_Watch] = set()
+        self._loop = asyncio.get_running_loop()
+        self._stale_since: float | None = self._loop.time()
         cluster.ready_watchers.append(lambda client, is_ready: self._look())
         cluster.info_watchers.append(self._look)
 
@@ -78,12 +80,27 @@ class RemoteKeyValues:
 
         return stop
 
+    def _is_current(self) -> bool:
+        """True if the keeper answers, and is not cut off from its replicas: another one may be elected then."""
+        try:
+            info = self.keeper().info
+        except EntrepotError:
+            return False
+        return info is not None and not info.problem
+
     def close(self) -> None:
         for watch in self._watches:
             watch.close()
         self._watches.clear()
 
+    def age_seconds(self) -> float:
+        return 0.0 if self._stale_since is None else self._loop.time() - self._stale_since
+
     def _look(self) -> None:
+        if self._is_current():
+            self._stale_since = None
+        elif self._stale_since is None:
+            self._stale_since = self._loop.time()
         for watch in tuple(self._watches):
             watch.look()
 

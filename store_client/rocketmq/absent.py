@@ -52,6 +52,9 @@ class NoKeyValues:
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         self._refuse()
 
+    def age_seconds(self) -> float:
+        return 0.0
+
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         self._refuse()
 

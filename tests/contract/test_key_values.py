@@ -26,6 +26,11 @@ async def put(store: Store, **facts: str) -> int:
     return await store.key_values.write([KeyValueChange(key, value.encode()) for key, value in facts.items()])
 
 
+async def test_what_is_read_is_current(store: Store) -> None:
+    await put(store, a="1")
+    assert store.key_values.age_seconds() == 0.0
+
+
 async def values(store: Store, *keys: str) -> list[bytes | None]:
     return [None if fact is None else fact.value for fact in await store.key_values.get(keys)]
 

@@ -80,6 +80,7 @@ async def test_a_master_without_its_slave_says_so_and_takes_nothing(tmp_path: Pa
         await group.even()
         operations, slave = group.store.operations, 3 - group.master
         assert operations is not None and not operations.confirm_problem
+        await until(lambda: not group.store.key_values.age_seconds(), "its key-values are current")
         assert (await view(group, group.master)).problem == ""
         assert (await group.store.condition.gauges())["not_confirming"] == 0
         await group.crash(slave)
@@ -89,11 +90,16 @@ async def test_a_master_without_its_slave_says_so_and_takes_nothing(tmp_path: Pa
         [status] = await operations.brokers()
         assert status.problem == words and status.is_available
         assert (await group.store.condition.gauges())["not_confirming"] == 1
+        assert group.store.key_values.age_seconds() > 0, "another master may be elected, and users be changed there"
         assert await appended(group, "b") is Code.UNAVAILABLE, "it is known that it was not taken"
         await group.start(slave)
         await until(lambda: not operations.confirm_problem, "it confirms again")
         await taken(group, "c")
         assert (await view(group, group.master)).problem == ""
+        assert group.store.key_values.age_seconds() == 0
+        old = group.master
+        await group.crash(old)
+        await until(lambda: group.store.key_values.age_seconds() > 0, "its keeper is away")
 
 
 async def test_where_controllers_let_the_slave_go_the_rest_confirms(tmp_path: Path) -> None:

@@ -43,6 +43,9 @@ class LateStore(MemoryStore):
         self.unsupported: EntrepotError | None = None
         self._watchers: list[OnEvents] = []
 
+    def age_seconds(self) -> float:
+        return 0.0
+
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         if self.unsupported is not None:
             raise self.unsupported

@@ -175,6 +175,7 @@ async def test_nobody_comes_in_before_users_are_known(store: MemoryStore, clock:
     class BrokenStore:
         def __init__(self) -> None:
             self.watch, self.get = store.key_values.watch, store.key_values.get
+            self.age_seconds = store.key_values.age_seconds
 
         async def scan(self, *arguments: object, **more: object) -> None:
             raise EntrepotError(Code.UNAVAILABLE, "away")
@@ -193,6 +194,7 @@ async def test_users_that_are_away_are_waited_for(store: MemoryStore, security: 
     class AwayStore:
         def __init__(self) -> None:
             self.watch, self.get, self.away = store.key_values.watch, store.key_values.get, 2
+            self.age_seconds = store.key_values.age_seconds
 
         async def scan(self, prefix: str, **more: Any) -> Any:
             self.away -= 1

@@ -58,6 +58,9 @@ class SimulatedKeeper:
         version: int = await self._ask(lambda: self.change(changes), is_write=True)
         return version
 
+    def age_seconds(self) -> float:
+        return 0.0
+
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         made = Watching(prefix, on_events, on_begun)
         self.watching.append(made)
