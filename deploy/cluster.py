@@ -2,10 +2,12 @@
 
 Run it with `make cluster`. Every part takes a free port unless it is given one, and starts once its dependencies are
 ready: name servers, which are also the controllers of replicas, then brokers, then gateways. A map of them is printed.
-Ctrl-C or SIGTERM stops them in the opposite order; a second one kills them. Data of brokers and controllers stay in the
-data directory for the next start.
+A part that dies is started again at its addresses; one that dies again and again ends all. Ctrl-C or SIGTERM stops them
+in the opposite order; a second one kills them. Data of brokers and controllers stay in the data directory for the next
+start.
 
-Exit codes: 0 stopped as asked and every part ended cleanly, 1 a part ended by itself or not cleanly, 2 wrong usage.
+Exit codes: 0 stopped as asked and every part ended cleanly, 1 a part could not be kept alive or did not end cleanly, 2
+wrong usage.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -37,6 +39,15 @@ READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 """Longest wait for a part to end after SIGTERM; then it is killed. A gateway drains for 10 s at most."""
 TAIL_LINES: Final = 15
+AGAIN_SECONDS: Final = 1.0
+"""Pause before a part that has died is started again."""
+MAX_DEATHS: Final = 5
+"""Deaths of a part within `DEATHS_SECONDS` with which it is given up."""
+DEATHS_SECONDS: Final = 60.0
+PORT_FLAGS: Final = {"nameserver": "--port", "broker": "--port"} | {
+    door: f"--{door}-port" for door in ("mqtt", "amqp", "grpc", "http")
+}
+"""Flag of a listener's port."""
 ROLES: Final = ("nameserver", "broker", "gateway")
 
 
@@ -54,6 +65,8 @@ class Member:
     process: asyncio.subprocess.Process | None = None
     is_told: bool = False
     """True once its end has been reported."""
+    deaths: list[float] = field(default_factory=list)
+    """Times of its last deaths."""
 
     @property
     def has_ended(self) -> bool:
@@ -75,6 +88,13 @@ class Member:
             self.process = await asyncio.create_subprocess_exec(
                 *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+
+    def stay(self) -> None:
+        """Keep the ports that it has for its next start: others know them."""
+        for door, address in self.addresses.items():
+            flag = PORT_FLAGS.get(door)
+            if flag in self.arguments:
+                self.arguments[self.arguments.index(flag) + 1] = address.rpartition(":")[2]
 
     def look(self) -> bool:
         """True if it is ready."""
@@ -237,12 +257,28 @@ class LocalCluster:
             await asyncio.sleep(0.02)
 
     async def _watch(self) -> None:
+        """Start parts again that die, until told to stop."""
         while not self._stop.is_set():
-            self._check_alive()
-            try:
-                await asyncio.wait_for(self._stop.wait(), 0.1)
-            except TimeoutError:
-                continue
+            for member in self._members:
+                if member.has_ended:
+                    await self._start_again(member)
+            await self._pause(0.1)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+
+    async def _start_again(self, member: Member) -> None:
+        """Start a part that has died. Raises MemberEndedError where it dies again and again."""
+        now = time.monotonic()
+        member.deaths = [*(at for at in member.deaths if now - at < DEATHS_SECONDS), now]
+        if len(member.deaths) > MAX_DEATHS:
+            raise MemberEndedError(member, f"{member.how_it_ended()}, for the {len(member.deaths)}th time in a minute")
+        self._say(f"{member.name} {member.how_it_ended()}: it is started again")
+        await self._pause(AGAIN_SECONDS)
+        if not self._stop.is_set():
+            member.stay()
+            await member.start()
 
     def _check_alive(self) -> None:
         """Raise MemberEndedError for a part that has ended by itself."""

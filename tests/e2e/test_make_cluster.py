@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -120,7 +121,8 @@ def test_every_part_answers_a_ping_and_another_cluster_is_kept_out(cluster: Clus
     rows = cluster.rows()
     [gateway] = re.findall(r"http://(\S+)", rows["gateway-1"][3])
     for target in (rows["broker-1"][3], rows["nameserver-0"][3], f"http://{gateway}"):
-        command = [sys.executable, "-m", "entrepot.gateway.cli", "ping", target, "--timeout", "20"]
+        secret = f"cluster.secret_file={cluster.data_dir / 'cluster-secret'}"
+        command = [sys.executable, "-m", "entrepot.gateway.cli", "ping", target, "--timeout", "20", "--set", secret]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"{target} answers after ")
@@ -211,13 +213,51 @@ def two_free_ports() -> int:
 
 
 @pytest.mark.soak
-def test_a_part_that_dies_is_told_and_ends_the_others(cluster: Cluster) -> None:
+def test_a_part_that_dies_is_started_again_where_it_was(cluster: Cluster) -> None:
+    """Any one of them: others find it at its addresses, and with its data."""
+    rows = cluster.rows()
+    first, last = (re.search(r"http://(\S+)", rows[name][3])[1] for name in ("gateway-0", "gateway-1"))  # type: ignore[index]
+    event = {"ce-specversion": "1.0", "ce-type": "t", "ce-source": "/test", "content-type": "application/json"}
+    for number, name in enumerate(NAMES):
+        call(first, "/topics/factory:publish", b"%d" % number, {**event, "ce-id": f"before {number}"})
+        os.kill(cluster.pid(name), signal.SIGKILL)
+        cluster.wait_for(f"{name} was killed by SIGKILL: it is started again")
+        for address in (first, last):
+            wait_until(lambda: is_ready(address), cluster.output, 3 * PATIENCE_SECONDS)  # noqa: B023
+    found: set[str] = set()
+
+    def are_all_there() -> bool:
+        answer = call(last, "/topics/factory/eventsubscriptions/workers:receive?maxWaitTime=1&maxEvents=100")
+        found.update(item["event"]["id"] for item in answer["value"])
+        return len(found) == len(NAMES)
+
+    wait_until(are_all_there, lambda: f"{found}: {cluster.output()}", 3 * PATIENCE_SECONDS)
+    assert cluster.stop() == 0, cluster.output()
+    tell("parts of a cluster that die", faults=len(NAMES), messages=len(NAMES))
+
+
+def is_ready(address: str) -> bool:
+    """Whether a gateway takes requests, and sees both brokers."""
+    try:
+        connection = http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)
+        connection.request("GET", "/api/v1/brokers")
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    return [each["isAvailable"] for each in answer.get("value", ())] == [True, True]
+
+
+@pytest.mark.soak
+def test_a_part_that_dies_again_and_again_ends_all(cluster: Cluster) -> None:
     pids = [cluster.pid(name) for name in NAMES]
+    shutil.rmtree(cluster.data_dir / "broker-1" / "commitlog")
+    (cluster.data_dir / "broker-1" / "store.json").write_text("{")
     os.kill(cluster.pid("broker-1"), signal.SIGKILL)
-    assert cluster.process.wait(2 * PATIENCE_SECONDS) == 1
-    assert "broker-1 was killed by SIGKILL. The end of" in cluster.output()
-    assert "listening" in cluster.output(), "the end of its log is shown"
-    tell("a part of a cluster that dies", faults=1)
+    assert cluster.process.wait(6 * PATIENCE_SECONDS) == 1
+    assert "broker-1 has ended with exit code 1, for the 6th time in a minute. The end of" in cluster.output()
+    assert "store.json cannot be read" in cluster.output(), "the end of its log is shown"
+    tell("a part of a cluster that cannot be kept", faults=1)
     assert [pid for pid in pids if is_running(pid)] == []
 
 

@@ -51,9 +51,7 @@ async def test_nobody_is_let_in_by_what_is_too_old(security: Security, age: Call
         security.signing_secret(shown("bob"))
     with pytest.raises(EntrepotError, match=WORDS):
         security.scram(shown("bob")).step(b"n,,n=bob,r=abcdef")
-    assert security.allows(bob, Action.PUB, ResourceType.TOPIC, "a"), (
-        "who is there goes on"
-    )
+    assert security.allows(bob, Action.PUB, ResourceType.TOPIC, "a"), "who is there goes on"
     age(0.0)
     assert (await security.authenticate(shown("bob", "pw"))).name == "bob"
 
