@@ -15,7 +15,7 @@ from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.damage import DamagedLogError
 from entrepot.broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
-from entrepot.domain.replication.mastership import Promise
+from entrepot.domain.replication.mastership import Promise, ReplicaState
 from entrepot.domain.replication.rule import RuleKind
 from entrepot.domain.route import mastership_epoch
 from entrepot.protocols.remoting.operations import StoreSeed
@@ -43,14 +43,7 @@ def make_machine(
         if (data_dir / "commitlog").exists():
             raise StoreFailedError(f"{data_dir} has a log and no store.json: whose it is nobody knows")
         return Replica(state, (), 0, 0)
-    try:
-        store = _whole(files, open_store())
-    except DamagedLogError as damage:
-        if not has_others(state):
-            raise
-        state = files.disown(state, damage.message)
-        files.cut_damage(damage.commit_log_offset)
-        store = open_store()
+    state, store = _open_whole(files, state, open_store)
     engine = store.engine
     if not state.run:  # it was a broker without replicas, or has left its former group
         epochs = (start.epoch for start in engine.epochs.history())
@@ -59,6 +52,23 @@ def make_machine(
     confirmed = 0 if store.is_copying else max(store.applied, files.confirmed.kept)  # of a copy nothing is its own yet
     store.confirm(confirmed)
     return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
+
+
+def _open_whole(
+    files: ReplicaFiles, state: ReplicaState, open_store: Callable[[], SlaveStore]
+) -> tuple[ReplicaState, SlaveStore]:
+    """Open the store; where its log has lost kept bytes, begin anew before them, as another replica. A hole in the
+    middle shows once what is behind it is gone, so it is tried as long as each place is before the last one."""
+    last: int | None = None
+    while True:
+        try:
+            return state, _whole(files, open_store())
+        except DamagedLogError as damage:
+            place = damage.commit_log_offset
+            if not has_others(state) or (last is not None and place >= last):
+                raise
+            state, last = files.disown(state, damage.finding), place
+            files.cut_damage(place)
 
 
 def _whole(files: ReplicaFiles, store: SlaveStore) -> SlaveStore:

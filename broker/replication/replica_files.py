@@ -82,7 +82,11 @@ class ReplicaFiles:
     def disown(self, state: ReplicaState, problem: str) -> ReplicaState:
         """Become another replica from now on, without acknowledgements: this one has lost bytes that it had synced. It
         is a stranger to the others, copies the missing part, and counts again once it has all."""
-        log.critical("this replica has lost what it had acknowledged: it begins anew as another", problem=problem)
+        log.critical(
+            "this replica has lost what it had acknowledged: it copies that from the others, and counts again then",
+            problem=problem,
+        )
+        self.confirmed.lower(0)  # what is confirmed of the rest, its next master tells
         state = replace(state, incarnation=secrets.token_hex(16), refused="")
         self.save(state)
         return state
@@ -113,7 +117,7 @@ class ReplicaFiles:
         """Raise DamagedLogError if the log ends before what is confirmed of it: it was cut from outside."""
         if self.confirmed.kept > end:
             text = f"the log was cut from outside: it ends at {end}, and {self.confirmed.kept} was confirmed"
-            raise DamagedLogError(f"{text} ({self.confirmed.path}). Restore the data directory from a copy", end)
+            raise DamagedLogError(f"{text} ({self.confirmed.path})", end)
 
     def diverged_parts(self) -> list[DivergedPart]:
         """Return each cut that was kept."""

@@ -17,9 +17,14 @@ SCAN_CHUNK: Final = 4 * 1024 * 1024
 
 
 class DamagedLogError(CorruptedError):
-    """Corruption of kept data where recovery reads it: the store does not open. `commit_log_offset`: its place."""
+    """Corruption of kept data where recovery reads it: the store does not open. `commit_log_offset`: its place.
+    `finding`: what was found, without the advice for a store that has it alone."""
 
     commit_log_offset: int
+
+    def __init__(self, finding: str, commit_log_offset: int) -> None:
+        super().__init__(f"{finding}. Restore the data directory from a copy", commit_log_offset)
+        self.finding = finding
 
 
 @dataclass(slots=True)

@@ -51,9 +51,7 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
     if proof is not None or end < known_end:
         what = "state file" if proof is None else f"record at {proof}"
         raise DamagedLogError(
-            f"the commit log is damaged at offset {end}: the {what} shows that data there had been kept. "
-            "Restore the data directory from a copy",
-            end,
+            f"the commit log is damaged at offset {end}: the {what} shows that data there had been kept", end
         )
     engine.dispatcher.refuse_doomed()
     _cut(engine, position, end)
@@ -145,7 +143,7 @@ def _restore_state(engine: StorageEngine, readers: RowReaders, *, is_replica: bo
     kept = log.min_offset + sum(log.sizes().values())
     if is_replica and meta is not None and meta[1] > kept:  # before its rows go, which know it
         text = f"the log was cut from outside: it ends at {kept}, and had been kept to {meta[1]}"
-        raise DamagedLogError(f"{text}. Restore the data directory from a copy", kept)
+        raise DamagedLogError(text, kept)
     if rows is None or meta is None or meta[0] < log.min_offset or meta[1] > kept:
         if meta is not None and meta[1] > kept:  # the log was cut from outside: derive all from the rest, and report it
             engine.report.missing_bytes = meta[1] - kept

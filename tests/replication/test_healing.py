@@ -292,3 +292,33 @@ async def test_a_place_that_cannot_be_read_harms_no_neighbours(tmp_path: Path) -
         with pytest.raises(CorruptedError) as unreadable:
             list(commit_log.scan(places[5], until=places[-1]))
         assert unreadable.value.commit_log_offset == places[11]
+
+
+HARMS = ["cut in the middle", "without one in the middle", "cut at the end", "without its end"]
+
+
+@pytest.mark.parametrize("harmed", HARMS)
+async def test_a_log_that_lost_a_part_heals_with_one_start(tmp_path: Path, harmed: str) -> None:
+    """Wherever the part was: it copies what is behind the first missing byte, and counts again."""
+    async with ReplicatedGroup(tmp_path, TWO) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        for _ in range(40):
+            await append(group.store, "t", "x" * 90_000)
+        await group.even()
+        away = next(replica for replica in group.replicas if replica != group.master)
+        before = group.replicas[away].machine.state.member
+        await group.stop(away)
+        segments = sorted((group.data_dir(away) / "commitlog").iterdir())
+        assert len(segments) > 3
+        segment = segments[1] if "middle" in harmed else segments[-1]
+        if harmed.startswith("cut"):
+            with segment.open("r+b") as file:
+                file.truncate(100_001)
+        else:
+            segment.unlink()
+        await group.start(away)
+        assert group.replicas[away].machine.state.member != before
+        await group.even()
+        assert group.log_of(away).rstrip(b"\0") == group.log_of(group.master).rstrip(b"\0")
+        member, master = group.replicas[away].machine.state.member, group.replicas[group.master].machine
+        await until(lambda: member in master.state.appointment.members, "it counts again")
