@@ -1,7 +1,8 @@
 """Rebinding: a stopped replica forgets its group of controllers, and obeys the next one that decides.
 
-It is for controllers whose directories are gone for good. The replica's promise stays: an appointment of an earlier
-epoch counts no more than before.
+It is for controllers whose directories are gone for good. What they refused, as the directory is an old copy, is
+forgotten with them: where all replicas are put back to one moment, none of them is older than the others. The replica's
+promise stays: an appointment of an earlier epoch counts no more than before.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def rebind(data_dir: Path) -> str:
     try:
         state = bound_to(data_dir)
         (data_dir / CONTROLLERS_FILE).unlink(missing_ok=True)
-        if state.controllers:
-            ReplicaFiles(data_dir).save(replace(state, controllers=""))
+        if state.controllers or state.refused:
+            ReplicaFiles(data_dir).save(replace(state, controllers="", refused=""))
         return state.controllers
     finally:
         lock.release()

@@ -141,7 +141,7 @@ def test_one_whose_system_was_set_right_is_off_until_it_has_followed() -> None:
 
 
 def answer(replica: int, end: int) -> FenceAnswer:
-    return FenceAnswer(Member(replica, "i"), 1, (1, 1), end, end, group().appointment)
+    return FenceAnswer(Member(replica, "i"), 1, (1, 1), end, 9, group().appointment)
 
 
 def elected(

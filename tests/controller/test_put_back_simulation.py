@@ -61,7 +61,7 @@ class ElectsWhoAnswers(Elections):
 
 @pytest.mark.scaled
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("rule", ["2-2", soak_only("2-3")])
+@pytest.mark.parametrize("rule", [soak_only("2-2"), soak_only("2-3")])
 def test_an_election_of_a_disk_that_was_put_back_is_found(rule: str) -> None:
     planted = PlantedFaults(controller=with_elections(ElectsWhoAnswers))
     chance = Random(f"put back {rule}{scaled('', SEED)}")

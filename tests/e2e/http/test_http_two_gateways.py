@@ -122,6 +122,7 @@ def test_settings_have_origins_and_differences(cluster: ClusterProcesses, client
     assert {key for key, each in found.items() if each["isSecret"]} == {
         "security.initial_admin_password",
         "rocketmq.secret",
+        "cluster.secret",
     }
     only = other.get("/api/v1/settings", params={"only": "different", "find": "receive_MAX"}).json()["value"]
     assert [(each["key"], each["value"]) for each in only] == [("mqtt.receive_maximum", 7)]

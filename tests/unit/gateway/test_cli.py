@@ -183,6 +183,7 @@ PLAIN = {
     "retained get": "the body itself",
     "message body": "the body itself",
     "config schema": "JSON in any case",
+    "cluster secret": "the secret itself",
 }
 """Commands without --json, and why."""
 
