@@ -14,6 +14,7 @@ from enum import Enum
 
 from entrepot.broker.controller.clocks import OffClocks
 from entrepot.domain.replication.election import Election, ElectionError, first_election
+from entrepot.domain.replication.lost_ends import KnownLogs
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
 
 
@@ -68,7 +69,7 @@ class Contest:
             self.refusal = answer
 
     def decide(
-        self, latest: Appointment, counting: Collection[int], off: OffClocks, known: Collection[FenceAnswer] = ()
+        self, latest: Appointment, counting: Collection[int], off: OffClocks, known: KnownLogs | None = None
     ) -> Appointment:
         """Return the appointment that replaces `latest`. `counting`: ids of the replicas under the rule; for a group's
         first master all of them must have answered, except lost ones. `off`: replicas whose clock is. `known`: earlier
@@ -84,7 +85,7 @@ class Contest:
                 avoided=self.avoided,
                 is_unclean=self.is_unclean,
             )
-            election.known = known
+            election.known = known or election.known
         else:
             answers = [self.answers[replica] for replica in sorted(self.answers) if replica in counting]
             if missing := set(counting) - self.answers.keys() - set(self.lost):

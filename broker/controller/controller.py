@@ -22,7 +22,6 @@ from entrepot.broker.controller.replica_changes import changed
 from entrepot.broker.controller.watched import Watched
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import GroupShape, GroupView, OrderAnswer, ReplicaChange, Report, SetChange
-from entrepot.domain.replication.lost_ends import lacks_own
 from entrepot.domain.replication.mastership import NOBODY, Appointment
 from entrepot.domain.replication.rule import RuleKind
 
@@ -146,9 +145,9 @@ class Controller:
         answer, known = heard.report.answer, self.decided(watched.name)
         if known is not None and known.is_unclean:
             watched.logs.give_up(known.epoch)
-        watched.logs.note(answer)
+        watched.logs.note(answer, is_open=heard.report.is_open and heard.report.role == "master")
         has_rule = known is not None and known.rule.kind is not RuleKind.ASYNC
-        heard.lacks = lacks_own(answer, watched.logs.answers, known) if known is not None and has_rule else ""
+        heard.lacks = watched.logs.lacks_own(answer, known) if known is not None and has_rule else ""
 
     def obeyed(self, name: str, replica: int, answer: OrderAnswer, now: float) -> list[Effect]:
         """Take a replica's answer to an order."""

@@ -85,7 +85,7 @@ class Elections:
             contest.answers = {answer.member.replica: answer for answer in even}
         contest.promise = Promise(self._next_epoch(watched, group), "")
         off = self._off(watched)
-        found = contest.decide(group.appointment, group.counting, off, watched.logs.answers)
+        found = contest.decide(group.appointment, group.counting, off, watched.logs)
         contest.answers = {}
         if contest.avoided != NOBODY and found.master == contest.avoided and contest.wanted in (NOBODY, found.master):
             raise not_moved(found.master, contest.wanted)
@@ -211,7 +211,7 @@ class Elections:
     def _decide(self, watched: Watched, contest: Contest) -> None:
         agreement, group = self._agreement, self._register.groups[watched.name]
         try:
-            counting, known = group.counting - set(contest.lost), watched.logs.answers
+            counting, known = group.counting - set(contest.lost), watched.logs
             made = contest.decide(group.appointment, counting, self._off(watched), known)
         except ElectionError as error:
             self._failed(watched, contest, str(error))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from entrepot.domain.replication.lost_ends import lacks_confirmed, lacks_own
+from entrepot.domain.replication.lost_ends import KnownLogs
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
 from entrepot.domain.replication.rule import Rule, RuleKind
 
@@ -42,7 +42,7 @@ class Election:
         """Replicas that count, but are not to lead, with the reason."""
         self.deferred: Collection[int] = ()
         """Replicas that lead only where no other can."""
-        self.known: Collection[FenceAnswer] = ()
+        self.known = KnownLogs()
         """Earlier words about logs, of silent replicas too: what they tell as confirmed may not be lacking."""
         self.answers: dict[int, FenceAnswer] = {}
         self.left_out: dict[int, str] = {}
@@ -135,7 +135,7 @@ class Election:
         if self._is_unclean or latest.rule.kind is RuleKind.ASYNC:
             return
         for replica, answer in sorted(self.answers.items()):
-            if reason := lacks_own(answer, self.known, latest):
+            if reason := self.known.lacks_own(answer, latest):
                 self.left_out[replica] = reason
                 del self.answers[replica]
         if not self.answers:
@@ -143,8 +143,8 @@ class Election:
 
     def _with_confirmed(self, answers: list[FenceAnswer], latest: Appointment) -> list[FenceAnswer]:
         """Return the answers of replicas that have all that anybody knows as confirmed.  Raises ElectionError."""
-        known = [*self.known, *self.answers.values()]
-        lacking = {each.member.replica: lacks_confirmed(each, known, latest) for each in answers}
+        others = self.answers.values()
+        lacking = {each.member.replica: self.known.lacks_confirmed(each, others, latest) for each in answers}
         found = [each for each in answers if not lacking[each.member.replica]]
         self.left_out.update((replica, reason) for replica, reason in lacking.items() if reason)
         if not found:

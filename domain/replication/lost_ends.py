@@ -2,8 +2,9 @@
 
 A replica that restarts with a snapshot of its present run looks like itself: starts that are heard of do not reveal it
 (`mastership.RunHistory`).  Its log does.  A replica gives up what it had as confirmed only by an unclean election, and
-has the EPOCH record of that from then on.  So a log that ends before has lost its end: it can lead, and count, only
-once it has copied that.
+has the EPOCH record of that from then on.  So a log has lost its end if it ends before that with the same last start,
+or if it lacks the EPOCH record of a master that opened: that was confirmed.  It can lead, and count, only once it has
+copied what it lacks.
 """
 
 from __future__ import annotations
@@ -17,41 +18,61 @@ MAX_KNOWN: Final = 64
 """Most data directories of a group whose logs are remembered."""
 
 
-def lacks_own(answer: FenceAnswer, known: Iterable[FenceAnswer], latest: Appointment) -> str:
-    """Return why a log lacks what its own replica told as confirmed before; empty if it does not."""
-    return lacks_confirmed(answer, [each for each in known if each.member == answer.member], latest)
-
-
-def lacks_confirmed(answer: FenceAnswer, known: Iterable[FenceAnswer], latest: Appointment) -> str:
-    """Return why a log lacks what is known as confirmed, by the last appointment; empty if it does not."""
-    for each in known:
-        is_given_up = latest.is_unclean and each.last[0] < latest.epoch
-        if each.confirmed > answer.end and each.last >= answer.last and not is_given_up:
-            return (
-                f"the log of replica {answer.member.replica} ends at {answer.end}, and {each.confirmed} was confirmed: "
-                "its disk was put back to an earlier state; it counts once it has copied the rest"
-            )
-    return ""
-
-
 class KnownLogs:
-    """The last word of each data directory about its log.  `answers`: by directory."""
+    """What a group's replicas have told of their logs.  `opened`: epoch and run of the last master that is known to
+    have confirmed its EPOCH record."""
 
     def __init__(self) -> None:
         self._latest: dict[Member, FenceAnswer] = {}
+        self.opened = (0, 0)
 
     @property
     def answers(self) -> list[FenceAnswer]:
+        """The last word of each data directory, with all that it ever told as confirmed."""
         return [*self._latest.values()]
 
-    def note(self, answer: FenceAnswer) -> None:
-        """Take a directory's word about its log.  What it told as confirmed before still counts."""
+    def note(self, answer: FenceAnswer, *, is_open: bool = False) -> None:
+        """Take a directory's word about its log.  What it told as confirmed before still counts.  `is_open`: of a
+        master whose own start is the last one, and confirmed."""
         known = self._latest.pop(answer.member, answer)
         latest = max(known, answer, key=lambda each: each.last)
         self._latest[answer.member] = latest._replace(confirmed=max(known.confirmed, answer.confirmed))
         if len(self._latest) > MAX_KNOWN:
             del self._latest[next(iter(self._latest))]
+        if is_open:
+            self.opened = max(self.opened, answer.last)
 
     def give_up(self, epoch: int) -> None:
         """Forget what was told before an epoch whose election was unclean."""
         self._latest = {member: each for member, each in self._latest.items() if each.last[0] >= epoch}
+        if self.opened[0] < epoch:
+            self.opened = (0, 0)
+
+    def lacks_own(self, answer: FenceAnswer, latest: Appointment) -> str:
+        """Return why a log lacks what its own replica told as confirmed before; empty if it does not.  `latest`: the
+        last appointment."""
+        own = self._latest.get(answer.member)
+        return "" if own is None else _lacks(answer, [own], latest)
+
+    def lacks_confirmed(self, answer: FenceAnswer, others: Iterable[FenceAnswer], latest: Appointment) -> str:
+        """Return why a log lacks what anybody told as confirmed; empty if it does not.  `others`: further words."""
+        is_given_up = latest.is_unclean and self.opened[0] < latest.epoch
+        if answer.last < self.opened and not is_given_up:
+            epoch, run = self.opened
+            return _put_back(answer, f"lacks what was confirmed in epoch {epoch}, run {run}")
+        return _lacks(answer, [*self._latest.values(), *others], latest)
+
+
+def _lacks(answer: FenceAnswer, known: Iterable[FenceAnswer], latest: Appointment) -> str:
+    for each in known:
+        is_given_up = latest.is_unclean and each.last[0] < latest.epoch
+        if each.confirmed > answer.end and each.last >= answer.last and not is_given_up:
+            return _put_back(answer, f"ends at {answer.end}, and {each.confirmed} was confirmed")
+    return ""
+
+
+def _put_back(answer: FenceAnswer, what: str) -> str:
+    return (
+        f"the log of replica {answer.member.replica} {what}: "
+        "its disk was put back to an earlier state; it counts once it has copied the rest"
+    )

@@ -69,7 +69,7 @@ class PutBacks:
                 answer = machine.state.promised(machine.starts[-1], machine.synced, machine.confirmed)
                 for controller in self._group.register.controllers.values():
                     if NAME in controller.decisions.watched:
-                        controller.decisions.watched[NAME].logs.note(answer)
+                        controller.decisions.watched[NAME].logs.note(answer, is_open=machine.is_open)
 
     def _put_back(self, replica: SimulatedReplica, snapshot: SimulatedDisk) -> None:
         group = self._group

@@ -130,5 +130,5 @@ async def test_a_master_whose_successor_was_put_back_cuts_nothing(tmp_path: Path
 class Forgetful(KnownLogs):
     """Controllers that have all begun anew."""
 
-    def note(self, answer: FenceAnswer) -> None:
+    def note(self, answer: FenceAnswer, *, is_open: bool = False) -> None:
         """Remember nothing."""

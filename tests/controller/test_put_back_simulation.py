@@ -10,7 +10,8 @@ import pytest
 from entrepot.broker.controller.clocks import OffClocks
 from entrepot.broker.controller.contest import Contest
 from entrepot.broker.controller.elections import Elections
-from entrepot.domain.replication.mastership import Appointment, FenceAnswer
+from entrepot.domain.replication.lost_ends import KnownLogs
+from entrepot.domain.replication.mastership import Appointment
 from tests.controller.histories import run_history
 from tests.controller.simulated_controllers import PlantedFaults
 from tests.controller.test_planted_faults import with_elections
@@ -52,7 +53,7 @@ class ElectsWhoAnswers(Elections):
 
     class _Forgetful(Contest):
         def decide(
-            self, latest: Appointment, counting: Collection[int], off: OffClocks, known: Collection[FenceAnswer] = ()
+            self, latest: Appointment, counting: Collection[int], off: OffClocks, known: KnownLogs | None = None
         ) -> Appointment:
             return super().decide(latest, counting, off)
 

@@ -11,7 +11,7 @@ from entrepot.broker.replication.replica import Replica
 from entrepot.domain.replication.election import Election, ElectionError
 from entrepot.domain.replication.epochs import EpochStart
 from entrepot.domain.replication.greeting import Welcome
-from entrepot.domain.replication.lost_ends import MAX_KNOWN, KnownLogs, lacks_confirmed, lacks_own
+from entrepot.domain.replication.lost_ends import MAX_KNOWN, KnownLogs
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise, ReplicaState
 from entrepot.domain.replication.rule import Rule, RuleKind
 from tests.replication.test_replica import ONE, THREE, TWO, appointment, greeting, master
@@ -25,6 +25,22 @@ def answer(member: Member, end: int, confirmed: int, last: tuple[int, int] = FIR
     return FenceAnswer(member, 1, last, end, confirmed, OF_THREE, "g", ())
 
 
+def known_of(*answers: FenceAnswer, opened: tuple[int, int] = (0, 0)) -> KnownLogs:
+    found = KnownLogs()
+    for each in answers:
+        found.note(each)
+    found.opened = opened
+    return found
+
+
+def lacks_own(answer: FenceAnswer, known: list[FenceAnswer], latest: Appointment) -> str:
+    return known_of(*known).lacks_own(answer, latest)
+
+
+def lacks_confirmed(answer: FenceAnswer, known: list[FenceAnswer], latest: Appointment) -> str:
+    return known_of(*known).lacks_confirmed(answer, (), latest)
+
+
 def elected(*answers: FenceAnswer, known: tuple[FenceAnswer, ...] = (), latest: Appointment = OF_THREE) -> Appointment:
     return election(*answers, known=known, latest=latest).decide()
 
@@ -33,7 +49,7 @@ def election(
     *answers: FenceAnswer, known: tuple[FenceAnswer, ...] = (), latest: Appointment = OF_THREE, unclean: bool = False
 ) -> Election:
     made = Election(7, "t", latest=latest, is_unclean=unclean)
-    made.known = known
+    made.known = known_of(*known)
     for each in answers:
         made.answered(each)
     return made
@@ -55,6 +71,30 @@ def test_a_later_master_s_record_tells_that_the_rest_was_given_up() -> None:
     unclean = replace(OF_THREE, epoch=2, is_unclean=True)
     assert not lacks_confirmed(short._replace(last=FIRST), [earlier], unclean), "its record is not written yet"
     assert lacks_confirmed(short._replace(last=FIRST), [earlier], replace(unclean, epoch=1)), "known of that very epoch"
+
+
+def test_a_log_without_the_record_of_a_master_that_opened_lacks_it() -> None:
+    """However long it is: what it has there is of an earlier master."""
+    long, opened = answer(TWO, 99, 5, FIRST), answer(ONE, 20, 11, SECOND)
+    known = known_of(opened)
+    assert not known.lacks_confirmed(long, (), OF_THREE), "perhaps that record was never confirmed"
+    known.note(opened, is_open=True)
+    assert "lacks what was confirmed in epoch 2, run 1: its disk was put back" in known.lacks_confirmed(
+        long, (), OF_THREE
+    )
+    assert not known.lacks_confirmed(long._replace(last=SECOND), (), OF_THREE)
+    known.note(answer(THREE, 9, 9, FIRST), is_open=True)
+    assert known.opened == SECOND, "the last of them"
+    unclean = replace(OF_THREE, epoch=3, is_unclean=True)
+    assert not known.lacks_confirmed(long, (), unclean), "it was given up"
+    known.give_up(2)
+    assert known.opened == SECOND
+    known.give_up(3)
+    assert known.opened == (0, 0)
+    made = election(long)
+    made.known = known_of(opened=SECOND)
+    with pytest.raises(ElectionError, match="lacks what was confirmed in epoch 2"):
+        made.decide()
 
 
 def test_the_last_word_of_a_directory_counts_unless_an_earlier_one_told_of_more() -> None:
