@@ -1,7 +1,7 @@
 """`entrepot store`: inspection of a data directory while no server has it.
 
-Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store. Only `rebind`
-writes anything.
+Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store. Only `rebind` and
+`backup restore` write anything there.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from entrepot.broker import backup_cli
+from entrepot.broker.cli_output import PROBLEMS, UNUSABLE, DataDir, Json, readable, say, say_json
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.printable import printable, printable_json
 
@@ -23,18 +24,14 @@ if TYPE_CHECKING:
     from entrepot.broker.inspect.verification import Report
     from entrepot.broker.replication.verifying import Comparison
 
-PROBLEMS = 1
-UNUSABLE = 2
-
 app = typer.Typer(
     help="Inspection of a data directory that no server uses.", no_args_is_help=True, add_completion=False
 )
-DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="Data directory.", show_default=False)]
+app.add_typer(backup_cli.app, name="backup")
 OptionalDataDir = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.", show_default=False)
 ]
 TlsFile = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file for replicas that require TLS.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
@@ -70,7 +67,7 @@ def verify(
     if data_dir is not None:
         told, is_healthy = _look_into(data_dir, full=full, as_json=as_json)
     if replica:
-        with _readable():
+        with readable():
             end = told["log"]["end"] if data_dir is not None else 0
             trust = ClusterTrust(tls_certificate, tls_key, tls_ca, secret_file=secret_file)
             found = _compare(replica, data_dir, end, cluster, trust)
@@ -79,7 +76,7 @@ def verify(
         if not as_json:
             _print_comparison(found)
     if as_json:
-        _say_json({**told, "healthy": is_healthy}, indent=2)
+        say_json({**told, "healthy": is_healthy}, indent=2)
     if not is_healthy:
         raise typer.Exit(PROBLEMS)
 
@@ -88,7 +85,7 @@ def _look_into(data_dir: Path, *, full: bool, as_json: bool) -> tuple[dict[str, 
     """Return the report of a directory, and True if it is healthy."""
     from entrepot.broker.inspect.verification import verify as look
 
-    with _readable():
+    with readable():
         report = look(str(data_dir), full=full)
     if not as_json:
         _print(report)
@@ -117,10 +114,10 @@ def _compare(
 
 
 def _print_comparison(found: Comparison) -> None:
-    _say(f"{'replicas':<10} {len(found.places)} logs compared from {found.start} to {found.end}")
+    say(f"{'replicas':<10} {len(found.places)} logs compared from {found.start} to {found.end}")
     for each in found.differences:
-        _say(f"damage: the log differs from {each.start} to {each.end}: {', '.join(each.places)}")
-    _say("the logs are the same" if not found.differences else f"{len(found.differences)} blocks differ")
+        say(f"damage: the log differs from {each.start} to {each.end}: {', '.join(each.places)}")
+    say("the logs are the same" if not found.differences else f"{len(found.differences)} blocks differ")
 
 
 @app.command()
@@ -147,16 +144,16 @@ def dump(
     kinds = frozenset(word.strip() for word in kind.split(",") if word.strip())
     if unknown := sorted(kinds - set(kind_names())):
         raise typer.BadParameter(f"{', '.join(unknown)}: the kinds are {', '.join(kind_names())}", param_hint="--kind")
-    with _readable():
+    with readable():
         lock = lock_store(str(data_dir))
     try:
         wanted = dumping.Wanted(topic, queue, from_, to, kinds, limit, bodies)
         logs = LogFiles.of_diverged(str(data_dir)) if diverged else [LogFiles(str(data_dir))]
         for found in chain.from_iterable(dumping.records(each, wanted) for each in logs):
             if as_json:
-                _say_json(found)
+                say_json(found)
             else:
-                _say(dumping.line(found))
+                say(dumping.line(found))
     finally:
         lock.release()
 
@@ -175,7 +172,7 @@ def rows(
     if unknown := sorted(kinds - ROW_KINDS.keys()):
         known = ", ".join(f"{letter} ({word})" for letter, word in ROW_KINDS.items())
         raise typer.BadParameter(f"{', '.join(unknown)}: the kinds are {known}", param_hint="--kind")
-    with _readable():
+    with readable():
         lock = lock_store(str(data_dir))
     try:
         state = read_state(f"{data_dir}/state.db")
@@ -183,7 +180,7 @@ def rows(
         lock.release()
     _print_rows(state.rows, kinds, as_json=as_json)
     for problem in state.problems:
-        _say(f"entrepot: {problem}", err=True)
+        say(f"entrepot: {problem}", err=True)
     if state.problems:
         raise typer.Exit(PROBLEMS)
 
@@ -199,11 +196,11 @@ def _print_rows(found: dict[bytes, bytes], kinds: frozenset[str], *, as_json: bo
             continue
         told = describe_row(files, key, found[key])
         if as_json:
-            _say_json(told)
+            say_json(told)
         else:
             name, size = told.pop("key"), told.pop("bytes")
             del told["kind"]
-            _say("  ".join([name, f"bytes={size}", *(f"{k}={_word(v)}" for k, v in told.items())]))
+            say("  ".join([name, f"bytes={size}", *(f"{k}={_word(v)}" for k, v in told.items())]))
 
 
 @app.command()
@@ -221,44 +218,30 @@ def rebind(
     from entrepot.broker.replication.rebinding import bound_to
     from entrepot.broker.replication.rebinding import rebind as forget
 
-    with _readable():
+    with readable():
         known = bound_to(data_dir).controllers
     question = f"Are the controllers of group {known} gone for good?"
     if known and not yes:
         if not sys.stdin.isatty():
-            _say(f"entrepot: {question} There is no terminal to ask: say --yes", err=True)
+            say(f"entrepot: {question} There is no terminal to ask: say --yes", err=True)
             raise typer.Exit(UNUSABLE)
         typer.confirm(printable(question), abort=True, err=True)
-    with _readable():
+    with readable():
         forgotten = forget(data_dir)
     words = f"it obeys controllers of group {forgotten} no more" if forgotten else "it has obeyed no controllers yet"
     if as_json:
-        _say_json({"directory": str(data_dir), "forgotten": forgotten or None})
+        say_json({"directory": str(data_dir), "forgotten": forgotten or None})
     else:
-        _say(words)
-
-
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Turn errors into one line on the reason why a directory cannot be read."""
-    from entrepot.broker.inspect.verification import NotAStoreError
-    from entrepot.domain.errors import EntrepotError
-
-    try:
-        yield
-    except (NotAStoreError, EntrepotError, OSError) as error:
-        message = error.message if isinstance(error, EntrepotError) else str(error)
-        _say(f"entrepot: {message}", err=True)
-        raise typer.Exit(UNUSABLE) from error
+        say(words)
 
 
 def _print(report: Report) -> None:
     for name, text in _summary(report.facts):
-        _say(f"{name:<10} {text}")
+        say(f"{name:<10} {text}")
     for finding in report.findings:
-        _say(f"{finding.severity.name.lower()}: {finding.text}")
+        say(f"{finding.severity.name.lower()}: {finding.text}")
     problems = sum(finding.severity.name != "NOTE" for finding in report.findings)
-    _say("healthy" if report.is_healthy else f"{problems} problem{'s' * (problems != 1)} found")
+    say("healthy" if report.is_healthy else f"{problems} problem{'s' * (problems != 1)} found")
 
 
 def _summary(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -292,15 +275,6 @@ def _counts(found: dict[str, int]) -> str:
 def _word(value: object) -> str:
     is_word = isinstance(value, str) and value.isprintable() and " " not in value
     return str(value) if is_word else printable_json(json.dumps(value, ensure_ascii=False))
-
-
-def _say(text: str, *, err: bool = False) -> None:
-    """Print one line. Names in it were chosen by clients."""
-    typer.echo(printable(text), err=err)
-
-
-def _say_json(value: object, indent: int | None = None) -> None:
-    typer.echo(printable_json(json.dumps(value, indent=indent, ensure_ascii=False)))
 
 
 if __name__ == "__main__":

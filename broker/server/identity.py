@@ -67,17 +67,18 @@ class KeptIdentity:
 
 def epoch_kept(data_dir: Path) -> int:
     """Return the epoch of the last process that had the directory; 0 if none had."""
-    kept = _kept(data_dir)
+    kept = identity_kept(data_dir)
     return 0 if kept is None else kept.epoch
 
 
 def number_kept(data_dir: Path) -> int | None:
     """Return the number of a directory's broker; None if it was never reachable from elsewhere."""
-    kept = _kept(data_dir)
+    kept = identity_kept(data_dir)
     return None if kept is None else kept.number
 
 
-def _kept(data_dir: Path) -> BrokerIdentity | None:
+def identity_kept(data_dir: Path) -> BrokerIdentity | None:
+    """Return the identity beside a store, or None. Raises StoreFailedError where it cannot be read."""
     path = data_dir / FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=BrokerIdentity) if path.exists() else None
@@ -88,7 +89,7 @@ def _kept(data_dir: Path) -> BrokerIdentity | None:
 def open_identity(data_dir: Path, name: str, number: int | None) -> BrokerIdentity:
     """Return the identity of a data directory, made on first use. `number` None: the stored one, or that of the name.
     Raises StoreFailedError where the directory belongs to another broker."""
-    found = _kept(data_dir)
+    found = identity_kept(data_dir)
     if found is not None:
         if found.name != name or number not in (None, found.number):
             wanted = f"{name!r}" if number is None else f"{name!r} with number {number}"

@@ -1,0 +1,174 @@
+"""Backups of a store that runs: only what is new is copied, damage is found, and what is restored is another store."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from entrepot.broker.backup.manifest import FILE, LOG, manifest_of
+from entrepot.broker.backup.restoring import problems, restore
+from entrepot.broker.backup.saving import save
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.topic import Topic
+from entrepot.gateway.cli.app import run
+from tests.support.clock import ManualClock
+from tests.support.store_steps import append, bodies, handles, pop
+
+LAYOUT = CommitLogLayout(segment_size_bytes=1 << 20, preallocate_bytes=256 << 10, reserve_bytes=64 << 10)
+
+
+def settings(data_dir: Path) -> BrokerSettings:
+    return BrokerSettings(data_dir, layout=LAYOUT)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Broker]:
+    found = await Broker.open(settings(tmp_path / "data"), ManualClock())
+    await found.topology.put_topic(Topic("t", queues=1))
+    await append(found, "t", *(f"{number} " + "x" * 100_000 for number in range(25)))
+    yield found
+    await found.close()
+
+
+async def test_a_store_is_saved_while_it_runs_and_then_what_is_new(store: Broker, tmp_path: Path) -> None:
+    data, folder = tmp_path / "data", tmp_path / "backup"
+    first = save(data, folder, 7)
+    assert first.manifest.end == store.engine.end
+    assert (first.copied_segments, first.copied_bytes) == (3, first.manifest.end)
+    assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (folder / LOG).iterdir()} == {0o600}
+    assert "handle_key" not in (folder / FILE).read_text()
+    again = save(data, folder, 8)
+    assert (again.copied_segments, again.manifest.segments) == (0, first.manifest.segments)
+    await append(store, "t", "new")
+    third = save(data, folder, 9)
+    assert third.copied_segments == 1, "the last one alone has grown"
+    assert (third.manifest.end, third.manifest.taken_ms) == (store.engine.end, 9)
+    assert list(problems(folder)) == []
+
+
+async def test_what_is_restored_has_all_of_it_and_is_another_store(store: Broker, tmp_path: Path) -> None:
+    folder, made = tmp_path / "backup", tmp_path / "made"
+    taken = await pop(store, "t", "g", count=2)
+    assert await store.consumption.acknowledge("t", "g", handles(taken[:1])) == [None]
+    save(tmp_path / "data", folder, 1)
+    await append(store, "t", "later")
+    identity = restore(folder, made)
+    assert identity.store_id != store.core.store_id
+    other = await Broker.open(settings(made), ManualClock())
+    try:
+        assert other.core.store_id == identity.store_id
+        found = [body.split()[0] for body in bodies(await pop(other, "t", "g", count=100))]
+        assert found == [str(number) for number in range(2, 25)], "0 is settled, and 1 is with a consumer"
+        [refusal] = await other.consumption.acknowledge("t", "g", handles(taken[1:]))
+        assert refusal is not None, "handles are of the other store"
+    finally:
+        await other.close()
+
+
+async def test_a_backup_that_was_broken_off_is_the_one_before(store: Broker, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    save(tmp_path / "data", folder, 1)
+    before = (folder / FILE).read_bytes()
+    await append(store, "t", "new")
+    save(tmp_path / "data", folder, 2)
+    (folder / FILE).write_bytes(before)  # the segment is longer already
+    assert list(problems(folder)) == []
+    restore(folder, tmp_path / "made")
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [("remove", "is missing"), ("shorten", "is not as it was saved"), ("change", "is not as it was saved")],
+)
+async def test_damage_is_found_and_not_restored(store: Broker, tmp_path: Path, harm: str, words: str) -> None:
+    folder, made = tmp_path / "backup", tmp_path / "made"
+    save(tmp_path / "data", folder, 1)
+    path = sorted((folder / LOG).iterdir())[1]
+    if harm == "remove":
+        path.unlink()
+    else:
+        with path.open("r+b") as file:
+            file.truncate(1000) if harm == "shorten" else (file.seek(5000), file.write(b"?"))
+    assert [words in problem and path.name in problem for problem in problems(folder)] == [True]
+    with pytest.raises(CorruptedError, match="the backup is not whole"):
+        restore(folder, made)
+    assert not (made / "store.json").exists(), "there is no store"
+    path.unlink(missing_ok=True)
+    restored = save(tmp_path / "data", folder, 2)
+    assert restored.copied_segments == 1, "the next run mends it"
+    assert list(problems(folder)) == []
+
+
+async def test_records_that_were_corrupted_before_they_were_saved_are_found(store: Broker, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    with (tmp_path / "data" / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(300_000)
+        file.write(b"?")
+    save(tmp_path / "data", folder, 1)
+    [problem] = problems(folder)
+    assert "is corrupted" in problem
+
+
+async def test_segments_that_retention_removed_leave_the_backup(store: Broker, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    save(tmp_path / "data", folder, 1)
+    (tmp_path / "data" / "commitlog" / f"{0:020d}").unlink()
+    manifest = save(tmp_path / "data", folder, 2).manifest
+    assert manifest.begin == 1 << 20
+    assert not (folder / LOG / f"{0:020d}").exists()
+    assert list(problems(folder)) == []
+
+
+async def test_a_folder_of_something_else_is_left_alone(store: Broker, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    folder.mkdir()
+    (folder / "notes").write_text("mine")
+    with pytest.raises(EntrepotError, match="has other files, and no backup") as refusal:
+        save(tmp_path / "data", folder, 1)
+    assert refusal.value.code is Code.BAD_REQUEST
+    (folder / "notes").unlink()
+    save(tmp_path / "data", folder, 1)
+    other = await Broker.open(settings(tmp_path / "other"), ManualClock())
+    await other.close()
+    with pytest.raises(EntrepotError, match="has a backup of store"):
+        save(tmp_path / "other", folder, 1)
+    with pytest.raises(EntrepotError, match="is not empty"):
+        restore(folder, tmp_path / "other")
+    with pytest.raises(EntrepotError, match="has no store"):
+        save(tmp_path / "nothing", tmp_path / "b", 1)
+    with pytest.raises(EntrepotError, match="has no backup"):
+        restore(tmp_path / "nothing", tmp_path / "c")
+    (folder / FILE).write_text('{"format": 9}')
+    with pytest.raises(EntrepotError, match="has backup format 9"):
+        manifest_of(folder)
+    (folder / FILE).write_text("{")
+    with pytest.raises(CorruptedError, match="cannot be read"):
+        manifest_of(folder)
+
+
+async def test_commands(store: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, folder, made = (str(tmp_path / name) for name in ("data", "backup", "made"))
+    assert run(["store", "backup", "create", folder, "--data-dir", data]) == 0
+    assert "3 of 3 segments were copied" in capsys.readouterr().out
+    assert run(["store", "backup", "create", folder, "--data-dir", data, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["copiedSegments"] == 0
+    assert run(["store", "backup", "verify", folder]) == 0
+    assert ", is whole" in capsys.readouterr().out
+    assert run(["store", "backup", "restore", folder, "--data-dir", made]) == 0
+    assert store.core.store_id in capsys.readouterr().out
+    assert run(["store", "backup", "restore", folder, "--data-dir", made]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    sorted((Path(folder) / LOG).iterdir())[0].unlink()
+    assert run(["store", "backup", "verify", folder, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["problems"] == [
+        f"segment {0:020d} is missing; the next backup into the folder copies it again"
+    ]
+    assert run(["store", "backup", "verify", data]) == 2
