@@ -11,7 +11,7 @@ from typing import Final
 
 FOLDER: Final = Path(__file__).parent
 ROOT: Final = FOLDER.parents[1]
-_NAME = re.compile(r"\d\d-[a-z0-9]+(?:-[a-z0-9]+)+")
+_NAME = re.compile(r"\d{2,3}-[a-z0-9]+(?:-[a-z0-9]+)+")
 _TESTS: Final = "Tests: "
 _DIFF: Final = "--- a/"
 
