@@ -135,7 +135,8 @@ def _last_line(run: Run) -> str:
 
 def _line(outcome: Outcome) -> str:
     told = f"{outcome.where}: {outcome.found_by}" if outcome.found_by else f"NOT FOUND: {outcome.problem}"
-    return f"{outcome.mutant.name[:2]}  {outcome.mutant.name[3:]:45}  {outcome.seconds:5.0f} s  {told}"
+    number, _, name = outcome.mutant.name.partition("-")
+    return f"{number:3} {name:45}  {outcome.seconds:5.0f} s  {told}"
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ from entrepot.broker.backup.manifest import FILE, LOG, manifest_of
 from entrepot.broker.backup.restoring import problems, restore
 from entrepot.broker.backup.saving import save
 from entrepot.broker.broker import Broker
+from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.replication.mastership import ReplicaState
 from entrepot.domain.topic import Topic
 from entrepot.gateway.cli.app import run
 from tests.support.clock import ManualClock
@@ -172,3 +174,20 @@ async def test_commands(store: Broker, tmp_path: Path, capsys: pytest.CaptureFix
         f"segment {0:020d} is missing; the next backup into the folder copies it again"
     ]
     assert run(["store", "backup", "verify", data]) == 2
+
+
+async def test_of_a_replica_what_is_confirmed_is_saved(store: Broker, tmp_path: Path) -> None:
+    """What is behind that may be cut yet, and nobody was told of it."""
+    data, folder = tmp_path / "data", tmp_path / "backup"
+    files = ReplicaFiles(data)
+    files.save(ReplicaState(store.core.store_id, 1, "i"))
+    [message] = await store.messages.read("t", 0, 20, 1)
+    end = message.commit_log_offset
+    files.confirmed.note(end)
+    files.confirmed.close()
+    assert save(data, folder, 1).manifest.end == end < store.engine.end
+    assert list(problems(folder)) == []
+    restore(folder, tmp_path / "made")
+    other = await Broker.open(settings(tmp_path / "made"), ManualClock())
+    assert len(await pop(other, "t", "g", count=100)) == 20
+    await other.close()
