@@ -35,6 +35,7 @@ from benchmarks.store_parts import (
 )
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.message import Message
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic
@@ -55,8 +56,8 @@ def run(console: Console, *, quick: bool) -> Report:
     for number in range(rounds):
         console.print(f"append and pop, round {number + 1} of {rounds}", style="dim")
         found["embedded"].append(uvloop.run(_embedded(messages)))
-        with _broker() as server:
-            found["remote"].append(uvloop.run(_remote(server, messages)))
+        with broker() as server:
+            found["remote"].append(uvloop.run(remote_figures(server, messages)))
     for name, what in (
         ("append", f"append in batches of {APPEND_BATCH}"),
         ("pop", f"pop {POP_BATCH} and acknowledge"),
@@ -89,9 +90,10 @@ async def _embedded(count: int) -> dict[str, float]:
         return figures
 
 
-async def _remote(server: Server, count: int) -> dict[str, float]:
+async def remote_figures(server: Server, count: int, trust: ClusterTrust = NO_TRUST) -> dict[str, float]:
+    """Return seconds, of this process and the broker, for appending and popping so many messages; round trips in ms."""
     address = f"127.0.0.1:{server.ports['broker']}"
-    store = await open_remote(RemoteSettings(brokers=[address]), SystemClock())
+    store = await open_remote(RemoteSettings(brokers=[address], trust=trust), SystemClock())
     figures = await _figures(store, count)
     figures["trip"] = await _round_trip(store)
     await store.close()
@@ -152,12 +154,13 @@ def _gateways(report: Report, window: str, rounds: int) -> None:
 
 
 @contextmanager
-def _broker() -> Iterator[Server]:
-    with (
-        tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory,
-        running("broker", _broker_command(directory), Path(directory) / "broker.json") as server,
-    ):
-        yield server
+def broker(secret: str = "") -> Iterator[Server]:
+    """A broker with an empty store, and the secret of a cluster."""
+    with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
+        command = _broker_command(directory)
+        command += ["--set", f"cluster.secret={secret}"] if secret else []
+        with running("broker", command, Path(directory) / "broker.json") as server:
+            yield server
 
 
 def _broker_command(directory: str) -> list[str]:
