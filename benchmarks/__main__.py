@@ -1,7 +1,7 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
-[dashboard] [neighbours] [growth] [authentication]`. Only where they are named: `large`, and parts of the tier's, `tier_server`,
-`tier_table` and `tier_spark`.
+[dashboard] [neighbours] [growth] [authentication]`. Only where they are named: `large`, and parts of the tier's,
+`tier_server`, `tier_table` and `tier_spark`.
 
 Run, print, keep it all."""
 

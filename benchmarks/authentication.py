@@ -1,4 +1,4 @@
-"""Authentication: the wire with the secret of a cluster beside the same wire without one. Both sides take turns in one run."""
+"""Authentication: the wire with a secret of the cluster beside the wire without one. Both take turns in one run."""
 
 from __future__ import annotations
 

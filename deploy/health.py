@@ -82,6 +82,8 @@ class Health:
             return asyncio.run(self._asked(part.address)).problem
         except EntrepotError as error:
             return error.message
+        except OSError as error:  # of certificates
+            return str(error)
 
     async def _asked(self, address: str) -> ControllerView:
         cluster = self._plan.cluster

@@ -8,7 +8,7 @@
     restart = "ssh store-1 systemctl restart entrepot-broker@broker-0"
 
 A name server that is a controller, too, has `controller = true`.  The table `cluster` has `name`, `tls_certificate`,
-`tls_key`, `tls_ca` and `secret_file` where the deployment has them.
+`tls_key`, `tls_ca`, `secret_file` and `trusted_network` where the deployment has them.
 """
 
 from __future__ import annotations
@@ -63,13 +63,14 @@ class Wire(Struct, frozen=True, forbid_unknown_fields=True):
     tls_key: str = ""
     tls_ca: str = ""
     secret_file: str = ""
+    trusted_network: bool = False
 
     @property
     def trust(self) -> ClusterTrust:
         """What controllers know who asks by."""
         named = (self.tls_certificate, self.tls_key, self.tls_ca, self.secret_file)
         certificate, key, ca, secret = (Path(each) if each else None for each in named)
-        return ClusterTrust(certificate, key, ca, secret_file=secret)
+        return ClusterTrust(certificate, key, ca, secret_file=secret, is_network_trusted=self.trusted_network)
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

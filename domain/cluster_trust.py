@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -18,7 +18,7 @@ class ClusterTrust:
     ca: Path | None = None
     names: tuple[str, ...] = ()
     secret_file: Path | None = None
-    secret: str = ""
+    secret: str = field(default="", repr=False)
     is_network_trusted: bool = False
 
 

@@ -146,8 +146,11 @@ class Controller:
         if known is not None and known.is_unclean:
             watched.logs.give_up(known.epoch)
         watched.logs.note(answer, is_open=heard.report.is_open and heard.report.role == "master")
-        has_rule = known is not None and known.rule.kind is not RuleKind.ASYNC
-        heard.lacks = watched.logs.lacks_own(answer, known) if known is not None and has_rule else ""
+        heard.lacks = ""
+        if known is not None and known.rule.kind is not RuleKind.ASYNC:
+            is_master = known.master == answer.member.replica
+            heard.lacks = watched.logs.lacks_own(answer, known)
+            heard.lacks = heard.lacks or (watched.logs.lacks_opened(answer, known) if is_master else "")
 
     def obeyed(self, name: str, replica: int, answer: OrderAnswer, now: float) -> list[Effect]:
         """Take a replica's answer to an order."""
@@ -320,8 +323,11 @@ class Controller:
             problem = f"the controllers know no group {name!r}" if self.is_leader else NOT_LEADER
             agreement.refuse(request, Code.UNAVAILABLE, problem)
             return agreement.done()
-        made = change.appointment
-        if change.base != group.appointment.order or group.is_electing or watched.contest is not None:
+        made, master = change.appointment, watched.heard.get(change.appointment.master)
+        if master is not None and master.lacks:  # it would have others give up what they have
+            watched.problem = master.lacks
+            agreement.reply(request, group.appointment)
+        elif change.base != group.appointment.order or group.is_electing or watched.contest is not None:
             agreement.reply(request, group.appointment)
         elif (verdict := self._judge_smaller(group, made, watched)) != FINE:
             watched.problem = verdict.reason or verdict.problem

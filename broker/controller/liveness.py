@@ -148,6 +148,8 @@ def _fault(
     if not master.is_attached and others and all(each.is_apart for each in others):
         return f"replica {number} has ended all its connections", False, True
     report = master.report
+    if master.is_attached and master.lacks:
+        return master.lacks, True, False
     if master.is_attached and report.member not in appointment.members:
         return f"replica {number} has come back with another directory", True, False
     if master.idle_since is not None and now - master.idle_since >= lease:

@@ -142,7 +142,7 @@ class Link:
             tls = self._settings.trust.tls
             if tls is not None:
                 tls.refresh()
-            await open_channel(self, self.address, None if tls is None else tls.context)
+            await open_channel(self, self.address, None if tls is None else tls.present)
 
     async def _watch(self, lost: asyncio.Future[None]) -> None:
         """Ping until the connection is lost; give it up when it is silent."""

@@ -111,8 +111,8 @@ class RemotingListener:
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
         self.channels: set[ServerChannel] = set()
-        self.strangers: set[ServerChannel] = set()
-        """Channels that have not greeted."""
+        self.strangers: dict[ServerChannel, None] = {}
+        """Channels that have not greeted, in the order in which they came."""
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -193,13 +193,13 @@ class ServerChannel(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else ""
         self._listener.channels.add(self)
-        self._listener.strangers.add(self)
+        self._listener.strangers[self] = None
         shared, stranger = self._listener.trust.met(transport)
         self._connection = self._listener.greeting(shared)
         if stranger:
             self.goodbye(stranger)
-        elif len(self._listener.strangers) > self._limits.strangers:
-            self.goodbye(f"more than {self._limits.strangers} connections that have not greeted")
+        elif len(self._listener.strangers) > self._limits.strangers:  # the first has had most time for it
+            next(iter(self._listener.strangers)).goodbye("too many connections have not greeted")
         elif len(self._listener.channels) > self._limits.connections:
             self.goodbye(f"more than {self._limits.connections} connections")
         elif descriptors().is_spent(descriptor_of(transport)):
@@ -216,7 +216,7 @@ class ServerChannel(asyncio.Protocol):
                 elif isinstance(event, Credited):
                     self._credited(event)
                 elif isinstance(event, Greeted):
-                    self._listener.strangers.discard(self)
+                    self._listener.strangers.pop(self, None)
                 elif isinstance(event, Goodbye):
                     self._close()
                     return
@@ -239,7 +239,7 @@ class ServerChannel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._listener.channels.discard(self)
-        self._listener.strangers.discard(self)
+        self._listener.strangers.pop(self, None)
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():
             task.cancel()

@@ -42,6 +42,14 @@ class LinkSettings:
     silence_seconds: float = 5.0
     backoff_seconds: tuple[float, float] = (0.05, 2.0)
 
+    def __post_init__(self) -> None:
+        """Raise BAD_REQUEST for a secret that is the key of another role."""
+        if self.trust.secret is not None:
+            try:
+                self.trust.secret.key(self.role)
+            except ValueError as error:
+                raise EntrepotError(Code.BAD_REQUEST, f"cluster.secret_file: {error}") from None
+
     def greet(self, address: str, shared: bytes) -> ClientConnection:
         """Return a new connection, which greets. `shared`: what both ends of TLS share. A private socket, of a path,
         asks for no secret."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import ipaddress
+import re
 import socket
 import ssl
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -18,26 +21,28 @@ from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting.authentication import ClusterSecret
 
+_CERTIFICATE = re.compile(r"-----BEGIN (?:X509 )?CERTIFICATE-----(.*?)-----END", re.DOTALL)
 log = structlog.get_logger(__name__)
 
 
 class WireTls:
-    """A context of TLS, loaded anew when its files have changed (`refresh`). `own`: digest of the own certificate, for
-    proofs of the secret; empty without one."""
+    """A context of TLS, loaded anew when its files have changed (`refresh`). A listener keeps its first one, which
+    hands each handshake on to the present one."""
 
     def __init__(self, files: ClusterTrust, *, is_server: bool) -> None:
-        """Raise OSError or ssl.SSLError for unusable files."""
+        """Raise OSError, ssl.SSLError or ValueError for unusable files."""
         self._files, self._is_server = files, is_server
         self._state = self._look()
-        self.context, self.own = self._load()
+        self._digests: WeakKeyDictionary[ssl.SSLContext, bytes] = WeakKeyDictionary()
+        self.context = self.present = self._load()
+        if is_server:
+            self.context.sni_callback = self._handed_on
 
     def _look(self) -> list[tuple[int, int] | None]:
-        return [
-            None if path is None else _stamp(path)
-            for path in (self._files.certificate, self._files.key, self._files.ca)
-        ]
+        files = (self._files.certificate, self._files.key, self._files.ca)
+        return [None if path is None else _stamp(path) for path in files]
 
-    def _load(self) -> tuple[ssl.SSLContext, bytes]:
+    def _load(self) -> ssl.SSLContext:
         files = self._files
         if self._is_server:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -46,31 +51,31 @@ class WireTls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if files.certificate is not None:
             context.load_cert_chain(files.certificate, files.key)
+            self._digests[context] = digest_of(_first_certificate(files.certificate))
         if self._is_server and files.ca is not None:
             context.load_verify_locations(files.ca)
             context.verify_mode = ssl.CERT_REQUIRED
-        return context, b"" if files.certificate is None else digest_of(_first_certificate(files.certificate))
+        return context
+
+    def _handed_on(self, handshake: Any, name: str | None, first: ssl.SSLContext) -> None:
+        handshake.context = self.present
+
+    def shown(self, context: ssl.SSLContext) -> bytes:
+        """Return the digest of the certificate that a context shows, for proofs of the secret."""
+        return self._digests.get(context, b"")
 
     def refresh(self) -> None:
-        """Load the files again if they have changed; unusable ones change nothing, and are told once. A listener keeps
-        its context: it takes the certificate, and authorities beside those it knows."""
+        """Load the files again if they have changed; unusable ones change nothing, and are told once."""
         state = self._look()
         if state == self._state:
             return
-        self._state, files = state, self._files
+        self._state = state
         try:
-            context, self.own = self._load()
-            if not self._is_server:
-                self.context = context
-                return
-            assert files.certificate is not None, "a server has one"
-            self.context.load_cert_chain(files.certificate, files.key)
-            if files.ca is not None:
-                self.context.load_verify_locations(files.ca)
+            self.present = self._load()
         except (OSError, ValueError) as error:
             log.error("new certificates of the cluster cannot be used, the old ones stay", problem=str(error))
         else:
-            log.info("certificates of the cluster were loaded anew", file=str(files.certificate))
+            log.info("certificates of the cluster were loaded anew", file=str(self._files.certificate))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -82,10 +87,11 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _first_certificate(path: Path) -> bytes:
-    """Return the first certificate of a PEM file, as DER."""
-    text = path.read_text()
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-    return ssl.PEM_cert_to_DER_cert(text[text.index(begin) : text.index(end) + len(end)])
+    """Return the first certificate of a PEM file, as DER. Raises ValueError without one."""
+    found = _CERTIFICATE.search(path.read_text("ascii", "replace"))
+    if found is None:
+        raise ValueError(f"{path} has no certificate")
+    return base64.b64decode(found[1])
 
 
 def digest_of(certificate: bytes) -> bytes:
@@ -106,7 +112,7 @@ class WireTrust:
     def of_client(cls, files: ClusterTrust) -> WireTrust:
         """Return the trust of connections to others. Raises OSError, ssl.SSLError or BAD_REQUEST for unusable files."""
         has_tls = files.ca is not None or files.certificate is not None
-        tls = WireTls(files, is_server=False) if has_tls else None
+        tls = _usable(files, is_server=False) if has_tls else None
         return cls(tls, secret_of(files), (), files.is_network_trusted)
 
     @classmethod
@@ -115,7 +121,7 @@ class WireTrust:
         secret = secret_of(files)
         if secret is not None and not secret.is_whole:
             raise EntrepotError(Code.BAD_REQUEST, "this part needs the cluster's secret, and has the key of one role")
-        tls = None if files.certificate is None else WireTls(files, is_server=True)
+        tls = None if files.certificate is None else _usable(files, is_server=True)
         return cls(tls, secret, files.names, files.is_network_trusted)
 
     def at(self, listener: socket.socket) -> WireTrust:
@@ -144,7 +150,7 @@ class WireTrust:
         secured = transport.get_extra_info("ssl_object")
         if self.tls is None or secured is None:
             return b"", ""
-        return self.tls.own, self._stranger(secured.getpeercert() or {})
+        return self.tls.shown(secured.context), self._stranger(secured.getpeercert() or {})
 
     def _stranger(self, certificate: dict[str, Any]) -> str:
         if not self.names:
@@ -157,15 +163,27 @@ class WireTrust:
         return problem
 
 
+def _usable(files: ClusterTrust, *, is_server: bool) -> WireTls:
+    try:
+        return WireTls(files, is_server=is_server)
+    except ssl.SSLError:
+        raise
+    except ValueError as error:
+        raise EntrepotError(Code.BAD_REQUEST, f"the certificates cannot be used: {error}") from error
+
+
 def secret_of(files: ClusterTrust) -> ClusterSecret | None:
-    """Return the cluster's secret, or None. Raises OSError, BAD_REQUEST."""
+    """Return the cluster's secret, or None. Raises BAD_REQUEST."""
     text, where = files.secret, "cluster.secret"
     if files.secret_file is not None:
-        where = str(files.secret_file)
-        text = files.secret_file.read_text("utf-8", "replace")
+        where = f"{files.secret_file} (cluster.secret_file)"
+        try:
+            text, mode = files.secret_file.read_text("utf-8", "replace"), files.secret_file.stat().st_mode
+        except OSError as error:
+            raise EntrepotError(Code.BAD_REQUEST, f"{where} cannot be read: {error.strerror}") from error
         if not text.strip():
             raise EntrepotError(Code.BAD_REQUEST, f"{where} is empty: it is to have the cluster's secret")
-        if stat.S_IMODE(files.secret_file.stat().st_mode) & stat.S_IWOTH:
+        if stat.S_IMODE(mode) & stat.S_IWOTH:
             raise EntrepotError(Code.BAD_REQUEST, f"anybody can write {where}, which has the cluster's secret")
     if not text.strip():
         return None

@@ -51,6 +51,7 @@ def make_machine(
         state = replace(state, promise=Promise(max(of_before, *epochs)))
     confirmed = 0 if store.is_copying else max(store.applied, files.confirmed.kept)  # of a copy nothing is its own yet
     store.confirm(confirmed)
+    files.confirmed.note(confirmed)
     return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
 
 

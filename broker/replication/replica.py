@@ -161,6 +161,9 @@ class Replica(FollowingReplica):
         effects += self._resign(f"replica {appointment.master} is master in epoch {appointment.epoch}")
         if appointment.master != self.state.replica:
             return effects + self._follow()
+        is_elected = not self.is_controlled or has_heard(appointment.heard, self.state.history)
+        if not is_elected or (appointment.epoch == known.epoch and self.needs_nobody):
+            return effects  # it has begun anew since: as in `start`
         return effects + (self._lead() if self.state.member in appointment.members else [])
 
     def hear_appointment(self, appointment: Appointment) -> list[Effect]:

@@ -105,7 +105,7 @@ class ReplicaFiles:
                     file.seek(begin - start)
                     rest = file.read(min(left, MAX_DAMAGE_BYTES)).rstrip(b"\0")
                 if rest:
-                    self.keep_diverged(begin, [rest])
+                    self.keep_diverged(begin, [rest], begin)  # others have it: nothing is given up
                     left -= len(rest)
             except OSError as error:
                 log.error("a damaged part of the log is not kept", start=begin, problem=str(error))
@@ -126,14 +126,15 @@ class ReplicaFiles:
 
     def keep_cut(self, commit_log: CommitLog, start: int, end: int) -> None:
         """Keep the part of a log that is about to be cut, up to the limit."""
-        path = self.keep_diverged(start, read_parts(commit_log, start, min(end, start + MAX_DIVERGED_BYTES)))
+        parts = read_parts(commit_log, start, min(end, start + MAX_DIVERGED_BYTES))
+        path = self.keep_diverged(start, parts, self.confirmed.known)
         known = max(0, min(self.confirmed.known, end) - start)
         log.error("a part of the log is cut", kept_in=str(path), bytes=end - start, confirmed_bytes=known)
 
-    def keep_diverged(self, start: int, parts: list[bytes]) -> Path:
-        """Keep bytes of the log that are about to be cut, named by their offset."""
+    def keep_diverged(self, start: int, parts: list[bytes], confirmed: int) -> Path:
+        """Keep bytes of the log that are about to be cut, by their offset; `confirmed`: end of what is given up."""
         make_directories(str(self.diverged))
         end = start + sum(map(len, parts))
-        path = self.diverged / DivergedPart(start, end, max(start, min(self.confirmed.known, end))).file_name
+        path = self.diverged / DivergedPart(start, end, max(start, min(confirmed, end))).file_name
         put_durably(path, b"".join(parts))
         return path

@@ -41,6 +41,14 @@ class KnownLogs:
             del self._latest[next(iter(self._latest))]
         if is_open:
             self.opened = max(self.opened, answer.last)
+            self._cap(answer)
+
+    def _cap(self, master: FenceAnswer) -> None:
+        """Take back what was told of before an open master's start, and is behind what that has confirmed: an unclean
+        election gave it up, perhaps unseen here."""
+        for member, each in self._latest.items():
+            if each.last < master.last and each.confirmed > master.confirmed:
+                self._latest[member] = each._replace(confirmed=master.confirmed)
 
     def give_up(self, epoch: int) -> None:
         """Forget what was told before an epoch whose election was unclean."""
@@ -54,13 +62,17 @@ class KnownLogs:
         own = self._latest.get(answer.member)
         return "" if own is None else _lacks(answer, [own], latest)
 
+    def lacks_opened(self, answer: FenceAnswer, latest: Appointment) -> str:
+        """Return why a log lacks the record of a master that opened; empty if it does not."""
+        is_given_up = latest.is_unclean and self.opened[0] < latest.epoch
+        if answer.last >= self.opened or is_given_up:
+            return ""
+        epoch, run = self.opened
+        return _put_back(answer, f"lacks what was confirmed in epoch {epoch}, run {run}")
+
     def lacks_confirmed(self, answer: FenceAnswer, others: Iterable[FenceAnswer], latest: Appointment) -> str:
         """Return why a log lacks what anybody told as confirmed; empty if it does not.  `others`: further words."""
-        is_given_up = latest.is_unclean and self.opened[0] < latest.epoch
-        if answer.last < self.opened and not is_given_up:
-            epoch, run = self.opened
-            return _put_back(answer, f"lacks what was confirmed in epoch {epoch}, run {run}")
-        return _lacks(answer, [*self._latest.values(), *others], latest)
+        return self.lacks_opened(answer, latest) or _lacks(answer, [*self._latest.values(), *others], latest)
 
 
 def _lacks(answer: FenceAnswer, known: Iterable[FenceAnswer], latest: Appointment) -> str:

@@ -21,14 +21,14 @@ FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", show_defaul
 def secret(
     file: FileArgument = None,
     role: Annotated[
-        str, typer.Option(metavar="ROLE", help=f"Print the key of this role of the secret in FILE: {', '.join(Role)}.")
+        str, typer.Option(metavar="ROLE", help="Print the key of this role of the secret in FILE: gateway.")
     ] = "",
     keep: Annotated[bool, typer.Option("--keep", help="Leave a file alone that is there.")] = False,
 ) -> None:
     """Make a cluster secret: print it, or write it to a new file that only its owner reads.
 
     All parts of a cluster need the same one (cluster.secret_file). A gateway or a job may have the key of its role
-    instead: with that it cannot pretend to be a broker or a controller.
+    instead: with that it cannot ask what only brokers and controllers may.
     """
     if role:
         _print_key(file, role)
@@ -39,8 +39,8 @@ def secret(
 
 
 def _print_key(file: Path | None, role: str) -> None:
-    if role not in list(Role):
-        raise CommandError(f"{role!r} is no role: {', '.join(Role)}", USAGE)
+    if role != Role.GATEWAY:
+        raise CommandError(f"{role!r}: only gateways take a key; all others need the secret itself", USAGE)
     if file is None:
         raise CommandError("the key of a role is made of a secret: name its file", USAGE)
     try:
@@ -52,14 +52,18 @@ def _print_key(file: Path | None, role: str) -> None:
 
 
 def write_secret(file: Path) -> None:
-    """Write a new secret to a new file. Raises CommandError."""
+    """Write a new secret to a new file, which is there whole or not at all. Raises CommandError."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w") as made:
             made.write(secrets.token_hex(SECRET_BYTES) + "\n")
             made.flush()
             os.fsync(descriptor)
+        os.link(draft, file)
     except FileExistsError:
         raise CommandError(f"{file} is there: remove it to make another secret, which all parts must get") from None
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -21,6 +21,8 @@ from entrepot.store_client.remote.riding import rides
 NEVER: Final = (1 << 62) - 1
 """A version that no key ever has."""
 
+SETTLE_SECONDS: Final = 1.0
+"""Time for watchers to learn what has changed, once the keeper is back: until then they are as old as before."""
 log = structlog.get_logger(__name__)
 
 
@@ -32,6 +34,7 @@ class RemoteKeyValues:
         self._watches: set[_Watch] = set()
         self._loop = asyncio.get_running_loop()
         self._stale_since: float | None = self._loop.time()
+        self._settling: asyncio.TimerHandle | None = None
         cluster.ready_watchers.append(lambda client, is_ready: self._look())
         cluster.info_watchers.append(self._look)
 
@@ -80,6 +83,9 @@ class RemoteKeyValues:
 
         return stop
 
+    def _settled(self) -> None:
+        self._settling, self._stale_since = None, None
+
     def _is_current(self) -> bool:
         """True if the keeper answers, and is not cut off from its replicas: another one may be elected then."""
         try:
@@ -89,6 +95,8 @@ class RemoteKeyValues:
         return info is not None and not info.problem
 
     def close(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
         for watch in self._watches:
             watch.close()
         self._watches.clear()
@@ -97,10 +105,14 @@ class RemoteKeyValues:
         return 0.0 if self._stale_since is None else self._loop.time() - self._stale_since
 
     def _look(self) -> None:
-        if self._is_current():
-            self._stale_since = None
-        elif self._stale_since is None:
-            self._stale_since = self._loop.time()
+        if not self._is_current():
+            if self._settling is not None:
+                self._settling.cancel()
+                self._settling = None
+            if self._stale_since is None:
+                self._stale_since = self._loop.time()
+        elif self._stale_since is not None and self._settling is None:
+            self._settling = self._loop.call_later(SETTLE_SECONDS, self._settled)
         for watch in tuple(self._watches):
             watch.look()
 

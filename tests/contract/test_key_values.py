@@ -28,7 +28,7 @@ async def put(store: Store, **facts: str) -> int:
 
 async def test_what_is_read_is_current(store: Store) -> None:
     await put(store, a="1")
-    assert store.key_values.age_seconds() == 0.0
+    await until(lambda: store.key_values.age_seconds() == 0.0, "its watchers have had time to learn what there is")
 
 
 async def values(store: Store, *keys: str) -> list[bytes | None]:

@@ -57,9 +57,10 @@ class PutBacks:
         group = self._group
         others = [each for each in group.processes.values() if each is not replica]
         is_known = self._snapshots[replica.slot].state.incarnation == replica.disk.state.incarnation
-        is_slave = replica.machine is not None and replica.machine.role is Role.SLAVE and replica.machine.is_joined
+        machine = replica.machine
+        is_there = machine is not None and (machine.is_open or (machine.role is Role.SLAVE and machine.is_joined))
         is_alone = replica.disk.is_whole and all(each.disk.is_whole for each in others)
-        return is_known and is_slave and is_alone and group.faults._may_lose(replica)
+        return is_known and is_there and is_alone and group.faults._may_lose(replica)
 
     def _have_heard(self, replica: SimulatedReplica) -> None:
         """Have the last reports of a replica, and of its master, come to all controllers."""
@@ -79,7 +80,7 @@ class PutBacks:
         group.clock.note(replica.name, f"fault: put back from {len(replica.disk.log)} to {len(snapshot.log)}")
         replica.die()
         replica.snapshot = None
-        had = max(replica.disk.had, len(replica.disk.log))
+        had = max(replica.disk.had, tuple(replica.disk.log), key=len)  # acknowledgements may be on their way
         replica.disk = snapshot
         replica.disk.had = had
         masters = [each for each in group.processes.values() if each.is_master]

@@ -35,7 +35,7 @@ class DamageError(Exception):
 class SimulatedDisk:
     """`stable` survives, of `log` each place that differs perhaps.  `intent`: a cut that is to be finished.  `rows`:
     derived state, saved up to its end.  `kept`: confirmed offset, written behind.  `is_old_copy`: it lacks a start that
-    was heard of.  `had`: end of the log that was there before it was put back to an earlier state."""
+    was heard of.  `had`: the log that was there before it was put back to an earlier state."""
 
     state: ReplicaState
     log: list[Record] = field(default_factory=list)
@@ -44,7 +44,7 @@ class SimulatedDisk:
     rows: DerivedState = field(default_factory=DerivedState)
     kept: int = 0
     is_old_copy: bool = False
-    had: int = 0
+    had: tuple[Record, ...] = ()
     syncs_cuts: bool = True
     has_intents: bool = True
 
@@ -54,12 +54,12 @@ class SimulatedDisk:
 
     def emptied(self, state: ReplicaState) -> SimulatedDisk:
         empty = DerivedState()
-        return replace(self, state=state, log=[], stable={}, intent=None, rows=empty, kept=0, is_old_copy=False, had=0)
+        return replace(self, state=state, log=[], stable={}, intent=None, rows=empty, kept=0, is_old_copy=False, had=())
 
     @property
     def is_whole(self) -> bool:
         """True if everything that it ever acknowledged is there."""
-        return not self.is_old_copy and len(self.log) >= self.had
+        return not self.is_old_copy and tuple(self.log[: len(self.had)]) == self.had
 
     def write(self, offset: int, records: Sequence[Record]) -> None:
         assert offset == len(self.log), "records go to the end of the log"

@@ -97,6 +97,16 @@ def test_a_log_without_the_record_of_a_master_that_opened_lacks_it() -> None:
         made.decide()
 
 
+def test_what_an_open_master_does_not_have_as_confirmed_was_given_up() -> None:
+    """By an unclean election that nobody here saw: the next clean one would bar everybody for ever."""
+    known = known_of(answer(ONE, 2000, 1900, FIRST), answer(TWO, 1000, 900, FIRST))
+    known.note(answer(TWO, 1100, 1050, (3, 1)), is_open=True)
+    known.note(answer(ONE, 1100, 1050, (3, 1)))
+    assert not known.lacks_own(answer(ONE, 1100, 1050, (3, 1)), OF_THREE)
+    assert not known.lacks_confirmed(answer(THREE, 1100, 1050, (3, 1)), (), OF_THREE)
+    assert known.lacks_confirmed(answer(THREE, 1040, 1000, (3, 1)), (), OF_THREE)
+
+
 def test_the_last_word_of_a_directory_counts_unless_an_earlier_one_told_of_more() -> None:
     known = KnownLogs()
     known.note(answer(TWO, 12, 11))
