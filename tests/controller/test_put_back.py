@@ -34,10 +34,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def with_snapshot(directory: Path, rule: Rule) -> AsyncIterator[tuple[ReplicatedGroup, int]]:
-    """A group with `a` to `e`, and a slave of it whose disk had `a` and `b` while the snapshot was taken."""
+async def with_snapshot(
+    directory: Path, rule: Rule, *, of_master: bool = False
+) -> AsyncIterator[tuple[ReplicatedGroup, int]]:
+    """A group with `a` to `e`, and a replica of it whose disk had `a` and `b` while the snapshot was taken."""
     async with filled(directory, rule) as group:
-        bad = a_slave(group)
+        bad = group.master if of_master else a_slave(group)
         # rows are derived, and in use
         shutil.copytree(group.data_dir(bad), directory / "snapshot", ignore=shutil.ignore_patterns("state.db*", "lock"))
         for body in "cde":
@@ -107,6 +109,45 @@ async def test_a_slave_that_was_put_back_is_not_elected(tmp_path: Path, rule: Ru
         await taken(group, "f")
         await group.in_sync()
         await held(group, *"abcdef")
+
+
+@RULES
+async def test_a_master_that_was_put_back_does_not_go_on(tmp_path: Path, rule: Rule) -> None:
+    """Though it is back before anybody misses it, and all others follow it: they have what it lacks."""
+    async with with_snapshot(tmp_path, rule, of_master=True) as (group, bad):
+        await crashed_and_put_back(group, bad)
+        await group.start(bad)
+        await until(lambda: group.master not in (0, bad), lambda: f"another one leads: {lacking(group)}")
+        await reached(group)
+        await taken(group, "f")
+        await group.in_sync()
+        assert not any(replica.stopped.done() for replica in group.replicas.values())
+        await held(group, *"abcdef")
+
+
+async def test_an_unclean_election_bars_nobody_later(tmp_path: Path) -> None:
+    """What it gave up is not missed of those that follow, nor of the old master, which comes back after another one."""
+    async with with_snapshot(tmp_path, TWO_IN_SYNC) as (group, bad):
+        old = group.master
+        await crashed_and_put_back(group, bad)
+        await group.crash(old)
+        await group.start(bad)
+        leader = group.controllers.running[group.controllers.leader]
+        await until(lambda: lacking(group), "it is barred")
+        await leader._elect("group", bad, [old], True)
+        await until(lambda: group.master == bad, "it leads, though it lacks what was confirmed")
+        await taken(group, "f")
+        await group.crash(bad)
+        await group.start(bad)
+        await until(lambda: group.master == bad, "it leads again, by no unclean election")
+        await group.start(old)
+        await group.in_sync()
+        await until(lambda: not lacking(group), lambda: f"nobody lacks anything: {lacking(group)}")
+        await group.crash(bad)
+        await until(lambda: group.master == old, lambda: f"the other one leads: {lacking(group)}")
+        await reached(group)
+        await taken(group, "g")
+        await held(group, *"abfg")
 
 
 async def test_a_master_whose_successor_was_put_back_cuts_nothing(tmp_path: Path) -> None:
