@@ -32,6 +32,10 @@ LEAST_FRESH_SECONDS: Final = 2.0
 """Least time for which it counts: controllers tell theirs twice a second."""
 
 
+TWIN_LEASES: Final = 2
+"""Leases for which two processes with one replica's id are told after the last turn of theirs."""
+
+
 class Controller:
     """The machine. `cluster`: id of the controllers as a group. `wall_ms`: time of day, shown to people and compared
     with that of others. `now`: seconds of any steady clock. `number`: of this controller."""
@@ -96,7 +100,10 @@ class Controller:
         if problem := self._stranger(shape.name, report):
             watched.problem = problem
             raise EntrepotError(Code.PRECONDITION_FAILED, problem)
+        known = watched.heard.get(report.member.replica)
         watched.heard[report.member.replica] = heard = Heard(shape, report, now)
+        if known is not None:
+            heard.follows(known.start, known.before, known.twin_at)
         self._note_log(watched, heard)
         self._look(watched)
         return self._agreement.done()
@@ -123,7 +130,8 @@ class Controller:
         watched = self.watched.get(name)
         heard = None if watched is None else watched.heard.get(report.member.replica)
         if watched is not None and heard is not None:
-            heard.report, heard.at = report, now
+            earlier, heard.report, heard.at = heard.start, report, now
+            heard.follows(earlier, heard.before, heard.twin_at)
             self._note_idle(watched, heard)
             self._note_log(watched, heard)
             self._look(watched)
@@ -356,11 +364,21 @@ class Controller:
         """Return every group as it is known here."""
         return [self._view(name) for name in sorted({*self.register.groups, *self.watched})]
 
+    def _twins(self, watched: Watched | None) -> list[str]:
+        """Return the replicas as which two processes report by turns, in words."""
+        since = self._agreement.now - TWIN_LEASES * self.options.lease
+        found = sorted({} if watched is None else watched.heard)
+        return [
+            f"two processes report as replica {replica}: stop one of them"
+            for replica in found
+            if watched is not None and watched.heard[replica].twin_at > since
+        ]
+
     def _view(self, name: str) -> GroupView:
         group, watched = self.register.groups.get(name), self.watched.get(name)
         problem = "" if watched is None else watched.problem
         lacking = [] if watched is None else [heard.lacks for _, heard in sorted(watched.heard.items()) if heard.lacks]
-        wrong = [*lacking, *self.clocks.off(name, self._agreement.now).all.values()]
+        wrong = [*self._twins(watched), *lacking, *self.clocks.off(name, self._agreement.now).all.values()]
         wrong = [each for each in wrong if each not in problem]
         problem = "; ".join(filter(None, (problem, *wrong)))
         if group is None:

@@ -13,14 +13,17 @@ from typing import NamedTuple
 from entrepot.broker.controller.clocks import NONE_OFF, OffClocks
 from entrepot.broker.controller.register import Group
 from entrepot.domain.replication.control import NEVER, GroupShape, Report
-from entrepot.domain.replication.mastership import NOBODY, Appointment
+from entrepot.domain.replication.mastership import NOBODY, Appointment, Member
 from entrepot.domain.replication.rule import RuleKind
+
+Start = tuple[Member, int, tuple[str, ...]]
 
 
 @dataclass(slots=True)
 class Heard:
     """A replica's last report, of the time `at`. `is_attached`: it takes orders here. `idle_since`: time since which it
-    has been master by name only. `lacks`: what its log has lost, in words, or empty."""
+    has been master by name only. `lacks`: what its log has lost, in words, or empty. `before`: the start
+    that reported before this one; `twin_at`: time when that reported again, as two processes do by turns."""
 
     shape: GroupShape
     report: Report
@@ -28,6 +31,20 @@ class Heard:
     is_attached: bool = True
     idle_since: float | None = None
     lacks: str = ""
+    before: Start | None = None
+    twin_at: float = float("-inf")
+
+    @property
+    def start(self) -> Start:
+        """The directory and the start that report."""
+        return self.report.member, self.report.answer.run, self.report.answer.tokens[-1:]
+
+    def follows(self, earlier: Start, before: Start | None, twin_at: float) -> None:
+        """Note whose report was the last one before, and whose had been before that."""
+        if self.start == earlier:
+            self.before, self.twin_at = before, twin_at
+        else:
+            self.before, self.twin_at = earlier, self.at if self.start == before else twin_at
 
     def is_fresh(self, now: float, lease: float) -> bool:
         return self.is_attached and now - self.at < lease

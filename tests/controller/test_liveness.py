@@ -203,3 +203,34 @@ def test_a_set_that_takes_no_messages_is_the_last_way_out(
     assert verdict.reason + verdict.problem == said
     later = judge_smaller(register, of(*wanted), found, now, LEASE, asked_since=now - LEASE)
     assert later == (FINE if "yet" in said else verdict), "it is not waited for longer than a lease"
+
+
+def test_two_processes_that_report_as_one_replica_are_told() -> None:
+    """One after the other is a restart; by turns they are two. Whether one of them has another directory or not."""
+    found = leading(100.0)
+
+    def problem(now: float) -> str:
+        found.tick(now)
+        [view] = found.views()
+        return view.problem
+
+    def reports(now: float, run: int, incarnation: str = "i") -> None:
+        told = heard(3, now, incarnation=incarnation)
+        answer = told.report.answer._replace(run=run, tokens=(f"{run}",))
+        found.reported("g", told.report._replace(answer=answer), now)
+
+    words = "two processes report as replica 3: stop one of them"
+    reports(100.1, 1)
+    reports(100.2, 2)
+    reports(100.3, 2)
+    assert words not in problem(100.3), "it has begun anew"
+    reports(100.4, 1)
+    assert words in problem(100.4), "the earlier one is there still"
+    reports(100.5, 2)
+    reports(100.6, 2)
+    assert words in problem(100.6)
+    assert words not in problem(100.5 + 2 * LEASE + 0.1), "one of them was stopped"
+    reports(120.0, 2, "other")
+    told = heard(3, 120.1, incarnation="i")
+    found.attached(told.shape, told.report._replace(answer=told.report.answer._replace(run=2, tokens=("2",))), 120.1)
+    assert words in problem(120.1)
