@@ -46,7 +46,8 @@ def read_mutant(path: Path) -> Mutant:
 
 def all_mutants(folder: Path = FOLDER) -> list[Mutant]:
     """In the order of their numbers.  Raises MutantError."""
-    return [read_mutant(path) for path in sorted(folder.glob("*.patch"))]
+    found = [read_mutant(path) for path in folder.glob("*.patch")]
+    return sorted(found, key=lambda mutant: int(mutant.name.partition("-")[0]))
 
 
 def chosen_mutants(names: Iterable[str]) -> list[Mutant]:

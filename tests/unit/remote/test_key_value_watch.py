@@ -19,7 +19,7 @@ class Keeper:
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
-        self.info = SimpleNamespace(keeps_key_values=True)
+        self.info = SimpleNamespace(keeps_key_values=True, problem="")
         self.link = self
         self.is_ready = True
         self.version = 0
