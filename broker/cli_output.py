@@ -1,4 +1,4 @@
-"""What the commands of `entrepot store` share: options, exit codes, and lines for people and programs."""
+"""Parts that the commands of `entrepot store` share: options, exit codes, and lines for people and programs."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from entrepot.broker.store.private_files import tighten
 from entrepot.broker.store.record import RecordKind
 from entrepot.broker.store.recovery import RowReaders, recover
 from entrepot.broker.store.state_file import SqliteStateFile, StateFile
-from entrepot.broker.store.store_files import FORMAT, NAMES, StoreFiles, StoreIdentity
+from entrepot.broker.store.store_files import NAMES, StoreFiles, StoreIdentity
 from entrepot.broker.store.sync_channel import SyncChannel, start_sync_process
 from entrepot.domain.callbacks import call_each
 
@@ -124,8 +123,7 @@ def assemble(
     files = StoreFiles(disk, root)
     identity = files.identity()
     if identity is None:
-        size = settings.layout.segment_size_bytes
-        identity = StoreIdentity(FORMAT, secrets.token_hex(8), secrets.token_hex(32), size, began_at=0)
+        identity = StoreIdentity.new(settings.layout.segment_size_bytes)
         files.write_identity_draft(identity)
         log_channel.publish([root], files.identity_draft, files.identity_path)
         log_channel.finish()

@@ -22,7 +22,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -32,96 +31,17 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cluster_arguments import arguments
+from deploy.member import STOP_SECONDS, Member, MemberEndedError
 from entrepot.domain.printable import printable
 from entrepot.gateway.cli.cluster_secret import write_secret
 
 READY_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 30.0
-"""Longest wait for a part to end after SIGTERM; then it is killed. A gateway drains for 10 s at most."""
-TAIL_LINES: Final = 15
 AGAIN_SECONDS: Final = 1.0
 """Pause before a part that has died is started again."""
 MAX_DEATHS: Final = 5
 """Deaths of a part within `DEATHS_SECONDS` with which it is given up."""
 DEATHS_SECONDS: Final = 60.0
-PORT_FLAGS: Final = {"nameserver": "--port", "broker": "--port"} | {
-    door: f"--{door}-port" for door in ("mqtt", "amqp", "grpc", "http")
-}
-"""Flag of a listener's port."""
 ROLES: Final = ("nameserver", "broker", "gateway")
-
-
-@dataclass(eq=False)
-class Member:
-    """One process of the cluster."""
-
-    role: str
-    name: str
-    arguments: list[str]
-    log: Path
-    ready_file: Path
-    data: Path | None = None
-    addresses: dict[str, str] = field(default_factory=dict)
-    process: asyncio.subprocess.Process | None = None
-    is_told: bool = False
-    """True once its end has been reported."""
-    deaths: list[float] = field(default_factory=list)
-    """Times of its last deaths."""
-
-    @property
-    def has_ended(self) -> bool:
-        return self.process is not None and self.process.returncode is not None
-
-    async def start(self) -> None:
-        """Start it in a session of its own: Ctrl-C reaches only this process, which stops the parts in order."""
-        self.ready_file.unlink(missing_ok=True)
-        command = [
-            sys.executable,
-            "-m",
-            "entrepot.gateway.cli",
-            self.role,
-            *self.arguments,
-            "--ready-file",
-            str(self.ready_file),
-        ]
-        with self.log.open("wb") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-
-    def stay(self) -> None:
-        """Keep the ports that it has for its next start: others know them."""
-        for door, address in self.addresses.items():
-            flag = PORT_FLAGS.get(door)
-            if flag in self.arguments:
-                self.arguments[self.arguments.index(flag) + 1] = address.rpartition(":")[2]
-
-    def look(self) -> bool:
-        """True if it is ready."""
-        if not self.addresses and self.ready_file.exists():
-            self.addresses = json.loads(self.ready_file.read_bytes())
-        return bool(self.addresses)
-
-    def signal(self, number: int) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(number)
-
-    def log_tail(self) -> list[str]:
-        return self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
-
-    def how_it_ended(self) -> str:
-        assert self.process is not None
-        code = self.process.returncode
-        assert code is not None
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"has ended with exit code {code}"
-
-
-class MemberEndedError(Exception):
-    """A part has ended, or did not become ready."""
-
-    def __init__(self, member: Member, what: str) -> None:
-        super().__init__(what)
-        self.member = member
 
 
 class LocalCluster:
@@ -296,7 +216,8 @@ class LocalCluster:
             stopping = [member for member in running if member.role == role]
             for member in stopping:
                 member.signal(signal.SIGTERM)
-            for member, is_in_time in zip(stopping, await asyncio.gather(*map(_end, stopping)), strict=True):
+            in_time = await asyncio.gather(*(member.end() for member in stopping))
+            for member, is_in_time in zip(stopping, in_time, strict=True):
                 assert member.process is not None
                 if not is_in_time:
                     is_clean = False
@@ -369,18 +290,6 @@ def _free_ports(host: str, count: int) -> list[int]:
     with ExitStack() as held:
         sockets = [held.enter_context(socket.create_server((host, 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
-
-
-async def _end(member: Member) -> bool:
-    """Wait for a stopping part, and kill it if it takes too long; True if it stopped in time."""
-    assert member.process is not None
-    try:
-        await asyncio.wait_for(member.process.wait(), STOP_SECONDS)
-    except TimeoutError:
-        member.signal(signal.SIGKILL)
-        await member.process.wait()
-        return False
-    return True
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -67,7 +67,7 @@ class Wire(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def trust(self) -> ClusterTrust:
-        """What controllers know who asks by."""
+        """Files by which controllers know others."""
         named = (self.tls_certificate, self.tls_key, self.tls_ca, self.secret_file)
         certificate, key, ca, secret = (Path(each) if each else None for each in named)
         return ClusterTrust(certificate, key, ca, secret_file=secret, is_network_trusted=self.trusted_network)

@@ -10,8 +10,6 @@ secrets of users are, as they are in the log.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +21,6 @@ from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 FILE: Final = "backup.json"
 LOG: Final = "commitlog"
 FORMAT: Final = 1
-CHUNK: Final = 1 << 20
 
 
 class SavedSegment(msgspec.Struct, frozen=True):
@@ -82,19 +79,3 @@ def manifest_of(folder: Path) -> Manifest | None:
         return None
     except msgspec.MsgspecError as error:
         raise CorruptedError(f"{path} cannot be read: {error}") from error
-
-
-def chunks(path: Path, length: int) -> Iterator[bytes]:
-    """Yield the first bytes of a file, fewer where it is shorter. Raises OSError."""
-    with path.open("rb") as file:
-        while data := file.read(min(CHUNK, length)):
-            length -= len(data)
-            yield data
-
-
-def digest_of(path: Path, length: int) -> str:
-    """Return the SHA-256 of the first bytes of a file. Raises OSError."""
-    found = hashlib.sha256()
-    for data in chunks(path, length):
-        found.update(data)
-    return found.hexdigest()

@@ -7,20 +7,19 @@ others with empty directories, under new controllers.
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from entrepot.broker.backup.manifest import FILE, LOG, Manifest, chunks, digest_of, manifest_of
+from entrepot.broker.backup.copying import copy_durably, digest_of
+from entrepot.broker.backup.manifest import FILE, LOG, Manifest, manifest_of
 from entrepot.broker.inspect.log_files import Gap, LogFiles
 from entrepot.broker.server.identity import BrokerIdentity
 from entrepot.broker.store.disk import OsDisk
-from entrepot.broker.store.private_files import make_directories, open_private
+from entrepot.broker.store.private_files import make_directories
 from entrepot.broker.store.small_files import sync_directory
-from entrepot.broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
+from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 
 
@@ -76,23 +75,16 @@ def restore(folder: Path, data_dir: Path) -> StoreIdentity:
     if manifest.broker is not None:
         broker = manifest.broker
         BrokerIdentity(broker.name, broker.number, broker.keeps_key_values, epoch=broker.order).save(data_dir)
-    identity = StoreIdentity(
-        FORMAT, secrets.token_hex(8), secrets.token_hex(32), manifest.segment_size_bytes, manifest.begin
-    )
+    identity = StoreIdentity.new(manifest.segment_size_bytes, manifest.begin)
     StoreFiles(OsDisk(), str(data_dir)).put_identity(identity)  # the last: until then there is no store
     return identity
 
 
 def _put(source: Path, target: Path, length: int, sha256: str) -> None:
     """Copy a segment, durably, and check the copy."""
-    descriptor = open_private(str(target), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
-        for data in chunks(source, length):
-            os.write(descriptor, data)
-        os.fsync(descriptor)
+        copy_durably(source, target, length)
     except FileNotFoundError:
         raise CorruptedError(f"{source} is missing: the backup is not whole") from None
-    finally:
-        os.close(descriptor)
     if digest_of(target, length) != sha256:
         raise CorruptedError(f"{source} is not as it was saved: the backup is not whole")

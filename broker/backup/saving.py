@@ -11,20 +11,17 @@ end of a sealed segment differs, and it is copied again.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from entrepot.broker.backup.manifest import FORMAT, LOG, BrokerName, Manifest, SavedSegment, chunks, manifest_of
+from entrepot.broker.backup.copying import copy_durably
+from entrepot.broker.backup.manifest import FORMAT, LOG, BrokerName, Manifest, SavedSegment, manifest_of
 from entrepot.broker.inspect.log_files import LogFiles, Record, Segment
-from entrepot.broker.replication.kept_confirmed import KeptConfirmed
-from entrepot.broker.replication.replica_files import FILE as REPLICA_FILE
 from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.server.identity import identity_kept
 from entrepot.broker.store.disk import OsDisk
-from entrepot.broker.store.private_files import make_directories, open_private
+from entrepot.broker.store.private_files import make_directories
 from entrepot.broker.store.small_files import sync_directory
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.domain.errors import Code, EntrepotError
@@ -121,9 +118,8 @@ def _end_of(data_dir: Path, log: LogFiles) -> int:
         if not isinstance(found, Record):
             break
         end = found.header.commit_log_offset + found.header.length
-    if not (data_dir / REPLICA_FILE).exists():
-        return end
-    return min(end, KeptConfirmed(data_dir).kept)
+    replica = ReplicaFiles(data_dir)
+    return end if replica.kept() is None else min(end, replica.confirmed.kept)
 
 
 def _is_saved(segment: Segment, earlier: SavedSegment, folder: Path) -> bool:
@@ -143,20 +139,13 @@ def _tail(path: Path, length: int) -> bytes:
 def _copied(segment: Segment, length: int, folder: Path) -> SavedSegment:
     """Copy the first bytes of a segment, durably, and put the copy in place."""
     name = f"{segment.start:020d}"
-    path, draft, digest = folder / LOG / name, folder / LOG / f"{name}.draft", hashlib.sha256()
-    descriptor = open_private(str(draft), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    try:
-        written = 0
-        for data in chunks(Path(segment.path), length):
-            digest.update(data)
-            written += os.write(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    if written != length:
+    path, draft = folder / LOG / name, folder / LOG / f"{name}.draft"
+    draft.unlink(missing_ok=True)
+    digest = copy_durably(Path(segment.path), draft, length)
+    if draft.stat().st_size != length:
         raise EntrepotError(Code.UNAVAILABLE, f"{segment.path} became shorter while it was copied: try again")
     draft.replace(path)
-    return SavedSegment(segment.start, length, digest.hexdigest())
+    return SavedSegment(segment.start, length, digest)
 
 
 def _remove_others(folder: Path, names: set[str]) -> None:

@@ -8,6 +8,7 @@ and gives everybody one lease before it judges. So does a leader that was paused
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -30,8 +31,6 @@ FRESH_LEASES: Final = 4
 """Leases for which the last word of a member's clock counts."""
 LEAST_FRESH_SECONDS: Final = 2.0
 """Least time for which it counts: controllers tell theirs twice a second."""
-
-
 TWIN_LEASES: Final = 2
 """Leases for which two processes with one replica's id are told after the last turn of theirs."""
 
@@ -100,11 +99,7 @@ class Controller:
         if problem := self._stranger(shape.name, report):
             watched.problem = problem
             raise EntrepotError(Code.PRECONDITION_FAILED, problem)
-        known = watched.heard.get(report.member.replica)
-        watched.heard[report.member.replica] = heard = Heard(shape, report, now)
-        if known is not None:
-            heard.follows(known.start, known.before, known.twin_at)
-        self._note_log(watched, heard)
+        self._note_log(watched, watched.hear(Heard(shape, report, now)))
         self._look(watched)
         return self._agreement.done()
 
@@ -128,10 +123,9 @@ class Controller:
         """Take a replica's heartbeat."""
         self._agreement.now = now
         watched = self.watched.get(name)
-        heard = None if watched is None else watched.heard.get(report.member.replica)
-        if watched is not None and heard is not None:
-            earlier, heard.report, heard.at = heard.start, report, now
-            heard.follows(earlier, heard.before, heard.twin_at)
+        known = None if watched is None else watched.heard.get(report.member.replica)
+        if watched is not None and known is not None:
+            heard = watched.hear(replace(known, report=report, at=now))
             self._note_idle(watched, heard)
             self._note_log(watched, heard)
             self._look(watched)
@@ -364,23 +358,13 @@ class Controller:
         """Return every group as it is known here."""
         return [self._view(name) for name in sorted({*self.register.groups, *self.watched})]
 
-    def _twins(self, watched: Watched | None) -> list[str]:
-        """Return the replicas as which two processes report by turns, in words."""
-        since = self._agreement.now - TWIN_LEASES * self.options.lease
-        found = sorted({} if watched is None else watched.heard)
-        return [
-            f"two processes report as replica {replica}: stop one of them"
-            for replica in found
-            if watched is not None and watched.heard[replica].twin_at > since
-        ]
-
     def _view(self, name: str) -> GroupView:
         group, watched = self.register.groups.get(name), self.watched.get(name)
-        problem = "" if watched is None else watched.problem
-        lacking = [] if watched is None else [heard.lacks for _, heard in sorted(watched.heard.items()) if heard.lacks]
-        wrong = [*self._twins(watched), *lacking, *self.clocks.off(name, self._agreement.now).all.values()]
-        wrong = [each for each in wrong if each not in problem]
-        problem = "; ".join(filter(None, (problem, *wrong)))
+        now, problem, wrong = self._agreement.now, "", list[str]()
+        if watched is not None:
+            problem, wrong = watched.problem, watched.wrong(now - TWIN_LEASES * self.options.lease)
+        wrong += self.clocks.off(name, now).all.values()
+        problem = "; ".join(filter(None, (problem, *(each for each in wrong if each not in problem))))
         if group is None:
             return GroupView(name, Appointment(), problem=problem)
         electing = group.electing.epoch if group.is_electing else 0

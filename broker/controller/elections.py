@@ -172,9 +172,9 @@ class Elections:
         if contest.phase is Phase.QUIESCING:
             self._quiesced(watched, contest, is_even=answer.is_even)
         elif contest.phase is Phase.FENCING and said is not None:
-            if isinstance(said, FenceAnswer) and said.member.replica != replica:
-                return
             if isinstance(said, FenceAnswer):
+                if said.member.replica != replica:
+                    return
                 watched.logs.note(said)
             contest.answered(replica, said)
             self.look(watched, contest)
@@ -211,8 +211,8 @@ class Elections:
     def _decide(self, watched: Watched, contest: Contest) -> None:
         agreement, group = self._agreement, self._register.groups[watched.name]
         try:
-            counting, known = group.counting - set(contest.lost), watched.logs
-            made = contest.decide(group.appointment, counting, self._off(watched), known)
+            counting = group.counting - set(contest.lost)
+            made = contest.decide(group.appointment, counting, self._off(watched), watched.logs)
         except ElectionError as error:
             self._failed(watched, contest, str(error))
             return

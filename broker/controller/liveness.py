@@ -39,12 +39,12 @@ class Heard:
         """The directory and the start that report."""
         return self.report.member, self.report.answer.run, self.report.answer.tokens[-1:]
 
-    def follows(self, earlier: Start, before: Start | None, twin_at: float) -> None:
+    def follows(self, last: Heard) -> None:
         """Note whose report was the last one before, and whose had been before that."""
-        if self.start == earlier:
-            self.before, self.twin_at = before, twin_at
-        else:
-            self.before, self.twin_at = earlier, self.at if self.start == before else twin_at
+        self.before, self.twin_at = last.before, last.twin_at
+        if self.start != last.start:
+            self.before = last.start
+            self.twin_at = self.at if self.start == last.before else last.twin_at
 
     def is_fresh(self, now: float, lease: float) -> bool:
         return self.is_attached and now - self.at < lease

@@ -25,6 +25,25 @@ class Watched:
         self.smaller_than, self.smaller_since = (0, 0), 0.0
         self.reshaping: GroupShape | None = None
 
+    def hear(self, heard: Heard) -> Heard:
+        """Take a replica's word in the place of its last one."""
+        replica = heard.report.member.replica
+        if replica in self.heard:
+            heard.follows(self.heard[replica])
+        self.heard[replica] = heard
+        return heard
+
+    def wrong(self, since: float) -> list[str]:
+        """Return what is wrong with its replicas, in words: two processes that took turns as one later than `since`,
+        and logs that lack something."""
+        found = sorted(self.heard.items())
+        twins = [
+            f"two processes report as replica {replica}: stop one of them"
+            for replica, each in found
+            if each.twin_at > since
+        ]
+        return [*twins, *(each.lacks for _, each in found if each.lacks)]
+
     def fresh(self, now: float, lease: float) -> dict[int, Heard]:
         """Return replicas that report, and take orders."""
         return {replica: each for replica, each in self.heard.items() if each.is_fresh(now, lease)}

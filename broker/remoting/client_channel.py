@@ -45,7 +45,7 @@ class ClientChannel(asyncio.Protocol):
 
     @property
     def shared(self) -> bytes:
-        """What both ends of a TLS connection share: the digest of the server's certificate; empty without TLS."""
+        """Digest of the server's certificate, which both ends of a TLS connection share; empty without TLS."""
         found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         return b"" if found is None else digest_of(found.getpeercert(binary_form=True) or b"")
 

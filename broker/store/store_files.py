@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import time
 from pathlib import Path
 from typing import Final
@@ -45,6 +46,11 @@ class StoreIdentity(msgspec.Struct):
     handle_key: str
     segment_size_bytes: int
     began_at: int
+
+    @classmethod
+    def new(cls, segment_size_bytes: int, began_at: int = 0) -> StoreIdentity:
+        """Return the identity of a store that is made now."""
+        return cls(FORMAT, secrets.token_hex(8), secrets.token_hex(32), segment_size_bytes, began_at)
 
 
 class _Format(msgspec.Struct):

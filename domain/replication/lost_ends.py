@@ -19,7 +19,7 @@ MAX_KNOWN: Final = 64
 
 
 class KnownLogs:
-    """What a group's replicas have told of their logs.  `opened`: epoch and run of the last master that is known to
+    """Last words of a group's replicas on their logs.  `opened`: epoch and run of the last master that is known to
     have confirmed its EPOCH record."""
 
     def __init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,6 +10,7 @@ import typer
 
 from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.output import print_line
+from entrepot.gateway.security.private_file import create_private
 from entrepot.protocols.remoting.authentication import ClusterSecret, Role
 
 SECRET_BYTES: Final = 32
@@ -53,17 +53,9 @@ def _print_key(file: Path | None, role: str) -> None:
 
 def write_secret(file: Path) -> None:
     """Write a new secret to a new file, which is there whole or not at all. Raises CommandError."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "w") as made:
-            made.write(secrets.token_hex(SECRET_BYTES) + "\n")
-            made.flush()
-            os.fsync(descriptor)
-        os.link(draft, file)
+        create_private(file, secrets.token_hex(SECRET_BYTES))
     except FileExistsError:
         raise CommandError(f"{file} is there: remove it to make another secret, which all parts must get") from None
     except OSError as error:
         raise CommandError(f"{file} cannot be written: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)

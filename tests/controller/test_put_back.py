@@ -55,7 +55,7 @@ def kept(group: ReplicatedGroup, replica: int) -> int:
 
 
 def heard_of(group: ReplicatedGroup, replica: int) -> int:
-    """What a replica's log has confirmed, as the leading controller knows it."""
+    """Confirmed offset of a replica's log, as the leading controller knows it."""
     leader = group.controllers.running[group.controllers.leader]
     known = leader._ready.watched["group"].logs.answers
     return max((each.confirmed for each in known if each.member.replica == replica), default=0)
@@ -126,7 +126,7 @@ async def test_a_master_that_was_put_back_does_not_go_on(tmp_path: Path, rule: R
 
 
 async def test_an_unclean_election_bars_nobody_later(tmp_path: Path) -> None:
-    """What it gave up is not missed of those that follow, nor of the old master, which comes back after another one."""
+    """An unclean end is not missed of those that follow, nor of the old master, which comes back after another one."""
     async with with_snapshot(tmp_path, TWO_IN_SYNC) as (group, bad):
         old = group.master
         await crashed_and_put_back(group, bad)

@@ -237,7 +237,7 @@ def test_a_part_that_dies_is_started_again_where_it_was(cluster: Cluster) -> Non
 
 
 def is_ready(address: str) -> bool:
-    """Whether a gateway takes requests, and sees both brokers."""
+    """True if a gateway takes requests, and sees both brokers."""
     try:
         connection = http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)
         connection.request("GET", "/api/v1/brokers")

@@ -94,7 +94,7 @@ async def test_no_port_lets_a_stranger_in(tmp_path: Path, trust: ClusterTrust, w
 
 @pytest.mark.parametrize(("trust", "words"), STRANGERS)
 async def test_nobody_takes_a_stranger_for_a_part(tmp_path: Path, trust: ClusterTrust, words: str) -> None:
-    """What pretends to be a name server, a broker, a replica or a controller is asked nothing."""
+    """A process that pretends to be a name server, a broker, a replica or a controller is asked nothing."""
     asked: list[str] = []
     service = Service()
     for operation in wire.OPERATIONS.values():

@@ -177,7 +177,7 @@ async def test_commands(store: Broker, tmp_path: Path, capsys: pytest.CaptureFix
 
 
 async def test_of_a_replica_what_is_confirmed_is_saved(store: Broker, tmp_path: Path) -> None:
-    """What is behind that may be cut yet, and nobody was told of it."""
+    """Bytes behind that may be cut yet, and nobody was told of them."""
     data, folder = tmp_path / "data", tmp_path / "backup"
     files = ReplicaFiles(data)
     files.save(ReplicaState(store.core.store_id, 1, "i"))

@@ -1,4 +1,4 @@
-"""What is known of users may be too old: then nobody is let in by it, at any door, until it is current again."""
+"""Knowledge of users may be too old: then nobody is let in by it, at any door, until it is current again."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_where_the_network_is_trusted_a_secret_can_come_later() -> None:
 
 
 def test_a_proof_is_of_this_connection_alone() -> None:
-    """What was said on another one, or by the other side, or over another TLS channel, proves nothing."""
+    """Proofs said on another one, or by the other side, or over another TLS channel, proves nothing."""
     hello = Hello([VERSION], "tests", "c", Role.BROKER, NONCE)
     key = SECRET.key(Role.BROKER)
     said = [
