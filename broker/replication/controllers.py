@@ -295,6 +295,7 @@ class Controllers:
         link = self._links.get(self._leader)
         if wanted == NOBODY or link is None or not link.is_up:
             return
+        self._report()  # they may not have heard yet that it is open
         for each in (wanted, NOBODY):  # the controllers may know why that one is not to lead
             arguments: tuple[Any, ...] = (self._shape.name, each, [], False)
             try:

@@ -222,13 +222,15 @@ class Election:
 
 def caught_up(answers: Iterable[FenceAnswer], master: int) -> list[FenceAnswer]:
     """Return answers as they will be once a master that serves has let others catch up.  Reports are of different
-    moments: a log that lacks little counts as long as the master's."""
+    moments: a log that lacks little counts as long as the master's, also one from before the master's last start."""
     found = {answer.member.replica: answer for answer in answers}
     most = found[master]
-    return [
-        each._replace(end=most.end) if each.last == most.last and most.end - each.end <= MAX_BEHIND_BYTES else each
-        for each in found.values()
-    ]
+
+    def is_near(each: FenceAnswer) -> bool:
+        lacks = most.end - each.end
+        return lacks <= MAX_BEHIND_BYTES and (each.last == most.last or (each.last < most.last and lacks >= 0))
+
+    return [each._replace(last=most.last, end=most.end) if is_near(each) else each for each in found.values()]
 
 
 def not_moved(master: int, wanted: int) -> ElectionError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 
 import pytest
 
@@ -19,15 +21,19 @@ RULES = pytest.mark.parametrize("rule", [IN_SYNC, QUORUM], ids=["in-sync", "2-3"
 END = 1 << 30
 
 
-def leading(rule: Rule, ends: dict[int, int]) -> Controller:
-    """A controller that hears these replicas, with the ends of their logs; the master is replica 1."""
+def leading(
+    rule: Rule, ends: dict[int, int], lasts: Mapping[int, tuple[int, int]] = MappingProxyType({})
+) -> Controller:
+    """A controller that hears these replicas, with the ends of their logs and, if they lack the master's, their last
+    starts; the master is replica 1."""
     register, decided = Register(), group(rule)
     assert register.apply(Adopt(decided.shape, decided.appointment, (0, 0), "", 0)) == ""
     found = Controller(register, "c", Random(1), lambda: 0, ControllerOptions(lease=LEASE))
     found.led(0.0)
     for replica, end in ends.items():
         told = heard(replica, 0.0, rule)
-        report = told.report._replace(answer=told.report.answer._replace(end=end))
+        answer = told.report.answer
+        report = told.report._replace(answer=answer._replace(end=end, last=lasts.get(replica, answer.last)))
         found.attached(told.shape, report, 0.0)
     return found
 
@@ -54,6 +60,19 @@ def refusal(effects: list[Effect]) -> str:
 def test_one_whose_report_is_older_than_the_masters_is_waited_for(rule: Rule, behind: int) -> None:
     found = leading(rule, {1: END, 2: END - behind, 3: END})
     assert quiesced(elect(found, 2)) == 2
+
+
+@RULES
+def test_reports_from_before_the_masters_start_are_waited_for(rule: Rule) -> None:
+    """A master that stops within a heartbeat of its opening has a successor."""
+    earlier = {2: (0, 9), 3: (0, 9)}
+    assert quiesced(elect(leading(rule, {1: END, 2: END - 99, 3: END - 99}, earlier), NOBODY)) in (2, 3)
+
+
+def test_a_log_that_left_the_masters_before_its_start_is_not() -> None:
+    found = leading(QUORUM, {1: END, 2: END + 1, 3: END - 99}, {2: (0, 9), 3: (0, 9)})
+    assert refusal(elect(found, 2)) == "replica 2 may lack what was confirmed"
+    assert quiesced(elect(found, 3)) == 3
 
 
 def test_one_that_lacks_much_is_refused_before_anybody_waits() -> None:
