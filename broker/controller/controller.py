@@ -329,6 +329,8 @@ class Controller:
         if master is not None and master.lacks:  # it would have others give up what they have
             watched.problem = master.lacks
             agreement.reply(request, group.appointment)
+        elif master is not None and master.waits and self._has_doubtful_clock(group, watched, made.master):
+            agreement.reply(request, group.appointment)  # it goes on once its start is taken note of
         elif change.base != group.appointment.order or group.is_electing or watched.contest is not None:
             agreement.reply(request, group.appointment)
         elif (verdict := self._judge_smaller(group, made, watched)) != FINE:
@@ -340,6 +342,15 @@ class Controller:
             command = ChangeSet(name, made, change.base)
             agreement.propose(command, lambda reason: self._set_changed(request, name, reason))
         return agreement.done()
+
+    def _has_doubtful_clock(self, group: Group, watched: Watched, replica: int) -> bool:
+        """Return True for a clock that is ahead, or may be: others are not known so soon after all were away."""
+        now = self._agreement.now
+        if reason := self.clocks.off(watched.name, now).ahead.get(replica):
+            watched.problem = reason
+            return True
+        members = len(group.shape.replicas) + len(self.register.addresses)
+        return now < self._judges_from and not self.clocks.are_known(members, now)
 
     def _judge_smaller(self, group: Group, made: Appointment, watched: Watched) -> Verdict:
         now, order = self._agreement.now, group.appointment.order

@@ -53,6 +53,11 @@ class Heard:
         return self.report.master_silence + (now - self.at) >= lease
 
     @property
+    def waits(self) -> bool:
+        """True where it does not lead."""
+        return self.report.role != "master"
+
+    @property
     def is_apart(self) -> bool:
         """True if its connection to the master has ended."""
         return self.report.master_silence >= NEVER
@@ -88,7 +93,7 @@ def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float, of
     """Return the judgement of a group's master. `off`: replicas whose clock is."""
     appointment = group.appointment
     rule = appointment.rule
-    fault = _fault(appointment, heard, now, lease)
+    fault = _fault(appointment, heard, now, lease) or _waits_ahead(appointment, heard, off)
     if fault is None:
         return _by_clock(appointment, heard, now, lease, off)
     why, avoided, needs_lost = fault
@@ -106,6 +111,13 @@ def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float, of
         return Verdict(problem=f"{why}; enough replicas still hear it")
     seen = f", replica {_names(lost)} has lost it too" if needs_lost else ""
     return Verdict(f"{why}{seen}", appointment.master if avoided else NOBODY)
+
+
+def _waits_ahead(appointment: Appointment, heard: Mapping[int, Heard], off: OffClocks) -> tuple[str, bool, bool] | None:
+    """Return the fault of a master that has begun anew with a clock that is ahead: its start is not taken note of, so
+    it does not go on."""
+    master, reason = heard.get(appointment.master), off.ahead.get(appointment.master)
+    return None if reason is None or master is None or not master.waits else (reason, True, False)
 
 
 def _by_clock(

@@ -247,6 +247,30 @@ async def test_a_master_whose_clock_runs_away_hands_over(tmp_path: Path) -> None
         await held(group, "a", "b", "c")
 
 
+@RULES
+async def test_a_master_that_comes_back_with_a_wrong_clock_does_not_go_on(tmp_path: Path, rule: Rule) -> None:
+    """All machines were out at once, and one had no time since."""
+    opened: list[int] = []
+    async with filled(tmp_path, rule) as group:
+        old = group.master
+        for replica in sorted(group.replicas):
+            await group.crash(replica)
+        await group.controllers.stop_all()
+        right, group.clock = group.clock, ManualClock(group.clock.now_ms() + 4 * DAY_MS)
+        await group.start(old)
+        lead = type(group.replicas[old])._open
+        group.replicas[old]._open = lambda: (opened.append(old), lead(group.replicas[old]))  # type: ignore[method-assign]
+        group.clock = right
+        for replica in sorted({1, 2, 3} - {old}):
+            await group.start(replica)
+        await group.controllers.start_all()
+        assert await another(group, old) != old
+        assert f"the clock of replica {old} is 4.0 days ahead of the others'" in reason(group)
+        assert opened == []
+        await taken(group, "c")
+        await held(group, "a", "b", "c")
+
+
 async def test_a_master_that_stops_does_not_hand_over_to_a_wrong_clock(tmp_path: Path) -> None:
     async with filled(tmp_path, IN_SYNC) as group:
         old = group.master
