@@ -4,6 +4,8 @@ It runs steadily, and follows the system's: where that is set, it runs a quarter
 a step makes no deadline come at once and no time stand still, and what NTP sets after the start is followed. A day is
 caught up in four; a process that began years off is to be restarted. Retention, expiry, leases and timers may come by a
 fifth too soon meanwhile, and an operator is told.
+
+Where the cluster's clocks say that the system's is off, theirs are followed in its place, in the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+
+from entrepot.domain.clock import SAME, Comparison
 
 MAX_SLEW: Final = 0.25
 """Greatest part by which the clock runs faster or slower than time passes."""
@@ -27,14 +31,16 @@ steady_seconds: Final = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIM
 
 
 class SystemClock:
-    """Epoch milliseconds (`domain.clock.Clock`). `wall`, `steady`: the system's clock, and one that nobody sets, in
-    seconds."""
+    """Epoch milliseconds (`domain.clock.ComparedClock`). `wall`, `steady`: the system's clock, and one that nobody
+    sets, in seconds."""
 
-    __slots__ = ("_looking", "_state", "_steady", "_wall")
+    __slots__ = ("_correction", "_looking", "_state", "_steady", "_wall", "comparison")
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = steady_seconds) -> None:
         self._wall, self._steady = wall, steady
         self._looking = threading.Lock()
+        self._correction = 0.0
+        self.comparison: Comparison = SAME
         self._state = wall(), steady(), 0.0
         """Time at the last look, when that was, and the error found then; one value, as threads ask, too."""
 
@@ -47,12 +53,26 @@ class SystemClock:
             now += min(max(error, -most), most)
         if passed >= LOOK_SECONDS and self._looking.acquire(blocking=False):
             if self._state is state:  # else another thread has looked since, and later
-                error = self._wall() - now
+                error = self._target() - now
                 self._state = now, looked + passed, error if abs(error) >= LEAST_SECONDS else 0.0
             self._looking.release()
         return int(now * 1000)
 
+    def _target(self) -> float:
+        return self._wall() + self._correction
+
     @property
     def error_seconds(self) -> float:
-        """Time by which the system's clock is ahead of this one; below 0 where it is behind."""
-        return self._wall() - self.now_ms() / 1000
+        """Time by which the clock that is followed is ahead of this one; below 0 where it is behind."""
+        return self._target() - self.now_ms() / 1000
+
+    def system_ms(self) -> int:
+        return int(1000 * self._wall())
+
+    def compare(self, comparison: Comparison, *, at_once: bool = False) -> None:
+        """Follow the cluster's clocks if the system's is certainly off. `at_once`: nothing was decided by it yet."""
+        self.comparison = comparison
+        self._correction = comparison.correction_ms / 1000
+        if at_once:
+            with self._looking:
+                self._state = self._target(), self._steady(), 0.0

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from statistics import median_low
 from typing import Final, NamedTuple
 
-MAX_APART_MS: Final = 60_000
-"""Greatest distance from the median, in milliseconds: twice the usual lease of a message."""
+from entrepot.domain.clock import MAX_APART_MS, apart
+
 KEPT: Final = 3
 """Last differences of a member. The greatest counts: a message that came late makes a clock look behind."""
 LOOKS: Final = 40
@@ -122,20 +122,10 @@ class MemberClocks:
         self._off = {}
         for (group, number), ahead in sorted(self._far.items()):
             who = "replica" if group else "controller"
-            words = f"the clock of {who} {number} is {_shown(ahead)} the others'"
+            words = f"the clock of {who} {number} is {apart(ahead)} the others'"
             found = self._off.setdefault(group, OffClocks({}, {}))
             (found.ahead if ahead > 0 else found.behind)[number] = words  # type: ignore[index]
 
 
 def _far(clocks: Mapping[MemberClock, int], median: int) -> dict[MemberClock, int]:
     return {each: ahead - median for each, ahead in clocks.items() if abs(ahead - median) > MAX_APART_MS}
-
-
-def _shown(ahead_ms: int) -> str:
-    """Return a distance in its greatest unit."""
-    seconds = abs(ahead_ms) / 1000
-    amount = next(
-        (f"{seconds / length:.1f} {unit}" for unit, length in (("days", 86_400), ("h", 3600)) if seconds >= length),
-        f"{seconds:.0f} s",
-    )
-    return f"{amount} {'ahead of' if ahead_ms > 0 else 'behind'}"

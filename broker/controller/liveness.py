@@ -93,7 +93,8 @@ def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float, of
     """Return the judgement of a group's master. `off`: replicas whose clock is."""
     appointment = group.appointment
     rule = appointment.rule
-    fault = _fault(appointment, heard, now, lease) or _waits_ahead(appointment, heard, off)
+    fault = _waits_ahead(appointment, candidates(appointment, heard, now, lease), off)
+    fault = fault or _fault(appointment, heard, now, lease)
     if fault is None:
         return _by_clock(appointment, heard, now, lease, off)
     why, avoided, needs_lost = fault

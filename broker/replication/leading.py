@@ -130,7 +130,9 @@ class Leading:
         """Let gateways in, soon: the records of that must be confirmed, so nobody waits for it here."""
         order = mastership_order(self._machine.epoch, self._machine.state.run)
         rule, replicas = self._machine.state.appointment.rule, tuple(sorted(group.addresses.items()))
-        mastership = Mastership(order, group.replica, replicas, rule.text, self._copies, lambda: self.problem)
+        mastership = Mastership(
+            order, group.replica, replicas, rule.text, self._copies, lambda: self.problem, bool(group.controllers)
+        )
         self.broker.condition.confirm_problem = lambda: self.problem
         server = BrokerProcess(self.broker, process, listener, self._clock, mastership)
         server.watch_replicas(self._refuses)

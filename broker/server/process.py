@@ -28,6 +28,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.route import BrokerInfo
+from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.authentication import Role
 
 log = structlog.get_logger(__name__)
@@ -54,7 +55,8 @@ class BrokerProcessSettings:
 @dataclass(frozen=True, slots=True)
 class Mastership:
     """A master's term, as in `domain.route.BrokerInfo`. `copies`: the disks that confirm a message at present.
-    `problem`: the reason why nothing can be confirmed, in words, or nothing."""
+    `problem`: the reason why nothing can be confirmed, in words, or nothing. `is_compared`: controllers compare its
+    clock with others."""
 
     order: int
     replica: int = 0
@@ -62,6 +64,7 @@ class Mastership:
     rule: str = "single"
     copies: Callable[[], int] = lambda: 1
     problem: Callable[[], str] = lambda: ""
+    is_compared: bool = False
 
 
 def make_listener(settings: BrokerProcessSettings, listener: socket.socket, store: BrokerSettings) -> RemotingListener:
@@ -89,7 +92,7 @@ class BrokerProcess:
         mastership: Mastership | None = None,
     ) -> None:
         """Create the process on its own `listener`, or on that of the replica whose master this is by `mastership`."""
-        self._broker, self._settings, self._mastership = broker, settings, mastership
+        self._broker, self._settings, self._clock, self._mastership = broker, settings, clock, mastership
         data_dir = broker.core.settings.data_dir
         self.identity: BrokerIdentity = open_identity(data_dir, settings.name, settings.number)
         self.identity.epoch = max(clock.now_ms(), self.identity.epoch + 1)
@@ -127,8 +130,12 @@ class BrokerProcess:
         offered = Service()
         self.service.install(offered)
         self._control.install(offered)
+        offered.calls[wire.TIME] = self._time
         self._listener.service.add(offered)
         return offered
+
+    async def _time(self) -> tuple[int, bool]:
+        return self._clock.now_ms(), self._mastership is not None and self._mastership.is_compared
 
     def info(self) -> BrokerInfo:
         """Return the present information on this broker."""

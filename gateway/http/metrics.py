@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from entrepot.domain.background import background
+from entrepot.domain.clock import comparison_of
 from entrepot.domain.cluster import BrokerStatus, Clustered, ControllerStatus
 from entrepot.domain.measurement import Histogram
 from entrepot.gateway.bridge.status import BridgeState
@@ -185,6 +186,11 @@ class GatewayCollector(Collector):
             ["part", "outcome"],
             {"entrepot_incidents": "Messages and requests not treated as usual, by part and by what was done instead"},
             ((key, (count,)) for key, count in sender.incidents.counts.items()),
+        )
+        yield GaugeMetricFamily(
+            "entrepot_clock_apart_seconds",
+            "Seconds by which the machine's clock is ahead of the brokers'",
+            value=comparison_of(self._context.clock).apart_ms / 1000,
         )
         yield GaugeMetricFamily(
             "entrepot_store_failed",

@@ -237,6 +237,8 @@ MEASURE: Final = _operation(
     71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
 )
 TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=True)
+TIME: Final = _operation(103, "time", tuple[()], tuple[int, bool], again=True)
+"""What a broker's clock says, in epoch milliseconds; True where controllers compare it with others."""
 PINS: Final = _operation(79, "pins", tuple[()], list[Pin], again=True)
 RESTORE_TOPIC: Final = _operation(128, "restore_topic", tuple[RestoreRequest], TableTopic)
 ATTACH_TOPIC: Final = _operation(129, "attach_topic", tuple[AttachRequest], TableTopic)

@@ -12,10 +12,11 @@ import structlog
 
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.trust import WireTrust
-from entrepot.domain.clock import Clock
+from entrepot.domain.clock import Clock, ComparedClock
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.store_client.remote.clock_comparing import ClockComparing
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.directory import Directory
 from entrepot.store_client.remote.operating import ClusterOperations
@@ -87,6 +88,9 @@ async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
         await store.close()
         asked = ", ".join((*settings.name_servers, *settings.brokers))
         raise EntrepotError(Code.UNAVAILABLE, f"no broker was found within {settings.start_seconds:g} s: asked {asked}")
+    if isinstance(clock, ComparedClock):
+        store.clocks = ClockComparing(cluster, clock)
+        await store.clocks.start()
     return store
 
 

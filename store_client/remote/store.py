@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.store_client.remote.appending import Appending
+from entrepot.store_client.remote.clock_comparing import ClockComparing
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.condition import RemoteCondition
 from entrepot.store_client.remote.consumption import RemoteConsumption
@@ -36,8 +37,12 @@ class RemoteStore:
         self.tables = RemoteTables(cluster)
         self.operations: ClusterOperations | None = None
         """The operators' control of the brokers, where these are found by routes."""
+        self.clocks: ClockComparing | None = None
+        """Comparisons of this process's clock, if that can follow them."""
 
     async def close(self) -> None:
+        if self.clocks is not None:
+            await self.clocks.close()
         self.consumption.release_waiting()
         await self._appending.settle()
         self.key_values.close()

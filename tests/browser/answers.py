@@ -136,6 +136,7 @@ OVERVIEW: Final[dict[str, Any]] = {
             "connections": 20_871 + number,
             "cpu": 0.4 + number / 100,
             "clockErrorSeconds": 0.0,
+            "clockProblem": "",
             "openFiles": {"used": 20_980 + number, "limit": 65_536, "refusedFrom": 65_024},
             "version": "1.8.0",
             "startedAt": "2026-11-20T08:00:00Z",

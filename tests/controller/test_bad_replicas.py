@@ -248,7 +248,9 @@ async def test_a_master_whose_clock_runs_away_hands_over(tmp_path: Path) -> None
 
 
 @RULES
-async def test_a_master_that_comes_back_with_a_wrong_clock_does_not_go_on(tmp_path: Path, rule: Rule) -> None:
+async def test_a_master_that_comes_back_with_a_wrong_clock_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: Rule
+) -> None:
     """All machines were out at once, and one had no time since."""
     opened: list[int] = []
     async with filled(tmp_path, rule) as group:
@@ -258,8 +260,7 @@ async def test_a_master_that_comes_back_with_a_wrong_clock_does_not_go_on(tmp_pa
         await group.controllers.stop_all()
         right, group.clock = group.clock, ManualClock(group.clock.now_ms() + 4 * DAY_MS)
         await group.start(old)
-        lead = type(group.replicas[old])._open
-        group.replicas[old]._open = lambda: (opened.append(old), lead(group.replicas[old]))  # type: ignore[method-assign]
+        monkeypatch.setattr(group.replicas[old], "_open", lambda: opened.append(old))
         group.clock = right
         for replica in sorted({1, 2, 3} - {old}):
             await group.start(replica)

@@ -86,6 +86,7 @@ _OVERVIEW: Final = named(
                 "cpu": Maybe(0.41),
                 "openFiles": Maybe(_OPEN_FILES),
                 "clockErrorSeconds": Maybe(0.0),
+                "clockProblem": Maybe(""),
             }
         ],
         "brokers": [BROKER],

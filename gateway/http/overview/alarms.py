@@ -88,8 +88,13 @@ def _of_open_files(gateways: list[dict[str, Any]]) -> list[Alarm]:
 def _of_clocks(overview: dict[str, Any]) -> list[Alarm]:
     told = [(f"of gateway {each['name']}", each.get("clockErrorSeconds") or 0.0) for each in overview["gateways"]]
     told.append(("of a broker", overview["gauges"].get("clock_error_seconds", 0.0)))
+    apart = [
+        Alarm(Severity.CRITICAL, f"Clock of gateway {each['name']}", each["clockProblem"], "#/cluster")
+        for each in overview["gateways"]
+        if each.get("clockProblem")
+    ]
     text = "seconds are between it and the system's: it runs a quarter faster or slower until both are one"
-    return [
+    return apart + [
         Alarm(
             Severity.WARNING,
             f"The system's clock was set under the one {whose}",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterable
 from typing import Any, Final, TypeVar
 
 from entrepot.domain.background import background
-from entrepot.domain.clock import error_seconds
+from entrepot.domain.clock import comparison_of, error_seconds
 from entrepot.domain.descriptors import descriptors
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
@@ -70,6 +70,7 @@ class Overview:
         bridges = [bridge_shape(each) for each in self._context.bridges()]
         own: _Row = {"bridges": bridges, "failing": background().failing, "openFiles": descriptors().figures()}
         own["clockErrorSeconds"] = round(error_seconds(self._context.clock), 3)
+        own["clockProblem"] = comparison_of(self._context.clock).problem
         return {**self.sampler.shape(), **own}
 
     async def _own_history(self, arguments: _Row) -> _Row:
@@ -191,12 +192,13 @@ def _gateways(context: HttpContext, gathered: Gathered) -> list[_Row]:
     for row in gateway_rows(context.peers):
         told = gathered.answers.get(row["name"])
         if told is None:
-            rows.append({**row, "connections": None, "cpu": None, "openFiles": None, "clockErrorSeconds": None})
+            unknown = ("connections", "cpu", "openFiles", "clockErrorSeconds", "clockProblem")
+            rows.append({**row, **dict.fromkeys(unknown)})
             continue
         connections = sum(each["connections"] for each in told["doors"].values())
         files = told.get("openFiles") or None  # earlier versions do not tell
-        error = told.get("clockErrorSeconds")
-        figures = {"cpu": told["cpu"], "openFiles": files, "clockErrorSeconds": error}
+        of_clock = {key: told.get(key) for key in ("clockErrorSeconds", "clockProblem")}
+        figures = {"cpu": told["cpu"], "openFiles": files, **of_clock}
         rows.append({**row, "connections": connections, **figures})
     return rows
 
