@@ -35,6 +35,7 @@ def clocks(*ahead_ms: int, own: int = 1) -> MemberClocks:
     return found
 
 
+@pytest.mark.failure_also("A slave's clock is a minute or more from most others'")
 @pytest.mark.parametrize("ahead", [DAY_MS, -DAY_MS, MAX_APART_MS + 1, -MAX_APART_MS - 1])
 def test_one_of_three_is_barred(ahead: int) -> None:
     assert clocks(0, ahead).far(0.0) == {MemberClock("g", 2): ahead}
@@ -79,6 +80,7 @@ def test_it_is_told_in_words(ahead: int, words: str) -> None:
     assert clocks(0, ahead).off("other", 0.0).all == {}
 
 
+@pytest.mark.failure_also("The master's clock is a minute or more from most others'")
 @pytest.mark.parametrize("rule", [IN_SYNC, QUORUM])
 @pytest.mark.parametrize("is_ahead", [True, False])
 def test_a_master_with_a_wrong_clock_lets_one_with_a_right_one_catch_up(rule: Rule, is_ahead: bool) -> None:
@@ -92,6 +94,7 @@ def test_a_master_with_a_wrong_clock_lets_one_with_a_right_one_catch_up(rule: Ru
     assert verdict(1, 2, 3) == Verdict(problem="clock 1"), "nobody else has a better one"
 
 
+@pytest.mark.failure_also("A slave's clock is a minute or more from most others'")
 def test_where_a_master_is_lost_one_that_is_behind_may_lead_and_one_ahead_may_not() -> None:
     heard = all_heard(10.0)
     heard[1].at = 10.0 - LEASE
@@ -105,6 +108,13 @@ def test_where_a_master_is_lost_one_that_is_behind_may_lead_and_one_ahead_may_no
     )
 
 
+@pytest.mark.failure(
+    "The master's clock is a minute or more from most others', under `async`",
+    group="Clocks",
+    does="It stays master.",
+    lost="nothing",
+    told="`cluster show`",
+)
 def test_under_async_nobody_loses_what_the_master_alone_has() -> None:
     verdict = judge(group(ASYNC), all_heard(10.0, ASYNC), 10.0, LEASE, OffClocks({1: "its clock"}, {}))
     assert (verdict.reason, verdict.problem) == ("", "its clock")
