@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.failures.rows import GROUPS, WrongMarkError, collect
 from tests.failures.table import BEGIN, END, PAGE, ROOT, page, table, write
 from tests.support.cases import cases
 
+COMMAND = re.compile(r"(?:entrepot )?((?:cluster|store|tier|ping)(?: [a-z]+)*)")
 ROW = '@pytest.mark.failure("A cable is cut", group="Network", does="It is slow.", lost="nothing"{more})\n'
 
 
@@ -31,6 +33,26 @@ def test_every_group_has_rows_and_every_row_its_tests() -> None:
     for test in {test for row in rows for test in row.tests}:
         path, _, name = test.partition("::")
         assert f"def {name.rpartition('::')[2]}(" in (ROOT / path).read_text()
+
+
+def test_what_rows_name_is_there() -> None:
+    """Settings, metrics and commands: each is in its reference."""
+    pages = {
+        name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("settings", "operations", "cli")
+    }
+    missing = []
+    for row in collect(ROOT):
+        for name in re.findall(r"`([^`]+)`", f"{row.fails} {row.does} {row.lost} {row.told}"):
+            command = COMMAND.match(name)
+            if name.startswith("entrepot_"):
+                is_there = name.partition("{")[0] in pages["operations"]
+            elif re.fullmatch(r"[a-z]+\.[a-z_]+", name):
+                is_there = f"| `{name}` |" in pages["settings"]
+            else:
+                is_there = command is None or f"# entrepot {command[1]}\n" in pages["cli"]
+            if not is_there:
+                missing.append((row.tests[0], name))
+    assert missing == []
 
 
 def test_a_row_is_read_with_all_its_tests(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ async def test_a_backup_that_was_broken_off_is_the_one_before(store: Broker, tmp
     group="Directories, copies and backups",
     does="It is not restored. The next backup copies the damaged segment again.",
     lost="nothing while the store is there",
-    told="`store restore` names the file",
+    told="`store backup verify` and `store backup restore` name the file",
 )
 @pytest.mark.parametrize(
     ("harm", "words"),
