@@ -109,8 +109,9 @@ demo-tier: $(TIERED) ## messages that go cold into a folder, replayed over MQTT 
 demo-spark: $(SPARK) ## 500 devices into a Delta table, a job that is killed, the reckoning and a page of plots
 	$(BIN)/python examples/demo_spark.py $(ARGS)
 
-docs: setup ## write the references of settings and commands into docs/, from the program
+docs: setup ## write references into docs/: settings and commands from the program, failures from the tests
 	$(BIN)/python -m entrepot.gateway.cli.references docs
+	$(BIN)/python -m tests.failures docs
 
 proto: setup ## generate the stubs of protocols from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \

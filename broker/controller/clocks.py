@@ -21,6 +21,8 @@ KEPT: Final = 3
 """Last differences of a member. The greatest counts: a message that came late makes a clock look behind."""
 LOOKS: Final = 40
 """Looks at all clocks in the time for which a difference counts."""
+NEWS_MS: Final = 1_000
+"""Change of a difference, in milliseconds, at which all clocks are looked at again."""
 LEAST_CLOCKS: Final = 3
 """Clocks without which none is judged: of two, none is the odd one."""
 MAX_MEMBERS: Final = 100_000
@@ -81,6 +83,8 @@ class MemberClocks:
         elif now - known.at > self._seconds:
             known.clocks.clear()
             known.systems.clear()
+        if not known.clocks or abs(ahead_ms - known.clocks[-1]) > NEWS_MS:
+            self._found_at = float("-inf")  # it may have begun anew, and be about to be elected
         known.at = now
         known.clocks.append(ahead_ms)
         known.systems.append(system_ahead_ms)

@@ -129,8 +129,11 @@ def _by_clock(
     if appointment.master not in wrong:
         return FINE
     reason = wrong[appointment.master]
-    others = candidates(appointment, heard, now, lease).keys() - {appointment.master, *wrong}
+    able = candidates(appointment, heard, now, lease)
+    others = able.keys() - {appointment.master, *wrong}
     if appointment.rule.kind is RuleKind.ASYNC or not others:  # what it alone has is worth more
+        return Verdict(problem=reason)
+    if appointment.master not in able:  # it cannot be told to wait
         return Verdict(problem=reason)
     return Verdict(reason, appointment.master, is_move=True)
 

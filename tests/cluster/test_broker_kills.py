@@ -24,6 +24,12 @@ QUICKLY = 12.0
 """Far less than what a request may take: nothing waits for a broker that is known to be away."""
 
 
+@pytest.mark.failure(
+    "A broker's process dies, again and again",
+    group="A broker without replicas",
+    does="It reads its log and goes on. Clients stay connected to their gateways.",
+    lost="nothing confirmed",
+)
 @pytest.mark.xdist_group("cluster")
 @pytest.mark.timeout(300)
 def test_nothing_confirmed_is_lost_when_brokers_are_killed_in_turn(tmp_path: Path) -> None:
@@ -49,6 +55,16 @@ def test_nothing_confirmed_is_lost_when_brokers_are_killed_in_turn(tmp_path: Pat
         assert not any(gateway.log_text().count("Traceback") for gateway in cluster.gateways)
 
 
+@pytest.mark.failure(
+    "A broker is away",
+    group="A broker without replicas",
+    does=(
+        "Other brokers take new messages. Messages with an order of its queues are refused, HTTP 503. Its messages "
+        "wait on its disk."
+    ),
+    lost="nothing confirmed",
+    told="refusals name the broker; alarm: the broker is away",
+)
 def test_a_broker_that_is_away_takes_its_queues_with_it_and_not_the_topic(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, PATIENT) as cluster, door(cluster.gateways[0]) as client:
         assert client.put("/api/v1/topics/t", json={"queues": 4}).status_code == 201

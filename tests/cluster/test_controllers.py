@@ -42,6 +42,13 @@ def publish(cluster: ReplicatedProcesses, name: str) -> None:
         assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.failure(
+    "The master's process or machine dies, under `in-sync` or `2-3`",
+    group="Replicas of a broker",
+    does="After a pause another replica leads. The old master follows it when it is back.",
+    lost="nothing confirmed",
+    told="`cluster show`: the last election and its reason",
+)
 def test_a_killed_master_is_replaced_and_publishing_goes_on(cluster: ReplicatedProcesses) -> None:
     publish(cluster, "before")
     old = cluster.master()
@@ -52,6 +59,7 @@ def test_a_killed_master_is_replaced_and_publishing_goes_on(cluster: ReplicatedP
     cluster.wait_in_sync(3)
 
 
+@pytest.mark.failure_also("A replica is told to stop")
 def test_a_master_that_is_told_to_stop_hands_over(cluster: ReplicatedProcesses) -> None:
     old = cluster.master()
     assert cluster.replica(old).stop() == 0
@@ -61,6 +69,13 @@ def test_a_master_that_is_told_to_stop_hands_over(cluster: ReplicatedProcesses) 
     cluster.wait_in_sync(3)
 
 
+@pytest.mark.failure(
+    "One of three controllers is away",
+    group="Controllers and name servers",
+    does=("The other two replace a master that is lost meanwhile, even if the leading one dies during the election."),
+    lost="nothing",
+    told="`cluster show`; alarm: the controller is away",
+)
 @pytest.mark.parametrize("controller", [1, 2, 3])
 def test_any_controller_may_be_missing(cluster: ReplicatedProcesses, controller: int) -> None:
     missing = cluster.controller(controller)
@@ -74,6 +89,7 @@ def test_any_controller_may_be_missing(cluster: ReplicatedProcesses, controller:
     cluster.wait_in_sync(3)
 
 
+@pytest.mark.failure_also("All replicas, or all controllers too, are killed or stopped at once")
 def test_a_topic_is_never_unknown_while_all_replicas_start_again(cluster: ReplicatedProcesses) -> None:
     """A slave that has yet to copy its log, or a request that is repeated at one, is no reason to say so."""
     publish(cluster, "before all are killed")

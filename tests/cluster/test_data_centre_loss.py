@@ -84,6 +84,13 @@ def promote(sites: TwoSites) -> BrokerProcess:
     return alone
 
 
+@pytest.mark.failure(
+    "A data centre is lost with all disks, an observer elsewhere is left",
+    group="Replicas of a broker",
+    does="An operator makes the observer [a broker of its own](data-centre-loss.md), which takes replicas again.",
+    lost="what the observer had not copied",
+    told="`store dump` of the old disks, if they come back",
+)
 def test_the_observer_goes_on_without_the_main_site(tmp_path: Path) -> None:
     with TwoSites(tmp_path) as sites:
         near, far = sites.gateways

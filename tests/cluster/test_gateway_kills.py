@@ -18,6 +18,16 @@ KILLS = 3
 EVERY_SECONDS = 2.0
 
 
+@pytest.mark.failure(
+    "A gateway dies",
+    group="Gateways and clients",
+    does=(
+        "Its clients connect to another one and go on; put a load balancer in front. What they had not acknowledged "
+        "comes again."
+    ),
+    lost="nothing confirmed",
+    told="alarm: the gateway does not answer",
+)
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_a_gateway_is_killed_every_two_seconds_while_consuming(tmp_path: Path) -> None:
@@ -47,6 +57,7 @@ def test_a_gateway_is_killed_every_two_seconds_while_consuming(tmp_path: Path) -
         assert load.promises.confirmed <= load.promises.ids.keys()
 
 
+@pytest.mark.failure_also("A gateway dies")
 def test_what_was_received_at_a_gateway_that_died_is_settled_at_another(shared: ClusterProcesses) -> None:
     path = "/topics/jobs/eventsubscriptions/workers"
     with door(shared.gateways[1]) as other:

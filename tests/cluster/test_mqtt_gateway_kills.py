@@ -47,6 +47,15 @@ def acknowledge(client: RawClient, deliveries: list[Publish]) -> None:
     client.expect(Pingresp)
 
 
+@pytest.mark.failure(
+    "A gateway dies that has MQTT sessions",
+    group="Gateways and clients",
+    does=(
+        "A session goes on at another gateway. What was in flight comes again with its packet id and DUP, what was "
+        "acknowledged does not."
+    ),
+    lost="nothing",
+)
 def test_a_session_goes_on_at_the_other_gateway(shared: ClusterProcesses) -> None:
     """What was in flight comes again with its packet id and DUP."""
     with RawClient(shared.gateways[0].port("mqtt"), acknowledges=False) as client:
@@ -96,6 +105,7 @@ def test_what_a_member_of_a_share_had_not_acknowledged_goes_to_another(cluster: 
     assert {each.payload for each in first} == wanted
 
 
+@pytest.mark.failure_also("A gateway dies")
 @pytest.mark.soak
 def test_gateways_killed_in_turn_lose_and_double_nothing(cluster: ClusterProcesses) -> None:
     """QoS 2 from end to end comes once, wherever both ends go; shares and QoS 1 lose nothing."""

@@ -25,6 +25,16 @@ def works(gateway: GatewayProcess) -> bool:
         return bool(client.post(path).json()["value"])
 
 
+@pytest.mark.failure(
+    "Name servers die or are out of reach, one or all",
+    group="Controllers and name servers",
+    does=(
+        "Gateways and brokers go on. Gateways start by `cluster.route_cache` or `cluster.brokers`. New brokers are "
+        "found when one is back."
+    ),
+    lost="nothing",
+    told="alarm: the name server is away",
+)
 @pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
 @pytest.mark.timeout(300 + 2 * GONE_SECONDS)

@@ -89,6 +89,7 @@ def test_probes_tell_master_from_slave(cluster: ReplicatedProcesses, capsys: pyt
     assert {key: told["replica"][key] for key in same} == {key: shown[key] for key in same}
 
 
+@pytest.mark.failure_also("A slave or its disk is lost, under `2-3`")
 def test_a_slave_that_was_away_is_ready_when_it_has_everything(
     cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_slave_that_was_away_is_ready_when_it_has_everything(
     assert found[f'entrepot_replica_role{{{labels},role="slave"}}'] == 1
 
 
+@pytest.mark.failure_also("Everything is restarted, part by part")
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", ["in-sync", "2-3"])

@@ -22,6 +22,12 @@ pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.
 ROUNDS = 4
 
 
+@pytest.mark.failure(
+    "The master dies, without controllers",
+    group="Replicas of a broker",
+    does="An operator elects: under `in-sync` with `--without`, under `2-3` without more. Then all goes on.",
+    lost="nothing confirmed",
+)
 @pytest.mark.parametrize("rule", ["in-sync", "2-3"])
 def test_the_master_is_moved_and_killed_under_load(tmp_path: Path, rule: str) -> None:
     rng = seeded()
@@ -50,6 +56,13 @@ def test_the_master_is_moved_and_killed_under_load(tmp_path: Path, rule: str) ->
         assert len(load.promises.confirmed) > 200
 
 
+@pytest.mark.failure(
+    "A slave or its disk is lost, under `2-3`",
+    group="Replicas of a broker",
+    does=("Publishing goes on, and the master stays. The slave copies what it lacks; an empty one copies everything."),
+    lost="nothing",
+    told="`cluster show`, `ping --ready`, `entrepot_replica_behind_seconds`",
+)
 def test_slaves_that_die_and_lose_their_disks(tmp_path: Path) -> None:
     """A quorum goes on without one of them."""
     with ReplicatedProcesses(tmp_path, "2-3", replicas=3) as cluster:
@@ -72,6 +85,12 @@ def test_slaves_that_die_and_lose_their_disks(tmp_path: Path) -> None:
         assert cluster.group()["epoch"] == 1, "the master stayed"
 
 
+@pytest.mark.failure(
+    "The master hangs, and goes on when another leads",
+    group="Replicas of a broker",
+    does="It confirms nothing of what it writes, and follows the next master.",
+    lost="nothing confirmed",
+)
 @pytest.mark.parametrize("rule", ["in-sync", "2-3"])
 def test_a_master_that_was_paused_has_nothing_to_say(tmp_path: Path, rule: str) -> None:
     """It comes back in the belief that it is master: nobody acknowledges what it writes, and it follows the next."""

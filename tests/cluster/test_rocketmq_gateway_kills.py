@@ -24,6 +24,7 @@ LEASE_MS = 4_000
 GROUPS, PER_GROUP, CONSUMERS = 100, 10, 8
 
 
+@pytest.mark.failure_also("A gateway dies")
 @pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
 @pytest.mark.timeout(600)

@@ -96,6 +96,12 @@ def restarting(processes: dict[str, Process]) -> Callable[[Part], None]:
     return restart
 
 
+@pytest.mark.failure(
+    "Everything is restarted, part by part",
+    group="Operators' mistakes and maintenance",
+    does="No publish is refused.",
+    lost="nothing",
+)
 @pytest.mark.parametrize(
     ("rule", "controllers"),
     [("in-sync", 3), ("2-3", 0)],

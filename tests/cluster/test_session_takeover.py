@@ -133,6 +133,15 @@ def _watch(client: SessionClient, ended: list[SessionClient]) -> None:
         ended.append(client)
 
 
+@pytest.mark.failure(
+    "A gateway hangs, and its clients are elsewhere when it goes on",
+    group="Gateways and clients",
+    does=(
+        "Sessions go on at the other gateway meanwhile. What the first does late changes nothing of them, and then "
+        "it works again."
+    ),
+    lost="nothing",
+)
 @pytest.mark.parametrize("seconds", [1.0, soak_only(11.0)])
 def test_a_gateway_that_stood_still_is_fenced(shared: ClusterProcesses, topic: str, seconds: float) -> None:
     """For a moment, or for so long that it is taken for dead: what it does late changes nothing of the session."""

@@ -29,6 +29,7 @@ def leave(port: int, client_id: str, *, delay: int = 0, expiry: int = 600, qos: 
     return client
 
 
+@pytest.mark.failure_also("A gateway dies with hundreds of MQTT clients that have wills")
 @pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
 def test_a_gateway_that_was_killed(tmp_path: Path) -> None:
@@ -62,6 +63,12 @@ def test_a_gateway_that_was_killed(tmp_path: Path) -> None:
         tell("wills of clients whose gateway died", messages=5, faults=1)
 
 
+@pytest.mark.failure(
+    "A gateway dies with hundreds of MQTT clients that have wills",
+    group="Gateways and clients",
+    does="Another gateway publishes all their wills, each once, within 10 s.",
+    lost="nothing",
+)
 @pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
 def test_the_many_clients_of_a_gateway_that_was_killed(tmp_path: Path) -> None:

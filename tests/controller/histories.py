@@ -9,24 +9,32 @@ import argparse
 import sys
 
 from tests.controller.simulated_controllers import NO_FAULTS, ControlledGroup, PlantedFaults
+from tests.controller.simulated_machines import Machines
 from tests.controller.simulated_put_backs import PutBacks
 from tests.replication.histories import RULES, HistoryError
 
 
 def run_history(
-    seed: int, rule: str, planted: PlantedFaults = NO_FAULTS, name: str = "", *, puts_back: bool = False
+    seed: int,
+    rule: str,
+    planted: PlantedFaults = NO_FAULTS,
+    name: str = "",
+    *,
+    puts_back: bool = False,
+    machines: type[Machines] | None = None,
 ) -> ControlledGroup:
-    """Faults, then none, and progress.  Raises HistoryError.  `name`: of the planted fault.  `puts_back`: disks."""
+    """Faults, then none, and progress.  Raises HistoryError.  `name`: of the planted fault.  `puts_back`: disks.
+    `machines`: have clocks of their own."""
     group = ControlledGroup.__new__(ControlledGroup)
     try:
-        group.__init__(seed, RULES[rule], planted)  # type: ignore[misc]
+        group.__init__(seed, RULES[rule], planted, machines)  # type: ignore[misc]
         if puts_back:
             group.put_backs = PutBacks(group)
         group.clock.run_until(group.clock.now + group.clock.chance("length").choice((600.0, 1500.0, 3000.0)))
         group.heal()
     except Exception as error:
         again = f"python -m tests.controller.histories {rule!r} {seed}" + (f" --planted {name!r}" if name else "")
-        again += " --puts-back" if puts_back else ""
+        again += (" --puts-back" if puts_back else "") + (" --clocks" if machines else "")
         told = [f"{error!r} at {group.clock.now:.2f}", *group.clock.tail(), f"again: {again}"]
         raise HistoryError("\n".join(told)) from error
     return group
@@ -38,6 +46,7 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--planted", default="", help="name of a planted fault")
     parser.add_argument("--puts-back", action="store_true", help="put disks back to earlier states, too")
+    parser.add_argument("--clocks", action="store_true", help="give each machine a clock of its own")
     given = parser.parse_args()
     planted = NO_FAULTS
     if given.planted:
@@ -45,7 +54,14 @@ def main() -> int:
 
         planted = FAULTS[given.planted][0]
     try:
-        group = run_history(given.seed, given.rule, planted, given.planted, puts_back=given.puts_back)
+        group = run_history(
+            given.seed,
+            given.rule,
+            planted,
+            given.planted,
+            puts_back=given.puts_back,
+            machines=Machines if given.clocks else None,
+        )
     except HistoryError as error:
         print(error)
         return 1

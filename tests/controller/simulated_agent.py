@@ -56,8 +56,10 @@ class SimulatedAgent:
         if not self.is_alive:
             return
         report, network = self.make_report(), self.world.group.network
+        machines = self.world.group.machines
+        clock = None if machines is None else machines.words(machines.replicas[self.replica.number])
         for controller in self.world.controllers.values():
-            network.send(self.replica, controller, self._reported, controller, report)
+            network.send(self.replica, controller, self._reported, controller, report, clock)
 
     def make_report(self) -> Report:
         machine, connection = self.replica.live, self.replica.connection
@@ -70,8 +72,10 @@ class SimulatedAgent:
             answer, machine.role.value, machine.state.promise.epoch, machine.is_open, problem, silence, known=known
         )
 
-    def _reported(self, controller: SimulatedController, report: Report) -> None:
+    def _reported(self, controller: SimulatedController, report: Report, clock: tuple[int, int] | None) -> None:
         """At the controller."""
+        if clock is not None:
+            controller.clock_told(self.replica.number, *clock, NAME)
         decisions, number = controller.decisions, self.replica.number
         watched = decisions.watched.get(NAME)
         known = None if watched is None else watched.heard.get(number)

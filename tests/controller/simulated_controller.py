@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from entrepot.broker.controller.agreement import Effect as Decision
 from entrepot.broker.controller.agreement import Propose, Reply, Tell
-from entrepot.broker.controller.commands import decode_command, encode_command
+from entrepot.broker.controller.clocks import CONTROLLERS, MemberClock
+from entrepot.broker.controller.commands import Decide, decode_command, encode_command
 from entrepot.broker.raft import effects as raft
 from entrepot.broker.raft.entry import Entry, EntryKind
 from entrepot.broker.raft.messages import Message
@@ -59,9 +60,12 @@ class SimulatedController:
         )
         self.register = planted.register()
         self.decisions = planted.controller(
-            self.register, "controllers", self.world.chance, lambda: 0, self.world.options
+            self.register, "controllers", self.world.chance, self.wall_ms, self.world.options, self.number
         )
         self._tick()
+        if (machines := group.machines) is not None:
+            machines.of_controller(self.number).begin()
+            machines.tell(self)
 
     def die(self) -> None:
         if not self.is_up:
@@ -104,6 +108,14 @@ class SimulatedController:
         self.later(self.world.raft_options.heartbeat_ms / 2, self._tick)
         self.step(raft.Tick())
         self.perform(self.decisions.tick(self.now))
+
+    def wall_ms(self) -> int:
+        """What its clock says."""
+        machines = self.world.group.machines
+        return 0 if machines is None else machines.of_controller(self.number).process.now_ms()
+
+    def clock_told(self, number: int, clock_ms: int, error: int, group: str = CONTROLLERS) -> None:
+        self.decisions.clock_told(MemberClock(group, number), clock_ms, error, self.now)
 
     # -- Raft ----------------------------------------------------------------------------------------------------
 
@@ -206,6 +218,8 @@ class SimulatedController:
         for effect in effects:
             match effect:
                 case Propose(token, command):
+                    if isinstance(command, Decide) and self.world.group.machines is not None:
+                        self.world.group.machines.elected(command.appointment)
                     self.step(raft.Propose(token, encode_command(command)))
                 case Tell(_, replica, order):
                     self.world.group.clock.note(self.name, effect)

@@ -23,8 +23,10 @@ from tests.controller.simulated_agent import NAME, SimulatedAgent
 from tests.controller.simulated_controller import SimulatedController
 from tests.controller.simulated_faults import ControllerFaults
 from tests.controller.simulated_gateway import SimulatedGateway
+from tests.controller.simulated_machines import Machines
 from tests.replication.simulated_broker import Answer
 from tests.replication.simulated_clients import Client
+from tests.replication.simulated_disk import Record
 from tests.replication.simulated_group import NO_FAULTS as NO_FAULTS_IN_REPLICAS
 from tests.replication.simulated_group import Group
 from tests.replication.simulated_group import PlantedFaults as PlantedInReplicas
@@ -71,7 +73,7 @@ class SimulatedControllers:
 
     is_by_hand = False
 
-    def __init__(self, group: Group, planted: PlantedFaults) -> None:
+    def __init__(self, group: ControlledGroup, planted: PlantedFaults) -> None:
         self.group, self.planted = group, planted
         self.chance: Random = group.clock.chance("controllers")
         self.away_mean = self.chance.choice((10.0, 150.0))
@@ -94,7 +96,7 @@ class SimulatedControllers:
         for controller in self.controllers.values():
             controller.start()
         self.want_mean = self.chance.choice((30.0, 150.0))
-        if self.chance.random() < 0.5:
+        if self.chance.random() < 0.5 and group.machines is None:  # else the wrong one may be the last that counts
             self.want_later()
 
     def take(self, act: Any, *arguments: Any) -> None:
@@ -181,12 +183,14 @@ class SimulatedControllers:
         """A controller has died."""
 
     def order(self, controller: SimulatedController, number: int, order: Order) -> None:
-        replica = self.group.address_of(number)
-        self.group.network.send_once(controller, replica, self._ordered, controller, replica, order)
+        replica, heard = self.group.address_of(number), controller.decisions.watched[NAME].heard.get(number)
+        run = 0 if heard is None or self.group.machines is None else heard.report.answer.run
+        self.group.network.send_once(controller, replica, self._ordered, controller, replica, order, run)
 
-    def _ordered(self, controller: SimulatedController, replica: SimulatedReplica, order: Order) -> None:
+    def _ordered(self, controller: SimulatedController, replica: SimulatedReplica, order: Order, run: int) -> None:
+        """`run`: the one that has attached, and told its clock before; 0: any."""
         agent = self._agents.get(replica)
-        if agent is not None:
+        if agent is not None and run in (0, replica.live.state.run):
             agent.ordered(controller, order)
 
     def announce(self, master: SimulatedReplica, appointment: Appointment) -> None:
@@ -294,16 +298,42 @@ class GatewayClient(Client):
 
 
 class ControlledGroup(Group):
-    """A group with controllers, and with gateways."""
+    """A group with controllers, and with gateways. `machines`: with clocks of their own, or None."""
 
-    def __init__(self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS) -> None:
-        self.planted_in_controllers = planted
+    machines: Machines | None = None
+
+    def __init__(
+        self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS, machines: type[Machines] | None = None
+    ) -> None:
+        self.planted_in_controllers, self._machines = planted, machines
         self.gateways: list[SimulatedGateway] = []
         super().__init__(seed, rule, planted.replicas)
         self.controller_faults = ControllerFaults(self)
+        if self.machines is not None:
+            self.faults.kinds = [kind for kind in self.faults.kinds if kind != "jump"]
         self.put_backs: PutBacks | None = None
 
+    def wall_of(self, replica: SimulatedReplica) -> float:
+        if self.machines is None:
+            return super().wall_of(replica)
+        return self.machines.replicas[replica.number].process.now_ms() / 1000
+
+    def appended(self, replica: SimulatedReplica, record: Record) -> None:
+        if self.machines is not None:
+            self.machines.appended(replica, record)
+
+    def confirmed(self, replica: SimulatedReplica, offset: int) -> None:
+        known = len(self.truth)
+        super().confirmed(replica, offset)
+        for record in self.truth[known:] if self.machines is not None else ():
+            self.machines.confirmed(record)
+
+    def _is_even(self) -> bool:
+        return super()._is_even() and (self.machines is None or self.machines.is_led_well())
+
     def make_register(self) -> Any:
+        if self._machines is not None:
+            self.machines = self._machines(self)
         return SimulatedControllers(self, self.planted_in_controllers)
 
     def make_client(self, slot: int, kind: str) -> Client:
@@ -312,6 +342,8 @@ class ControlledGroup(Group):
         return GatewayClient(self, slot, kind) if kind == "producer" else super().make_client(slot, kind)
 
     def started(self, replica: SimulatedReplica) -> None:
+        if self.machines is not None:
+            self.machines.started(replica)
         self.register.started(replica)
 
     def closed(self, replica: SimulatedReplica) -> None:
@@ -338,4 +370,6 @@ class ControlledGroup(Group):
 
     def heal(self, limit: float = 12000.0) -> None:
         self.register.heal()
+        if self.machines is not None:
+            self.machines.heal()
         super().heal(limit)

@@ -58,6 +58,13 @@ async def test_one_of_another_group_is_not_listened_to(tmp_path: Path) -> None:
         await is_alone_without(group, 3)
 
 
+@pytest.mark.failure(
+    "A controller starts with an old copy of its directory",
+    group="Controllers and name servers",
+    does="The others do not listen to it, and go on. Add a controller with a new id.",
+    lost="nothing",
+    told="`cluster show`: is an old copy; remove it",
+)
 @pytest.mark.parametrize("runs", [1, 2])
 async def test_one_with_an_earlier_copy_of_its_directory_is_not_listened_to(tmp_path: Path, runs: int) -> None:
     """It may have forgotten votes, and entries that count with it.  Its id is of no use any more: another one comes."""
@@ -92,6 +99,13 @@ async def test_an_earlier_copy_is_found_by_those_that_have_started_since(tmp_pat
         await is_alone_without(group, 3)
 
 
+@pytest.mark.failure(
+    "The directory of one controller is lost",
+    group="Controllers and name servers",
+    does="It waits and does not vote; the others go on. Replace it by one with a new id.",
+    lost="nothing",
+    told="`cluster show`: this one is empty, and may have forgotten votes; remove it",
+)
 async def test_one_with_an_empty_directory_waits_and_is_replaced(tmp_path: Path) -> None:
     async with controllers(tmp_path) as group:
         await group.stop(3)
@@ -146,6 +160,7 @@ async def twin_of_3(group: Controllers, directory: Path, copy: Path) -> AsyncIte
         await twin.stop_all()
 
 
+@pytest.mark.failure_also("A controller starts with an old copy of its directory")
 async def test_two_with_one_id_are_noticed(tmp_path: Path) -> None:
     """The second one has a copy of the directory of the first: the later start counts, and the other one is told."""
     async with controllers(tmp_path) as group, twin_of_3(group, tmp_path / "twin", group.data_dir(3)) as twin:

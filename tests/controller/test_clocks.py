@@ -30,10 +30,11 @@ def clocks(*ahead_ms: int, own: int = 1) -> MemberClocks:
     return found
 
 
-@pytest.mark.parametrize("ahead", [DAY_MS, -DAY_MS + 1, -MAX_APART_MS - 1])
+@pytest.mark.failure_also("A slave's clock is a minute or more from most others'")
+@pytest.mark.parametrize("ahead", [DAY_MS, -DAY_MS, MAX_APART_MS + 1, -MAX_APART_MS - 1])
 def test_one_of_three_is_barred(ahead: int) -> None:
     assert clocks(0, ahead).far(0.0) == {MemberClock("g", 2): ahead}
-    assert clocks(5).far(0.0) == {}
+    assert clocks(5, MAX_APART_MS).far(0.0) == {}
 
 
 def test_it_may_be_the_controller_that_is_wrong() -> None:
@@ -74,6 +75,7 @@ def test_it_is_told_in_words(ahead: int, words: str) -> None:
     assert clocks(0, ahead).off("other", 0.0).all == {}
 
 
+@pytest.mark.failure_also("The master's clock is a minute or more from most others'")
 @pytest.mark.parametrize("rule", [IN_SYNC, QUORUM])
 @pytest.mark.parametrize("is_ahead", [True, False])
 def test_a_master_with_a_wrong_clock_lets_one_with_a_right_one_catch_up(rule: Rule, is_ahead: bool) -> None:
@@ -85,6 +87,32 @@ def test_a_master_with_a_wrong_clock_lets_one_with_a_right_one_catch_up(rule: Ru
     assert verdict(1) == Verdict("clock 1", 1, is_move=True)
     assert verdict(2) == verdict(3) == FINE
     assert verdict(1, 2, 3) == Verdict(problem="clock 1"), "nobody else has a better one"
+
+
+@pytest.mark.failure_also("A slave's clock is a minute or more from most others'")
+def test_a_master_that_takes_no_orders_is_not_asked_to_wait() -> None:
+    """Its slaves hear it still: nothing is wrong but its clock, and its connection to the controllers has ended."""
+    heard = all_heard(10.0)
+    heard[1].is_attached = False
+    for replica in (2, 3):
+        heard[replica].report = heard[replica].report._replace(master_silence=0.0)
+    assert judge(group(), heard, 10.0, LEASE, OffClocks({1: "its clock"}, {})) == Verdict(problem="its clock")
+
+
+def test_a_clock_that_has_just_changed_is_looked_at_again() -> None:
+    """A process that begins anew tells its clock, and may be elected at once."""
+    found = clocks(0, 0)
+    assert found.far(0.0) == {}
+    for _ in range(2):
+        found.tell(MemberClock("g", 2), DAY_MS, DAY_MS, 0.001)
+    assert found.far(0.001) == {MemberClock("g", 2): DAY_MS}
+
+
+@pytest.mark.parametrize(("members", "are_known"), [(4, True), (5, True), (6, False)])
+def test_clocks_are_known_once_most_are_heard(members: int, are_known: bool) -> None:
+    assert clocks(0, 0).are_known(members, 0.0) is are_known
+    assert not clocks(0, 0).are_known(members, FRESH + 1), "words that are old do not count"
+    assert not clocks(0).are_known(2, 0.0), "of two none is the odd one"
 
 
 def test_where_a_master_is_lost_one_that_is_behind_may_lead_and_one_ahead_may_not() -> None:
@@ -100,6 +128,13 @@ def test_where_a_master_is_lost_one_that_is_behind_may_lead_and_one_ahead_may_no
     )
 
 
+@pytest.mark.failure(
+    "The master's clock is a minute or more from most others', under `async`",
+    group="Clocks",
+    does="It stays master.",
+    lost="nothing",
+    told="`cluster show`",
+)
 def test_under_async_nobody_loses_what_the_master_alone_has() -> None:
     verdict = judge(group(ASYNC), all_heard(10.0, ASYNC), 10.0, LEASE, OffClocks({1: "its clock"}, {}))
     assert (verdict.reason, verdict.problem) == ("", "its clock")

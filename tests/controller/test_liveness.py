@@ -102,6 +102,13 @@ def test_a_master_by_name_only_is_replaced() -> None:
     assert judge(group(), found, 10.0, LEASE) == Verdict("replica 1 has come back with another directory", 1)
 
 
+@pytest.mark.failure(
+    "The master dies, under `async`",
+    group="Replicas of a broker",
+    does="Nobody is elected, unless `broker.elects_async` is set: an operator elects (`entrepot cluster elect`).",
+    lost="messages that it had not sent yet",
+    told="`cluster show`: under the rule async an operator elects",
+)
 @pytest.mark.parametrize(
     ("rule", "others", "problem"),
     [
@@ -169,6 +176,7 @@ def test_one_that_does_not_lead_elects_nobody() -> None:
     assert not any(elects(found, 100.0 + tick * 0.1) for tick in range(1, 100))
 
 
+@pytest.mark.failure_also("The master dies, under `async`")
 def test_a_group_is_judged_by_its_settings() -> None:
     """Under `async` the settings may let controllers elect."""
     decided = group(ASYNC)
@@ -182,6 +190,7 @@ def of(*replicas: int) -> Appointment:
     return replace(group().appointment, members=tuple(MEMBERS[replica - 1] for replica in replicas))
 
 
+@pytest.mark.failure_also("Two of three replicas are lost, under `in-sync` with `min_in_sync` 2")
 @pytest.mark.parametrize(
     ("known", "wanted", "silences", "said"),
     [
@@ -205,6 +214,7 @@ def test_a_set_that_takes_no_messages_is_the_last_way_out(
     assert later == (FINE if "yet" in said else verdict), "it is not waited for longer than a lease"
 
 
+@pytest.mark.failure_also("Two processes run with copies of one replica's directory")
 def test_two_processes_that_report_as_one_replica_are_told() -> None:
     """One after the other is a restart; by turns they are two. Whether one of them has another directory or not."""
     found = leading(100.0)

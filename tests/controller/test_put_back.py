@@ -75,6 +75,13 @@ def lacking(group: ReplicatedGroup) -> str:
     return "" if leader is None else "; ".join(view.problem for view in leader._ready.views())
 
 
+@pytest.mark.failure(
+    "A replica's disk is put back to a snapshot",
+    group="Directories, copies and backups",
+    does="A slave copies what it lacks, and counts when it has it. A master is replaced, and does the same.",
+    lost="nothing",
+    told="`cluster show`, while it lacks something",
+)
 @RULES
 async def test_a_slave_that_was_put_back_copies_and_counts_again(tmp_path: Path, rule: Rule) -> None:
     async with with_snapshot(tmp_path, rule) as (group, bad):
@@ -86,6 +93,13 @@ async def test_a_slave_that_was_put_back_copies_and_counts_again(tmp_path: Path,
         await held(group, *"abcdef")
 
 
+@pytest.mark.failure(
+    "A replica's disk is put back to a snapshot, and no other replica is there",
+    group="Directories, copies and backups",
+    does="It is not elected, under `in-sync` and `2-3`. A replica that has everything leads when it is back.",
+    lost="nothing confirmed",
+    told="`cluster show`: the log of replica N ends at an offset",
+)
 @RULES
 async def test_a_slave_that_was_put_back_is_not_elected(tmp_path: Path, rule: Rule) -> None:
     """The master dies before it has copied anything: nobody leads until a disk is back that has all."""
@@ -111,6 +125,7 @@ async def test_a_slave_that_was_put_back_is_not_elected(tmp_path: Path, rule: Ru
         await held(group, *"abcdef")
 
 
+@pytest.mark.failure_also("A replica's disk is put back to a snapshot")
 @RULES
 async def test_a_master_that_was_put_back_does_not_go_on(tmp_path: Path, rule: Rule) -> None:
     """Though it is back before anybody misses it, and all others follow it: they have what it lacks."""
@@ -125,6 +140,13 @@ async def test_a_master_that_was_put_back_does_not_go_on(tmp_path: Path, rule: R
         await held(group, *"abcdef")
 
 
+@pytest.mark.failure(
+    "An operator elects with `--unclean` a replica that lacks confirmed messages",
+    group="Operators' mistakes and maintenance",
+    does="It leads. The others cut what it lacks, and keep it in `diverged/`. The next elections are as usual.",
+    lost="the confirmed messages that it lacks",
+    told="critical alarm; `cluster show`; `entrepot store dump --diverged`",
+)
 async def test_an_unclean_election_bars_nobody_later(tmp_path: Path) -> None:
     """An unclean end is not missed of those that follow, nor of the old master, which comes back after another one."""
     async with with_snapshot(tmp_path, TWO_IN_SYNC) as (group, bad):
@@ -150,6 +172,7 @@ async def test_an_unclean_election_bars_nobody_later(tmp_path: Path) -> None:
         await held(group, *"abfg")
 
 
+@pytest.mark.failure_also("A replica meets a master that lacks what it knows as confirmed")
 async def test_a_master_whose_successor_was_put_back_cuts_nothing(tmp_path: Path) -> None:
     """Nobody remembers what the other one had: it leads. The old master has the rest on its disk, and stops."""
     async with with_snapshot(tmp_path, TWO_IN_SYNC) as (group, bad):

@@ -16,6 +16,13 @@ from tests.support.waiting import until
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 
 
+@pytest.mark.failure(
+    "The directories of all controllers are lost for good",
+    group="Controllers and name servers",
+    does=("Replicas refuse new controllers, and the master goes on. After `entrepot store rebind` on each they obey."),
+    lost="nothing",
+    told="`cluster show`: stop the replica, and: entrepot store rebind",
+)
 async def test_replicas_obey_new_controllers_after_rebinding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from tests.tiers.marks import scaled
 HISTORIES = scaled(16, 6_000)
 
 
+@pytest.mark.failure_also("The master's process or machine dies, under `in-sync` or `2-3`")
 @pytest.mark.scaled
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rule", RULES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def test_one_that_does_not_follow_has_a_lease_to_come_back() -> None:
     assert found.look(20.1, 0, away)[0] == frozenset(), "and has a lease anew"
 
 
+@pytest.mark.failure_also("A slave dies, under `in-sync`")
 def test_one_that_is_silent_for_a_lease_is_let_go() -> None:
     found = watch()
     assert found.look(50.0, 0, {2: SlaveSight(LEASE - 0.1, 0)})[0] == frozenset()

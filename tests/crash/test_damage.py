@@ -51,6 +51,7 @@ def small_log(*, batches: int = 4) -> tuple[SimulatedDisk, World, int]:
     return disk.restart(), world, store.engine.end
 
 
+@pytest.mark.failure_also("The power goes")
 @pytest.mark.parametrize("filler", ["nothing", "zeros", "noise", "stale"])
 def test_a_torn_tail_is_cut_at_the_last_whole_record(filler: str):
     """At every byte of the last three records.  Nothing behind them was synced after them."""
@@ -127,6 +128,13 @@ FIELDS = {
 }
 
 
+@pytest.mark.failure(
+    "A stored message is corrupted, and there are no replicas",
+    group="Disks",
+    does="It is an error at its place, never served. The other messages are read and consumed.",
+    lost="that message",
+    told="`entrepot store verify`",
+)
 @cases("field", FIELDS)
 def test_a_flipped_bit_in_a_sealed_segment(field: str):
     disk, world, end = segments_log()
@@ -182,6 +190,13 @@ def test_a_small_pop_is_not_stopped_by_a_corrupted_message():
     assert [d.message.queue_offset for d in store.pop("t", count=2)] == [2, 3]
 
 
+@pytest.mark.failure(
+    "Records before the end of the log are corrupted, and the start has to read them",
+    group="Disks",
+    does="The store does not open, and changes nothing. Restore it from a copy or a backup.",
+    lost="what came after the copy",
+    told="log: the commit log is damaged at an offset; `store verify`",
+)
 @cases("seed", range(8))
 def test_damage_below_synced_records_is_not_cut(seed: int):
     """Without a checkpoint the log is scanned: a bad record with synced ones behind it is damage, not a torn tail."""
@@ -198,6 +213,7 @@ def test_damage_below_synced_records_is_not_cut(seed: int):
         assert corrupted.files(f"{ROOT}/commitlog/") == before, "the evidence is left alone"
 
 
+@pytest.mark.failure_also("Records before the end of the log are corrupted, and the start has to read them")
 def test_a_missing_segment_is_damage():
     disk, world, _ = segments_log()
     disk.delete(f"{ROOT}/state.db")

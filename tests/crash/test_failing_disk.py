@@ -63,6 +63,16 @@ def assert_dead(store: SimulatedStore) -> None:
     assert store.world.history.confirmed == confirmed
 
 
+@pytest.mark.failure(
+    "A disk refuses a write or a sync (EIO)",
+    group="Disks",
+    does=(
+        "The store confirms nothing more and ends. The next start has all that was confirmed. A master with "
+        "controllers is replaced."
+    ),
+    lost="nothing confirmed",
+    told="its log",
+)
 @cases("deferred", [False, True])
 @cases(
     ("operation", "code"),
@@ -144,6 +154,7 @@ def filled_store() -> SimulatedStore:
     return store
 
 
+@pytest.mark.failure_also("A disk is full")
 def test_a_full_disk_refuses_messages_and_lets_consumers_go_on():
     store = filled_store()
     disk, world = store.disk, store.world
@@ -355,6 +366,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
     return disk
 
 
+@pytest.mark.failure_also("A disk refuses a write or a sync (EIO)")
 @pytest.mark.parametrize("operation", ["write", "allocate"])
 async def test_a_failed_broker_answers_everybody(tmp_path: Path, failing: FailingDisk, operation: str):
     store = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
@@ -395,6 +407,7 @@ async def test_a_failed_broker_answers_everybody(tmp_path: Path, failing: Failin
     await again.close()
 
 
+@pytest.mark.failure_also("The process that syncs the store's files is killed")
 async def test_the_end_of_the_sync_process_stops_the_broker(tmp_path: Path):
     store = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
     await store.topology.put_topic(Topic("t", queues=1))

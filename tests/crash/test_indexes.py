@@ -79,6 +79,12 @@ def test_one_corrupted_file_is_derived_anew(clean: bool, how: str):
             assert state_of(opened(corrupted.restart())) == expected, (path, seed)
 
 
+@pytest.mark.failure(
+    "Indexes, queues or the state file are corrupted or gone",
+    group="Disks",
+    does="The next start derives them anew from the log.",
+    lost="nothing",
+)
 @cases("seed", range(30))
 def test_many_corrupted_files_are_derived_anew(seed: int):
     rng = Random(seed)
@@ -93,6 +99,7 @@ def test_many_corrupted_files_are_derived_anew(seed: int):
     assert not store.world.history.confirmed, "nothing of this world: only reading"
 
 
+@pytest.mark.failure_also("Indexes, queues or the state file are corrupted or gone")
 def test_all_of_them_gone():
     disk = played(clean=True)
     expected = state_of(opened(disk.copy()))

@@ -77,6 +77,13 @@ async def test_a_pop_whose_topic_goes_while_it_looks_on(tmp_path: Path, monkeypa
     await store.close()
 
 
+@pytest.mark.failure(
+    "The free space falls below `store.disk_emergency_free_bytes`",
+    group="Disks",
+    does="Publishing is refused first. Then the oldest segments are deleted before their time.",
+    lost="the oldest messages that only their age kept",
+    told="alarm: a broker's disk is full; `entrepot_deleted_segments`",
+)
 async def test_a_disk_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """New messages are refused, consuming goes on; in the end the oldest messages go before their time."""
     free = 100 * GIB

@@ -38,6 +38,12 @@ def one_life(directory: Path, round_number: int, lines: int) -> list[list[str]]:
     return [line.split() for line in said if line.endswith("\n")]
 
 
+@pytest.mark.failure(
+    "The store's process is killed",
+    group="A broker without replicas",
+    does="The next start recovers from the log. Nothing acknowledged comes again.",
+    lost="nothing confirmed",
+)
 @pytest.mark.scaled
 @pytest.mark.timeout(600)
 async def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns(tmp_path: Path):

@@ -50,6 +50,7 @@ def descriptors(process: Process) -> int:
     return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
 
 
+@pytest.mark.failure_also("The store's process is killed")
 @pytest.mark.scaled
 @pytest.mark.timeout(600)
 def test_every_pair_of_doors_through_kills_of_one_process(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def resident_bytes(pid: int) -> int:
     raise AssertionError("no VmRSS")
 
 
+@pytest.mark.failure_also("A broker's disk is slow")
 def test_a_slow_disk_holds_publishers_back_and_nobody_else(tmp_path: Path) -> None:
     strace = shutil.which("strace")
     if strace is None:
@@ -138,6 +139,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@pytest.mark.failure(
+    "A disk is full",
+    group="Disks",
+    does=(
+        "Publishing is refused, HTTP 507; consuming and acknowledging go on. When there is room, publishing goes on "
+        "without a restart."
+    ),
+    lost="nothing confirmed",
+    told="alarm: a broker's disk is full; `entrepot_disk_state`",
+)
 def test_a_full_disk_refuses_publishing_lets_consuming_go_on_and_recovers(tmp_path: Path, small_disk: Path) -> None:
     if os.geteuid():
         pytest.skip("needs root")
@@ -206,6 +217,7 @@ def publish_until_refused(server: Deployment) -> int:
     raise AssertionError("the disk never was full")
 
 
+@pytest.mark.failure_also("A broker is killed while its disk is full")
 def test_a_server_killed_on_a_full_disk_starts_again(tmp_path: Path, small_disk: Path) -> None:
     """Nobody gives room back meanwhile; publishing comes back by itself when somebody does (contract row 6)."""
     server = small_server(tmp_path, small_disk)
@@ -232,6 +244,7 @@ def test_a_server_killed_on_a_full_disk_starts_again(tmp_path: Path, small_disk:
     server.stop()
 
 
+@pytest.mark.failure_also("A broker is killed while its disk is full")
 @pytest.mark.parametrize("end", ["killed", "stopped"])
 def test_a_server_without_any_reserve_starts_on_a_full_disk(tmp_path: Path, small_disk: Path, end: str) -> None:
     """As a copy of a data directory has none; others took the last byte."""

@@ -130,6 +130,7 @@ class Load:
                 time.sleep(0.02)  # the server is away
 
 
+@pytest.mark.failure_also("The store's process is killed")
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_nothing_confirmed_is_lost_when_the_server_is_killed_again_and_again(tmp_path: Path) -> None:

@@ -146,6 +146,13 @@ def test_a_second_process_is_kept_out_of_the_data_directory_by_name(tmp_path: Pa
             second.start()
 
 
+@pytest.mark.failure(
+    "The process that syncs the store's files is killed",
+    group="A broker without replicas",
+    does="The server confirms nothing more and ends with 1. It starts again as usual.",
+    lost="nothing confirmed",
+    told="log: the sync process",
+)
 def test_the_store_stops_when_its_sync_process_dies(tmp_path: Path) -> None:
     """Contract row 6: without the flusher nothing can be confirmed, so the server says so and ends.
 

@@ -123,6 +123,7 @@ def _plain_serve_has(directory: Path, count: int) -> None:
         assert plain.data_dir.joinpath("broker.json").exists()
 
 
+@pytest.mark.failure_also("A worker of a gateway dies")
 def test_a_worker_that_is_killed_is_started_again(server: WorkersProcess) -> None:
     with ExitStack() as stack:
         device = connected(server, stack, 1)[0]
@@ -138,6 +139,13 @@ def test_a_worker_that_is_killed_is_started_again(server: WorkersProcess) -> Non
         assert "a worker has ended" in server.log_text()
 
 
+@pytest.mark.failure(
+    "The store dies under `serve --workers`",
+    group="A broker without replicas",
+    does="The parent starts it again, and it reads its log. Gateways and their clients stay.",
+    lost="nothing",
+    told="log: the store's process was killed: it is started again",
+)
 def test_a_store_that_is_killed_is_started_again_under_its_gateways(server: WorkersProcess) -> None:
     with ExitStack() as stack:
         device = connected(server, stack, 1)[0]
@@ -152,6 +160,7 @@ def test_a_store_that_is_killed_is_started_again_under_its_gateways(server: Work
     assert server.stop() == 0
 
 
+@pytest.mark.failure_also("The process that syncs the store's files is killed")
 def test_a_store_that_gives_up_ends_all_with_1(server: WorkersProcess) -> None:
     (sync,) = psutil.Process(server.store_pid()).children()
     sync.kill()

@@ -40,6 +40,12 @@ def controlled(tmp_path: Path) -> Iterator[ControlledDeployment]:
         network.remove()
 
 
+@pytest.mark.failure(
+    "The master reaches controllers and gateways, and no slave",
+    group="Network",
+    does="Controllers elect another one. The old one confirms nothing meanwhile.",
+    lost="nothing confirmed",
+)
 @pytest.mark.soak
 @pytest.mark.parametrize("broker", GROUPS)
 def test_a_master_that_controllers_hear_and_its_slaves_do_not_hear(
@@ -73,6 +79,29 @@ def due(faults: ControlledFaults, rng: Random) -> list[tuple[Fault, str]]:
     return found
 
 
+@pytest.mark.failure(
+    "The master is cut off from all others, or from one direction",
+    group="Network",
+    does=(
+        "Controllers elect another one; the old one follows it afterwards. Cut off from controllers alone, it goes on."
+    ),
+    lost="nothing confirmed",
+)
+@pytest.mark.failure(
+    "The disk of a master is full",
+    group="Disks",
+    does="Its broker refuses what is published until there is room; other brokers go on.",
+    lost="nothing confirmed",
+)
+@pytest.mark.failure(
+    "The disk of a slave is full",
+    group="Disks",
+    does="It falls behind, and all go on without it. It catches up when there is room.",
+    lost="nothing confirmed",
+    told="`cluster show`: it is out of sync, or has a problem",
+)
+@pytest.mark.failure_also("The master's process or machine dies, under `in-sync` or `2-3`")
+@pytest.mark.failure_also("Two or all of three controllers are away")
 @pytest.mark.soak
 def test_nothing_confirmed_is_lost_through_faults_of_all_parts(controlled: ControlledDeployment) -> None:
     rng = seeded()

@@ -50,6 +50,7 @@ def replicated(tmp_path: Path) -> Iterator[ReplicatedDeployment]:
         network.remove()
 
 
+@pytest.mark.failure_also("The mastership is moved by hand")
 def test_every_door_through_faults_of_two_replicated_brokers(replicated: ReplicatedDeployment) -> None:
     rng, network = seeded(), replicated.network
     for broker in GROUPS:

@@ -45,6 +45,13 @@ _GATEWAY_TO_BROKER = ("gateway", BROKERS[1])
 _BROKER_TO_GATEWAY = (BROKERS[1], "gateway")
 
 
+@pytest.mark.failure(
+    "A gateway cannot reach a broker",
+    group="Network",
+    does=("It knows so once `cluster.silence_seconds` (5) are over. The others go on; what must go there is refused."),
+    lost="nothing confirmed",
+    told="`cluster show` at that gateway",
+)
 @pytest.mark.parametrize(
     ("topic", "cuts"),
     [
@@ -97,6 +104,7 @@ def test_a_gateway_goes_on_without_a_broker_that_it_cannot_reach(
         assert load.longest_pop <= ANSWER_BOUND, load.told()
 
 
+@pytest.mark.failure_also("Name servers die or are out of reach, one or all")
 def test_brokers_that_no_name_server_hears_go_on_and_are_known_again(deployment: Deployment) -> None:
     client = HttpClient(deployment)
     with deployment.healed_after():
@@ -138,6 +146,7 @@ def _with_topic(deployment: Deployment, name_server: str, topic: str) -> bool:
     return having == list(BROKERS)
 
 
+@pytest.mark.failure_also("Name servers die or are out of reach, one or all")
 def test_a_gateway_needs_no_name_server_once_it_knows_the_brokers(deployment: Deployment) -> None:
     load = Load(deployment, "nameless")
     client = HttpClient(deployment)
@@ -160,6 +169,7 @@ def test_a_gateway_needs_no_name_server_once_it_knows_the_brokers(deployment: De
         assert sum(line.failures for line in load.lines) == 0, load.told()
 
 
+@pytest.mark.failure_also("A gateway cannot reach a broker")
 def test_a_pop_that_waits_is_answered_though_a_broker_is_away(deployment: Deployment) -> None:
     """On both brokers it is answered when the other one has something, on the one that is away with an error."""
     shared, alone, client = HttpClient(deployment), HttpClient(deployment), HttpClient(deployment)

@@ -75,6 +75,13 @@ class Machine:
         return SystemClock(lambda: self._right.now_ms() / 1000 + self.ahead, lambda: self.steady)
 
 
+@pytest.mark.failure(
+    "The clock of a gateway's machine is wrong",
+    group="Clocks",
+    does="It goes by the brokers' clocks, where controllers compare them, or most of three clocks agree.",
+    lost="nothing",
+    told="alarm; `entrepot_clock_apart_seconds`",
+)
 async def test_a_gateway_four_days_off_starts_with_the_brokers_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ async def test_one_connection_too_many_is_told_so():
             await up(again)
 
 
+@pytest.mark.failure_also("Garbage, or nothing, comes over a connection to a broker's port")
 async def test_who_does_not_greet_is_closed():
     async with serving(ListenerLimits(greeting_seconds=0.1, sweep_seconds=0.02)) as served:
         async with raw(served.address) as client:
@@ -61,6 +62,7 @@ async def drops(client) -> None:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.failure_also("Garbage, or nothing, comes over a connection to a broker's port")
 async def test_who_is_silent_is_closed():
     async with serving(ListenerLimits(silence_seconds=0.1, sweep_seconds=0.02)) as served:
         async with raw(served.address, is_greeting=True) as client:

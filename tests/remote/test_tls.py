@@ -121,6 +121,7 @@ async def test_only_certificates_of_members_are_taken(tmp_path: Path):
                 assert not link.is_up
 
 
+@pytest.mark.failure_also("A certificate is replaced by an unusable file")
 async def test_certificates_are_read_again_when_they_change(tmp_path: Path):
     """By a listener and by links; unusable ones change nothing."""
     authority = TestAuthority(tmp_path)
@@ -153,6 +154,13 @@ async def test_certificates_are_read_again_when_they_change(tmp_path: Path):
 REACHED = ["0.0.0.0", "::"]
 
 
+@pytest.mark.failure(
+    "A broker without a secret listens on an address of the network",
+    group="Operators' mistakes and maintenance",
+    does="It ends, unless certificates are checked by name, or `cluster.trusted_network` is set.",
+    lost="nothing",
+    told="the error: it would trust whoever reaches it",
+)
 @pytest.mark.parametrize("host", [*REACHED, "127.0.0.1", "::1"])
 def test_who_trusts_everybody_is_not_reached_from_outside(tmp_path: Path, host: str):
     authority = TestAuthority(tmp_path)

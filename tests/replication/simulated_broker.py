@@ -14,9 +14,6 @@ from tests.replication.simulated_disk import Record
 if TYPE_CHECKING:
     from tests.replication.simulated_replica import SimulatedReplica
 
-LEASE: Final = 60.0
-"""Store time for which a message that was handed out is kept from others."""
-
 
 class Answer(NamedTuple):
     """`kind`: taken, handed, nothing, acknowledged, already, stale, read; `refused` and `unknown` where it did not come
@@ -119,10 +116,10 @@ class SimulatedBroker:
             respond(REFUSED)
             return
         log, state = self._replica.disk.log, self.state
-        now = max(log[-1].at, self._replica.group.clock.now + self._replica.skew)
+        now = max(log[-1].at, self._replica.wall)
         for message in state.messages:
             given = state.attempts.get(message)
-            if message not in state.acknowledged and (given is None or given[1] + LEASE <= now):
+            if message not in state.acknowledged and (given is None or given[1] + self._replica.group.lock <= now):
                 record = self._replica.append("pop", message)
                 self._answer(respond, Answer("handed", record.name[2], Attempt(message, record.name)))
                 return

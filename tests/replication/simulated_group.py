@@ -23,6 +23,7 @@ from tests.support.simulated_clock import Clock
 from tests.support.simulated_network import Connection, Network
 
 MOST_IN_FLIGHT: Final = 3
+LOCK: Final = 60.0
 CLIENTS: Final = ("producer", "producer", "consumer", "reader")
 
 
@@ -50,7 +51,10 @@ class BrokenInvariantError(AssertionError):
 
 
 class Group:
-    """`crash_chance`: before each effect and at each sync.  `planted`: a fault."""
+    """`crash_chance`: before each effect and at each sync.  `planted`: a fault.  `lock`: store time for which a message
+    that was handed out is kept from others."""
+
+    lock = LOCK
 
     def __init__(self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS) -> None:
         self.clock, self.rule, self.planted = Clock(seed), rule, planted
@@ -88,6 +92,13 @@ class Group:
 
     def started(self, replica: SimulatedReplica) -> None:
         """A process has begun."""
+
+    def wall_of(self, replica: SimulatedReplica) -> float:
+        """What the clock of a process says."""
+        return self.clock.now + replica.skew
+
+    def appended(self, replica: SimulatedReplica, record: Record) -> None:
+        """A master has written a record."""
 
     def _process(self, number: int) -> SimulatedReplica:
         planted = self.planted

@@ -91,6 +91,11 @@ class SimulatedReplica:
         return self.machine
 
     @property
+    def wall(self) -> float:
+        """What its clock says."""
+        return self.group.wall_of(self)
+
+    @property
     def is_master(self) -> bool:
         return self.machine is not None and self.machine.role is Role.MASTER
 
@@ -265,12 +270,13 @@ class SimulatedReplica:
         """A record of this master."""
         machine, log = self.live, self.disk.log
         place = len(log)
-        now = self.group.clock.now + self.skew
+        now = self.wall
         at = now if self.group.planted.trusts_its_clock else max(now, log[-1].at if log else 0.0)
         floor = min(machine.synced, place)
         record = Record((machine.epoch, machine.state.run, place), (*content, self.group.next_body()), floor, at, start)
         if not self.disk.is_old_copy:
             self.group.check_name(record)
+        self.group.appended(self, record)
         self.disk.write(place, [record])
         self.broker.state.apply(log[self.broker.state.end :])
         if start is None:

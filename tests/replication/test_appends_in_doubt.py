@@ -107,6 +107,12 @@ async def test_another_message_of_its_id_does_not_count(tmp_path: Path) -> None:
         assert await stored(group) == {"other": 1, "2": 1}
 
 
+@pytest.mark.failure(
+    "The answer to a publish is lost with its master",
+    group="Replicas of a broker",
+    does="The next master stores it if it lacks it: each message is there once, or was refused.",
+    lost="nothing",
+)
 @pytest.mark.scaled
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rule", [IN_SYNC, QUORUM], ids=["in-sync", "2-3"])

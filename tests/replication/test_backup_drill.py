@@ -32,6 +32,15 @@ async def kept_all(group: ReplicatedGroup, replica: int) -> None:
     await until(lambda: group.replicas[replica]._files.confirmed.kept >= end, "it is kept")
 
 
+@pytest.mark.failure(
+    "All disks of a group are lost, there is a backup",
+    group="Directories, copies and backups",
+    does=(
+        "The restored directory and empty replicas are a new group. Old members are refused. What was acknowledged "
+        "stays so."
+    ),
+    lost="what came after the backup",
+)
 @pytest.mark.parametrize("rule", RULES, ids=["in-sync", "2-3"])
 async def test_a_group_that_lost_all_its_disks(tmp_path: Path, rule: Rule) -> None:
     async with ReplicatedGroup(tmp_path, rule, controllers=1) as group:

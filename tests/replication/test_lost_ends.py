@@ -148,6 +148,12 @@ def test_a_quorum_does_not_count_a_log_that_lacks_what_it_had() -> None:
         elected(answer(TWO, 10, 5), answer(THREE, 12, 11), known=(answer(ONE, 20, 20),), latest=latest)
 
 
+@pytest.mark.failure(
+    "A replica's disk is put back to a snapshot, under `async`",
+    group="Directories, copies and backups",
+    does="Nobody looks: it may be elected.",
+    lost="what it lacks",
+)
 def test_async_promises_nothing() -> None:
     latest = replace(OF_THREE, rule=Rule(RuleKind.ASYNC, 3))
     assert elected(answer(TWO, 10, 5), known=(answer(ONE, 30, 21), answer(TWO, 30, 21)), latest=latest).master == 2
@@ -184,6 +190,13 @@ def slave(confirmed: int) -> Replica:
     return made
 
 
+@pytest.mark.failure(
+    "A replica meets a master that lacks what it knows as confirmed",
+    group="Directories, copies and backups",
+    does="It stops and cuts nothing: it has what is missing. Elect it with `--unclean --to`.",
+    lost="nothing yet",
+    told="its log: a disk was put back",
+)
 def test_who_knows_more_as_confirmed_than_its_master_has_stops_and_cuts_nothing() -> None:
     found = slave(15)
     [halt] = found.welcomed(Welcome(2, 1, 10, 10, appointment=appointment(2, 2)))
@@ -192,6 +205,7 @@ def test_who_knows_more_as_confirmed_than_its_master_has_stops_and_cuts_nothing(
     assert found.end == 20
 
 
+@pytest.mark.failure_also("An operator elects with `--unclean` a replica that lacks confirmed messages")
 def test_what_an_unclean_election_gives_up_is_kept_aside() -> None:
     found = slave(15)
     effects = found.welcomed(Welcome(2, 1, 10, 10, is_unclean=True, appointment=appointment(2, 2)))

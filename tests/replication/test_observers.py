@@ -17,6 +17,12 @@ QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 OBSERVER = 4
 
 
+@pytest.mark.failure(
+    "Two of three replicas are away, under `2-3`",
+    group="Replicas of a broker",
+    does="Nothing is confirmed until one is back. Observers do not count.",
+    lost="nothing",
+)
 async def test_it_copies_and_confirms_nothing(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, QUORUM, observers=1) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))

@@ -68,6 +68,14 @@ async def test_a_directory_is_compared_with_running_replicas(tmp_path: Path) -> 
     assert "does not answer" in await run("verify", "--replica", master, "--replica", master, code=2)
 
 
+@pytest.mark.failure(
+    "An old master, under `async`, has records that no other replica has",
+    group="Network",
+    does="It cuts them when it follows the next master, and keeps them in `diverged/`.",
+    lost="these records, until somebody sends them again",
+    told="`cluster show`; `entrepot store dump --diverged` shows them",
+)
+@pytest.mark.failure_also("The master dies, under `async`")
 async def test_what_was_cut_is_listed_and_shown(tmp_path: Path) -> None:
     """An old master's tail that nobody else had, under the rule that confirms it alone."""
     async with ReplicatedGroup(tmp_path, Rule(RuleKind.ASYNC, 2)) as group:

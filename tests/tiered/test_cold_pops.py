@@ -246,6 +246,7 @@ def _rfc3339(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+@pytest.mark.failure_also("The object store is away")
 async def test_a_store_that_is_away_is_an_error_and_nothing_is_passed_over(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock, cache_bytes=1) as store:

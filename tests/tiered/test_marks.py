@@ -59,6 +59,13 @@ def files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.failure(
+    "The folder of cold messages is not mounted",
+    group="The object store",
+    does="Nothing is written there, and nothing leaves the disk. All goes on when it is mounted.",
+    lost="nothing",
+    told="`entrepot tier status`, log: is the folder mounted?",
+)
 @pytest.mark.parametrize("comes_back", [False, soak_only(True)])
 async def test_a_folder_that_is_not_mounted_at_a_start_costs_nothing(tmp_path: Path, comes_back: bool) -> None:
     clock = ManualClock()
@@ -90,6 +97,7 @@ async def test_a_folder_that_is_not_mounted_at_a_start_costs_nothing(tmp_path: P
             assert [each.body for each in found[:COUNT]] == [each.body for each in before[queue_id]]
 
 
+@pytest.mark.failure_also("The folder of cold messages is not mounted")
 async def test_a_folder_that_goes_away_under_the_uploader_gets_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
     cold, away = tmp_path / "cold", tmp_path / "away"
@@ -105,6 +113,13 @@ async def test_a_folder_that_goes_away_under_the_uploader_gets_nothing(tmp_path:
         await all_uploaded(store, COUNT + 100)
 
 
+@pytest.mark.failure(
+    "The object store is put back to an earlier state",
+    group="The object store",
+    does="Its topics are refused and not gone on with, until it is right again or an operator accepts it.",
+    lost="what it lacks, once accepted and gone from the disk",
+    told="`entrepot tier status`: both versions, and `tier accept`; `entrepot_tier_missing_messages`",
+)
 async def test_an_older_table_is_not_gone_on_with(tmp_path: Path) -> None:
     clock = ManualClock()
     cold = tmp_path / "cold"

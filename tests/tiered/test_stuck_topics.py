@@ -69,6 +69,13 @@ def mended(store: Broker, cold: Path) -> None:
     store.tier.service.process.kill()
 
 
+@pytest.mark.failure(
+    "The upload of one topic is stuck",
+    group="The object store",
+    does="Its messages stay on the disk beyond retention. Other topics are uploaded.",
+    lost="nothing",
+    told="`entrepot_tier_problems`, `entrepot_tier_kept_bytes`",
+)
 @pytest.mark.soak
 async def test_a_stuck_topic_stays_on_the_disk_and_stops_nobody(tmp_path: Path) -> None:
     clock = ManualClock()
@@ -83,6 +90,13 @@ async def test_a_stuck_topic_stays_on_the_disk_and_stops_nobody(tmp_path: Path) 
         assert len(await all_of(store, 0)) == COUNT
 
 
+@pytest.mark.failure(
+    "A stuck topic reaches `tier.max_kept_bytes`",
+    group="The object store",
+    does="Its oldest messages leave the disk.",
+    lost="these messages",
+    told="`entrepot tier status`: the missing offsets",
+)
 @pytest.mark.soak
 async def test_what_it_may_keep_can_be_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("entrepot.broker.tiered.tier.FIRST_PAUSE", 0.05)
@@ -104,6 +118,7 @@ async def test_what_it_may_keep_can_be_bounded(tmp_path: Path, monkeypatch: pyte
         assert [each.queue_offset for each in await all_of(store, 0, left[0])] == list(range(left[0], COUNT))
 
 
+@pytest.mark.failure_also("The object store is put back to an earlier state")
 async def test_a_table_that_was_put_back_is_brought_up_again_once_that_is_accepted(tmp_path: Path) -> None:
     """Somebody restores an old state of the bucket; the disk still has what that lacks."""
     clock = ManualClock()
@@ -165,6 +180,7 @@ async def put_back(store: Broker, directory: Path) -> None:
     shutil.copytree(directory / "old", directory / "cold" / root(store))
 
 
+@pytest.mark.failure_also("The object store is put back to an earlier state")
 @pytest.mark.soak
 async def test_what_a_table_that_was_put_back_lacks_is_counted(tmp_path: Path) -> None:
     """The disk has let go of it: it is nowhere, and an alarm says so."""

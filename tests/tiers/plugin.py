@@ -23,6 +23,8 @@ _MARKS = {
     "soak": "long: kills, floods, deep searches; runs in `make soak`",
     "scaled": "runs in `make test`, and longer in `make soak`",
     "everywhere": "has all its parameters in `make test`",
+    "failure": "states a row of the table of failures in docs/deployment.md (tests/failures)",
+    "failure_also": "is a further test of the row that begins with this text",
 }
 _CALL_OF_TEST_CASE = "runTest"
 _SEARCH_SECONDS = 900

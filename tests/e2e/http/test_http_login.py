@@ -167,6 +167,15 @@ def test_a_changed_cookie_is_none(browser: Person, person: str) -> None:
         assert not may_see(client), other
 
 
+@pytest.mark.failure(
+    "Somebody tries passwords",
+    group="Strangers and floods",
+    does=(
+        "After a few, that user's logins are refused unchecked for a while, at every door. Other users are not touched."
+    ),
+    lost="nothing",
+    told="HTTP 429",
+)
 def test_many_wrong_passwords_are_refused_unchecked(
     server: HttpServer, browser: Person, person: str, tmp_path: Path
 ) -> None:

@@ -63,6 +63,12 @@ def check_complete(deliveries: list[Publish], count: int) -> None:
     assert len(deliveries) == count
 
 
+@pytest.mark.failure(
+    "An MQTT subscriber of QoS 1 stops reading",
+    group="Gateways and clients",
+    does="The others go on, the memory stays bounded. When it reads again, it gets all of it in order.",
+    lost="nothing",
+)
 @pytest.mark.scaled
 def test_a_subscriber_that_stops_reading_loses_nothing_and_disturbs_nobody(small: Deployment) -> None:
     port = small.port("mqtt")

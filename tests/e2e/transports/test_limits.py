@@ -95,6 +95,13 @@ def test_the_rate_of_one_address_does_not_hinder_another(serve: Serve) -> None:
         assert server.stop() == 0
 
 
+@pytest.mark.failure(
+    "One address opens connections and does not log in",
+    group="Strangers and floods",
+    does="Beyond the limit they are refused. Other addresses connect.",
+    lost="nothing",
+    told="log: too many half-open connections of one address",
+)
 def test_half_open_connections_of_one_address(serve: Serve) -> None:
     settings = {**ALL_DOORS_WITHOUT_TLS, "mqtt.max_half_open_per_address": "3"}
     with serve(settings) as server, ExitStack() as stack:

@@ -57,6 +57,13 @@ def own(tmp_path: Path) -> TestAuthority:
     return TestAuthority(tmp_path)
 
 
+@pytest.mark.failure(
+    "A certificate is replaced by an unusable file",
+    group="Operators' mistakes and maintenance",
+    does="The old one stays in use, until a usable one is there. Clients stay connected.",
+    lost="nothing",
+    told="log: new certificates cannot be used",
+)
 @pytest.mark.parametrize("door", ["mqtts", "wss"])
 def test_certificates_are_swapped_while_clients_stay(serve: Serve, own: TestAuthority, door: str) -> None:
     certificate = own.issue("server")

@@ -115,6 +115,15 @@ class Watched:
         return dict(self.table.items())
 
 
+@pytest.mark.failure(
+    "The broker is away that keeps the key-values",
+    group="A broker without replicas",
+    does=(
+        "Key-values are not changed until it is back: users, sessions, definitions. Then gateways learn all that "
+        "they missed."
+    ),
+    lost="nothing",
+)
 @pytest.mark.parametrize("how", ["stop", "cut"])
 async def test_a_view_misses_nothing_while_the_keeper_is_away(world: BrokerWorld, store: RemoteStore, how: str):
     watched = Watched(store)

@@ -30,6 +30,7 @@ def test_a_store_without_messages_believes_its_clock() -> None:
     check_start(LATEST * 2, 0)
 
 
+@pytest.mark.failure_also("A store starts when the clock is a year after its log, or a day before")
 @pytest.mark.parametrize(
     ("days", "words"),
     [
@@ -68,6 +69,13 @@ def test_a_time_that_no_calendar_has_is_refused_in_words(now_ms: int) -> None:
         check_start(now_ms, LATEST)
 
 
+@pytest.mark.failure(
+    "A store starts when the clock is a year after its log, or a day before",
+    group="Clocks",
+    does="It does not open, so retention deletes nothing. It opens with a right clock, or when the date is named.",
+    lost="nothing",
+    told="the error names both dates and the setting `store.clock_is_right`",
+)
 async def test_nothing_is_deleted_by_it_and_the_store_opens_with_a_right_clock(tmp_path: Path) -> None:
     clock = ManualClock(LATEST)
     store = await Broker.open(BrokerSettings(tmp_path), clock)

@@ -27,6 +27,13 @@ class Machine:
         return SystemClock(lambda: self.steady + self.offset, lambda: self.steady)
 
 
+@pytest.mark.failure(
+    "A clock is set while a process runs",
+    group="Clocks",
+    does="The process follows it by a quarter of the time: nothing jumps. A restart takes it at once.",
+    lost="nothing",
+    told="alarm from a minute on; `entrepot_store_clock_error_seconds`",
+)
 @pytest.mark.parametrize("step", [4 * 86_400.0, -4 * 86_400.0, 1e9, 30.0, -0.5])
 def test_a_step_is_followed_by_a_quarter_of_the_time(step: float) -> None:
     machine = Machine()
@@ -46,6 +53,7 @@ def test_a_step_is_followed_by_a_quarter_of_the_time(step: float) -> None:
         clock.now_ms()
     followed = min(abs(step), 200 * MAX_SLEW + 0.25)
     assert abs(clock.now_ms() - 1000 * (BEGAN + 257 + sign * followed)) < 2
+    assert machine.clock().now_ms() == 1000 * (machine.steady + machine.offset), "a restart takes it at once"
 
 
 def test_a_step_is_followed_no_further_when_nobody_asks_for_long() -> None:
@@ -79,6 +87,7 @@ def _something(machine: Machine, chance: Random) -> None:
     machine.pass_by(chance.choice([0.0, 0.001, 0.5, 3, 3600]) * chance.random())
 
 
+@pytest.mark.failure_also("A clock is set while a process runs")
 def test_a_step_of_a_minute_is_an_alarm():
     def told(gateway: float | None, broker: float) -> list[str]:
         rows = [{"name": "gw-1", "openFiles": None, "clockErrorSeconds": gateway}]

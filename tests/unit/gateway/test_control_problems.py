@@ -42,6 +42,7 @@ def test_it_is_an_alarm() -> None:
     assert alarms(WORDS) == [(Severity.WARNING, "Replica 1 of b would not be replaced", WORDS)]
 
 
+@pytest.mark.failure_also("An operator elects with `--unclean` a replica that lacks confirmed messages")
 def test_confirmed_messages_that_were_given_up_are_an_alarm() -> None:
     def alarms(condition: LogCondition) -> list[tuple[Severity, str, str]]:
         view = ReplicaView(1, "r:1", "master", True, log=condition)

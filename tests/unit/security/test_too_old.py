@@ -36,6 +36,13 @@ async def unavailable(asked: Awaitable[Any]) -> None:
     assert refusal.value.code is Code.UNAVAILABLE
 
 
+@pytest.mark.failure(
+    "A gateway has not reached the users' broker for `security.max_age_seconds` (300)",
+    group="A broker without replicas",
+    does="No door lets anybody in, until the users are current again. Who is logged in goes on.",
+    lost="nothing",
+    told="logins are refused as unavailable",
+)
 async def test_nobody_is_let_in_by_what_is_too_old(security: Security, age: Callable[[float], None]) -> None:
     await security.administration.put_user(ME, "bob", UserChange("pw", is_super=True, signing_secret="s" * 20))
     bob = await security.authenticate(shown("bob", "pw"))

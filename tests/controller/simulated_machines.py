@@ -1,0 +1,166 @@
+"""The clocks of the simulated machines: offsets, drift and steps; and what no wrong one may do.
+
+Each replica and each controller is on a machine of its own. All are right by half of what is borne, but for one, whose
+system's clock is set hours ahead or behind, again and again. A process takes its system's time when it starts, and
+follows it from then on, as the real ones do (`gateway.clock`). One unit of the simulation counts as a second.
+
+Invariants:
+
+    nobody is elected while its clock has been ahead for as long as words of it count
+    a message is not handed out again while its lock holds by right clocks, but for what following may shorten it
+    in the end a right clock leads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from entrepot.broker.replication.following_replica import Role
+from entrepot.domain.clock import MAX_APART_MS, error_ms
+from entrepot.domain.replication.mastership import Appointment, has_heard
+from entrepot.gateway.clock import MAX_SLEW, SystemClock
+from tests.replication.simulated_disk import Record
+from tests.replication.simulated_replica import SimulatedReplica
+
+if TYPE_CHECKING:
+    from tests.controller.simulated_controller import SimulatedController
+    from tests.controller.simulated_controllers import ControlledGroup
+
+LOCK: Final = 600.0
+MOST_APART: Final = MAX_APART_MS / 1000
+STEPS: Final = (90.0, 400.0, 10_000.0, 10_000.0, -400.0, -10_000.0, 0.0)
+LATE: Final = 60.0
+"""Longest way of a word about a clock that counts as told in time."""
+LEAST_APART: Final = (LOCK - 2 * MOST_APART - 2 * LATE) / (1 + MAX_SLEW)
+"""Least true time between two deliveries of a message: its lock, by clocks that are called right, and by one that was
+set since and is followed."""
+SELDOM: Final = 15.0
+WRONG: Final = 3000.0
+"""Time after the last fault until the wrong clock is set."""
+
+
+class Machine:
+    """A machine's clock, in seconds. `offset`, `drift`: of its system's."""
+
+    def __init__(self, now: Callable[[], float], offset: float, drift: float) -> None:
+        self._now, self.offset, self.drift = now, offset, drift
+        self.process = self.begin()
+        self.ahead_since: float | None = None
+
+    def system(self) -> float:
+        return self._now() * (1 + self.drift) + self.offset
+
+    def begin(self) -> SystemClock:
+        """A process starts: it takes the system's time."""
+        self.process = SystemClock(self.system, self._now)
+        return self.process
+
+    @property
+    def error(self) -> float:
+        """Time by which the process's clock is ahead of the truth."""
+        return self.process.now_ms() / 1000 - self._now()
+
+
+class Machines:
+    """`steps`: how often a clock was set. `ahead`: how often a process began with one that is ahead."""
+
+    machine_type = Machine
+
+    def __init__(self, group: ControlledGroup) -> None:
+        self._group = group
+        self._chance = group.clock.chance("machines")
+        self._mean = self._chance.choice((60.0, 300.0))
+        self.replicas = {number: self._machine() for number in range(1, group.rule.replicas + 1)}
+        self.controllers: dict[int, Machine] = {}
+        self._wrong = self._chance.choice(list(self.replicas.values()))
+        self._appended: dict[tuple[int, int, int], tuple[float, bool]] = {}
+        self._given: dict[int, tuple[float, bool]] = {}
+        self.steps = self.ahead = 0
+        group.lock = LOCK
+        self._next()
+
+    def _machine(self) -> Machine:
+        offset, drift = self._chance.uniform(-20.0, 20.0), self._chance.uniform(-1e-3, 1e-3)
+        return self.machine_type(lambda: self._group.clock.now, offset, drift)
+
+    def of_controller(self, number: int) -> Machine:
+        return self.controllers.setdefault(number, self._machine())
+
+    def _next(self) -> None:
+        self._group.clock.after(self._chance.expovariate(1 / self._mean), self._set)
+
+    def _set(self) -> None:
+        """The clock of the wrong machine is set, and now and then its process begins anew with that."""
+        if self._group.register.is_healing:
+            return
+        self._next()
+        self.steps += 1
+        self._wrong.offset = self._chance.choice(STEPS)
+        number = next(each for each, machine in self.replicas.items() if machine is self._wrong)
+        self._group.clock.note(f"replica {number}", f"its machine's clock is set to {self._wrong.offset:+}")
+        for replica in [*self._group.processes.values()]:
+            if replica.number == number and replica.machine is not None and self._chance.random() < 0.5:
+                replica.die()
+
+    def started(self, replica: SimulatedReplica) -> None:
+        machine = self.replicas[replica.number]
+        machine.begin()
+        self.ahead += machine.error > MOST_APART
+
+    def words(self, machine: Machine) -> tuple[int, int]:
+        """What is told of a clock: its time, and by how much its system's is ahead of that."""
+        return machine.process.now_ms(), error_ms(machine.process)
+
+    def tell(self, controller: SimulatedController) -> None:
+        """A controller tells its clock to the others, and to itself."""
+        world, words = controller.world, self.words(self.of_controller(controller.number))
+        for other in world.controllers.values():
+            if other is controller:
+                other.clock_told(controller.number, *words)
+            else:
+                world.group.network.send(controller, other, other.clock_told, controller.number, *words)
+        controller.later(self._chance.uniform(0.7, 1.3) * SELDOM, self.tell, controller)
+
+    def heal(self) -> None:
+        """The wrong clock stays, for a while: where nobody else can lead, an operator sets it, and begins its process
+        anew."""
+        self._group.clock.after(WRONG, self._set_right)
+
+    def _set_right(self) -> None:
+        self._wrong.offset = 0.0
+        for replica in [*self._group.processes.values()]:
+            if self.replicas[replica.number] is self._wrong and replica.machine is not None:
+                replica.die()
+
+    # -- invariants ----------------------------------------------------------------------------------------------
+
+    def elected(self, made: Appointment) -> None:
+        """A controller proposes the next master. One that has begun anew since its promise is asked again later."""
+        number, machine = made.master, self.replicas[made.master]
+        states = [each.disk.state for each in self._group.processes.values() if each.number == number]
+        if not any(has_heard(made.heard, each.history) for each in states):
+            return
+        slack = MOST_APART + LATE + MAX_SLEW * self._group.register.options.lease
+        self._group.require(machine.error <= slack, f"replica {number} is elected, {machine.error:.0f} s ahead")
+
+    def appended(self, replica: SimulatedReplica, record: Record) -> None:
+        is_behind = self.replicas[replica.number].error < -MOST_APART
+        self._appended[record.name] = self._group.clock.now, is_behind
+
+    def confirmed(self, record: Record) -> None:
+        if record.content[0] != "pop":
+            return
+        message, (given_at, is_behind) = record.content[1], self._appended[record.name]
+        assert isinstance(message, int)
+        before_at, was_behind = self._given.get(message, (float("-inf"), False))
+        self._given[message] = given_at, is_behind
+        if was_behind:
+            return  # its lock ends early by the next clock: that costs a second delivery, and nothing else
+        apart = given_at - before_at
+        self._group.require(apart >= LEAST_APART, f"{record} is handed out again after {apart:.0f} s of {LOCK:.0f}")
+
+    def is_led_well(self) -> bool:
+        """True unless a master leads whose clock is off."""
+        masters = [each for each in self._group.processes.values() if each.machine and each.machine.role is Role.MASTER]
+        return all(abs(self.replicas[each.number].error) <= MOST_APART + LATE for each in masters)

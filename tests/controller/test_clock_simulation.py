@@ -1,0 +1,103 @@
+"""Seeded histories of machines with clocks of their own, one of them wrong; and the faults that they find."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import pytest
+
+from entrepot.broker.controller.controller import Controller
+from entrepot.broker.controller.register import Group
+from entrepot.broker.controller.watched import Watched
+from entrepot.gateway.clock import SystemClock
+from tests.controller.histories import run_history
+from tests.controller.simulated_controllers import PlantedFaults
+from tests.controller.simulated_machines import Machine, Machines
+from tests.replication.histories import RULES, HistoryError
+from tests.support.seed import SEED
+from tests.support.soak_table import tell
+from tests.tiers.marks import scaled, soak_only
+
+HISTORIES = scaled(10, 3_000)
+MOST_HISTORIES = 3_000
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rule", RULES)
+def test_a_wrong_clock_does_not_decide(rule: str) -> None:
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    steps = ahead = confirmed = histories = 0
+    try:
+        for number in range(HISTORIES):
+            group = run_history(SEED * 3_000_017 + number, rule, machines=Machines)
+            assert group.machines is not None
+            histories += 1
+            steps += group.machines.steps
+            ahead += group.machines.ahead
+            confirmed += len(group.truth)
+    finally:
+        tell(
+            f"histories with wrong clocks, {rule}",
+            rounds=histories,
+            messages=confirmed,
+            lost=int(histories < HISTORIES),
+            faults=steps,
+        )
+    assert steps > HISTORIES, "clocks are set"
+    assert ahead, "processes begin with clocks that are ahead"
+
+
+class ElectsAnyClock(Controller):
+    """Clocks are not compared."""
+
+    def clock_told(self, *told: object) -> None:
+        pass
+
+
+class LetsItGoOn(Controller):
+    """A master that begins anew is asked for nothing."""
+
+    def _has_doubtful_clock(self, group: Group, watched: Watched, replica: int) -> bool:
+        return False
+
+
+class HastyMachine(Machine):
+    """A process takes its system's time at once."""
+
+    @property
+    def process(self) -> SystemClock:
+        return SystemClock(self.system, self._now)
+
+    @process.setter
+    def process(self, value: SystemClock) -> None:
+        pass
+
+
+class HastyMachines(Machines):
+    machine_type = HastyMachine
+
+
+FAULTS: Final = {
+    "any clock is elected": (PlantedFaults(controller=ElectsAnyClock), Machines, "3 in sync"),
+    "a master goes on with any clock": (PlantedFaults(controller=LetsItGoOn), Machines, "2-2"),
+    "a step is followed at once": (PlantedFaults(), HastyMachines, "3 in sync"),
+}
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "name", ["any clock is elected", soak_only("a master goes on with any clock"), "a step is followed at once"]
+)
+def test_a_fault_is_found(name: str) -> None:
+    planted, machines, rule = FAULTS[name]
+    chance = Random(f"{name} {rule}{scaled('', SEED)}")
+    for number in range(MOST_HISTORIES):
+        try:
+            run_history(chance.getrandbits(32), rule, planted, machines=machines)
+        except HistoryError as found:
+            print(f"{found}\nfound in history {number + 1}")
+            return
+    raise AssertionError(f"it is not found in {MOST_HISTORIES} histories")
