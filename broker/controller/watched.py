@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.broker.controller.contest import Contest
+from entrepot.broker.controller.contest import Contest, Phase
 from entrepot.broker.controller.liveness import FINE, Heard, Verdict
 from entrepot.domain.replication.control import GroupShape
 from entrepot.domain.replication.lost_ends import KnownLogs
@@ -24,6 +24,11 @@ class Watched:
         self.problem = ""
         self.smaller_than, self.smaller_since = (0, 0), 0.0
         self.reshaping: GroupShape | None = None
+
+    @property
+    def is_choosing(self) -> bool:
+        """True while a master is chosen. One that is chosen may need others in its set before it opens."""
+        return self.contest is not None and self.contest.phase is not Phase.OPENING
 
     def hear(self, heard: Heard) -> Heard:
         """Take a replica's word in the place of its last one."""

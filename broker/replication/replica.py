@@ -307,8 +307,16 @@ class Replica(FollowingReplica):
         return self.is_open and self._on_disks() >= self.confirmed
 
     def has_all(self, slave: SlaveProgress) -> bool:
-        """True if a slave has everything confirmed."""
-        return self.is_open and slave.stream >= 0 and slave.acknowledged >= max(self.confirmed, self.epoch_end or 0)
+        """True if a slave has everything confirmed. A master that is not open yet may not know what is, but for one
+        that an operator has put in the place of lost disks: nothing counts but its log."""
+        is_known = self.is_open or self._is_all_that_counts
+        return is_known and slave.stream >= 0 and slave.acknowledged >= max(self.confirmed, self.epoch_end or 0)
+
+    @property
+    def _is_all_that_counts(self) -> bool:
+        """True for the master of an unclean election that has not begun anew since: it has confirmed nothing yet."""
+        starts = sum(start.epoch == self.epoch for start in self.starts)
+        return self.state.appointment.is_unclean and self.epoch_end is not None and starts == 1
 
     def synced_to(self, end: int, generation: int | None = None) -> list[Effect]:
         if self.role is not Role.MASTER:

@@ -325,8 +325,9 @@ class ControlledGroup(Group):
     def confirmed(self, replica: SimulatedReplica, offset: int) -> None:
         known = len(self.truth)
         super().confirmed(replica, offset)
-        for record in self.truth[known:] if self.machines is not None else ():
-            self.machines.confirmed(record)
+        if self.machines is not None:
+            for record in self.truth[known:]:
+                self.machines.confirmed(record)
 
     def _is_even(self) -> bool:
         return super()._is_even() and (self.machines is None or self.machines.is_led_well())

@@ -288,7 +288,7 @@ async def test_a_master_whose_clock_runs_away_hands_over(tmp_path: Path) -> None
 @pytest.mark.failure(
     "All machines were out, and the master's comes back with a clock that is ahead",
     group="Clocks",
-    does="It does not go on. Another one that has all confirmed messages is elected; without one, its clock must be set.",
+    does="It does not go on. Another one that has all confirmed messages is elected; else its clock must be set.",
     lost="nothing",
     told="`cluster show`",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, bodies
 from tests.support.waiting import until
+from tests.tiers.marks import soak_only
 
 
 async def lost(group: ReplicatedGroup, left: int) -> tuple[int, ...]:
@@ -50,7 +52,7 @@ async def test_the_one_that_was_in_sync_has_everything(tmp_path: Path) -> None:
 @pytest.mark.failure(
     "The disks of two of three replicas are lost for good, under `2-3`",
     group="Replicas of a broker",
-    does="Nobody is elected: the third may lack what the other two have confirmed. New disks do not count.",
+    does="Nobody is elected by itself. With `--without` and `--unclean` the third leads, and opens with one new disk.",
     lost="confirmed messages that the third lacks",
     told="`cluster elect`: 1 replicas answer, 2 are needed",
 )
@@ -70,3 +72,38 @@ async def test_under_a_quorum_the_one_that_is_left_may_lack_something(tmp_path: 
         with pytest.raises(EntrepotError, match="1 replicas answer, 2 are needed"):
             await group.elect()
         assert group.master == 0
+        await group.elect(left, without=gone, is_unclean=True)
+        await takes(group, left, "a", "after")
+
+
+async def takes(group: ReplicatedGroup, left: int, *held: str) -> None:
+    """The one that was left leads, takes messages, and the new disks have them."""
+    await until(lambda: group.master == left, "it is open")
+    await until(lambda: group.store.cluster.ready, "the gateway has found the master")
+    await append(group.store, "t", held[-1])
+    assert bodies(await group.store.messages.read("t", 0, 0, 9)) == [*held]
+    await group.even()
+
+
+@pytest.mark.failure_also("The disks of two of three replicas are lost for good, under `2-3`")
+@pytest.mark.parametrize("are_there", [True, soak_only(False)])
+async def test_controllers_elect_it_uncleanly_too(tmp_path: Path, are_there: bool) -> None:
+    """Before the new disks are there, its command ends in vain, and it opens once one of them is."""
+    async with ReplicatedGroup(tmp_path, Rule(RuleKind.QUORUM, 3, 2), controllers=3) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await append(group.store, "t", "a")
+        await group.in_sync()
+        left = group.master % 3 + 1
+        gone = await lost(group, left)
+        for replica in gone if are_there else ():
+            await group.start(replica)
+        leader = group.controllers.running[group.controllers.leader]
+        elected = asyncio.ensure_future(leader._elect("group", left, list(gone), True))
+        if are_there:
+            await elected
+        else:
+            with pytest.raises(EntrepotError, match=f"replica {left} is master in epoch 2, and not open yet"):
+                await elected
+            for replica in gone:
+                await group.start(replica)
+        await takes(group, left, "a", "after")
