@@ -57,7 +57,7 @@ class SimulatedAgent:
             return
         report, network = self.make_report(), self.world.group.network
         machines = self.world.group.machines
-        clock = None if machines is None else machines.words(machines.replicas[self.replica.number])
+        clock = None if machines is None else machines.of(self.replica).words
         for controller in self.world.controllers.values():
             network.send(self.replica, controller, self._reported, controller, report, clock)
 

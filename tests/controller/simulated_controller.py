@@ -64,8 +64,7 @@ class SimulatedController:
         )
         self._tick()
         if (machines := group.machines) is not None:
-            machines.of_controller(self.number).begin()
-            machines.tell(self)
+            machines.controller_started(self)
 
     def die(self) -> None:
         if not self.is_up:
@@ -112,7 +111,7 @@ class SimulatedController:
     def wall_ms(self) -> int:
         """What its clock says."""
         machines = self.world.group.machines
-        return 0 if machines is None else machines.of_controller(self.number).process.now_ms()
+        return 0 if machines is None else machines.of(self).clock.now_ms()
 
     def clock_told(self, number: int, clock_ms: int, error: int, group: str = CONTROLLERS) -> None:
         self.decisions.clock_told(MemberClock(group, number), clock_ms, error, self.now)

@@ -316,7 +316,7 @@ class ControlledGroup(Group):
     def wall_of(self, replica: SimulatedReplica) -> float:
         if self.machines is None:
             return super().wall_of(replica)
-        return self.machines.replicas[replica.number].process.now_ms() / 1000
+        return self.machines.of(replica).now
 
     def appended(self, replica: SimulatedReplica, record: Record) -> None:
         if self.machines is not None:

@@ -44,22 +44,36 @@ class Machine:
     """A machine's clock, in seconds. `offset`, `drift`: of its system's."""
 
     def __init__(self, now: Callable[[], float], offset: float, drift: float) -> None:
-        self._now, self.offset, self.drift = now, offset, drift
-        self.process = self.begin()
-        self.ahead_since: float | None = None
+        self.now, self.offset, self.drift = now, offset, drift
 
     def system(self) -> float:
-        return self._now() * (1 + self.drift) + self.offset
+        return self.now() * (1 + self.drift) + self.offset
 
-    def begin(self) -> SystemClock:
+    def begin(self) -> ProcessClock:
         """A process starts: it takes the system's time."""
-        self.process = SystemClock(self.system, self._now)
-        return self.process
+        return ProcessClock(self)
+
+
+class ProcessClock:
+    """The clock of a process, from its start on."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.clock = SystemClock(machine.system, machine.now)
+
+    @property
+    def now(self) -> float:
+        return self.clock.now_ms() / 1000
 
     @property
     def error(self) -> float:
-        """Time by which the process's clock is ahead of the truth."""
-        return self.process.now_ms() / 1000 - self._now()
+        """Time by which it is ahead of the truth."""
+        return self.now - self._machine.now()
+
+    @property
+    def words(self) -> tuple[int, int]:
+        """What is told of it: its time, and by how much its system's is ahead of that."""
+        return self.clock.now_ms(), error_ms(self.clock)
 
 
 class Machines:
@@ -73,6 +87,8 @@ class Machines:
         self._mean = self._chance.choice((60.0, 300.0))
         self.replicas = {number: self._machine() for number in range(1, group.rule.replicas + 1)}
         self.controllers: dict[int, Machine] = {}
+        self._clocks: dict[int, ProcessClock] = {}
+        """Of processes, by their slot."""
         self._wrong = self._chance.choice(list(self.replicas.values()))
         self._appended: dict[tuple[int, int, int], tuple[float, bool]] = {}
         self._given: dict[int, tuple[float, bool]] = {}
@@ -84,8 +100,9 @@ class Machines:
         offset, drift = self._chance.uniform(-20.0, 20.0), self._chance.uniform(-1e-3, 1e-3)
         return self.machine_type(lambda: self._group.clock.now, offset, drift)
 
-    def of_controller(self, number: int) -> Machine:
-        return self.controllers.setdefault(number, self._machine())
+    def of(self, process: SimulatedReplica | SimulatedController) -> ProcessClock:
+        """The clock of a process that runs, or has run."""
+        return self._clocks[process.slot]
 
     def _next(self) -> None:
         self._group.clock.after(self._chance.expovariate(1 / self._mean), self._set)
@@ -104,17 +121,18 @@ class Machines:
                 replica.die()
 
     def started(self, replica: SimulatedReplica) -> None:
-        machine = self.replicas[replica.number]
-        machine.begin()
-        self.ahead += machine.error > MOST_APART
+        clock = self._clocks[replica.slot] = self.replicas[replica.number].begin()
+        self.ahead += clock.error > MOST_APART
 
-    def words(self, machine: Machine) -> tuple[int, int]:
-        """What is told of a clock: its time, and by how much its system's is ahead of that."""
-        return machine.process.now_ms(), error_ms(machine.process)
+    def controller_started(self, controller: SimulatedController) -> None:
+        machine = self.controllers.get(controller.number) or self._machine()
+        self.controllers[controller.number] = machine
+        self._clocks[controller.slot] = machine.begin()
+        self.tell(controller)
 
     def tell(self, controller: SimulatedController) -> None:
         """A controller tells its clock to the others, and to itself."""
-        world, words = controller.world, self.words(self.of_controller(controller.number))
+        world, words = controller.world, self.of(controller).words
         for other in world.controllers.values():
             if other is controller:
                 other.clock_told(controller.number, *words)
@@ -137,15 +155,14 @@ class Machines:
 
     def elected(self, made: Appointment) -> None:
         """A controller proposes the next master. One that has begun anew since its promise is asked again later."""
-        number, machine = made.master, self.replicas[made.master]
-        states = [each.disk.state for each in self._group.processes.values() if each.number == number]
-        if not any(has_heard(made.heard, each.history) for each in states):
-            return
         slack = MOST_APART + LATE + MAX_SLEW * self._group.register.options.lease
-        self._group.require(machine.error <= slack, f"replica {number} is elected, {machine.error:.0f} s ahead")
+        for each in self._group.processes.values():
+            if each.number == made.master and has_heard(made.heard, each.disk.state.history):
+                error = self.of(each).error
+                self._group.require(error <= slack, f"{each.name} is elected, {error:.0f} s ahead")
 
     def appended(self, replica: SimulatedReplica, record: Record) -> None:
-        is_behind = self.replicas[replica.number].error < -MOST_APART
+        is_behind = self.of(replica).error < -MOST_APART
         self._appended[record.name] = self._group.clock.now, is_behind
 
     def confirmed(self, record: Record) -> None:
@@ -163,4 +180,4 @@ class Machines:
     def is_led_well(self) -> bool:
         """True unless a master leads whose clock is off."""
         masters = [each for each in self._group.processes.values() if each.machine and each.machine.role is Role.MASTER]
-        return all(abs(self.replicas[each.number].error) <= MOST_APART + LATE for each in masters)
+        return all(abs(self.of(each).error) <= MOST_APART + LATE for each in masters)

@@ -13,7 +13,7 @@ from entrepot.broker.controller.watched import Watched
 from entrepot.gateway.clock import SystemClock
 from tests.controller.histories import run_history
 from tests.controller.simulated_controllers import PlantedFaults
-from tests.controller.simulated_machines import Machine, Machines
+from tests.controller.simulated_machines import Machine, Machines, ProcessClock
 from tests.replication.histories import RULES, HistoryError
 from tests.support.seed import SEED
 from tests.support.soak_table import tell
@@ -66,12 +66,17 @@ class LetsItGoOn(Controller):
 class HastyMachine(Machine):
     """A process takes its system's time at once."""
 
-    @property
-    def process(self) -> SystemClock:
-        return SystemClock(self.system, self._now)
+    def begin(self) -> ProcessClock:
+        return HastyClock(self)
 
-    @process.setter
-    def process(self, value: SystemClock) -> None:
+
+class HastyClock(ProcessClock):
+    @property
+    def clock(self) -> SystemClock:
+        return SystemClock(self._machine.system, self._machine.now)
+
+    @clock.setter
+    def clock(self, value: SystemClock) -> None:
         pass
 
 
