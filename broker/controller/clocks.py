@@ -89,10 +89,10 @@ class MemberClocks:
         known.clocks.append(ahead_ms)
         known.systems.append(system_ahead_ms)
 
-    def are_known(self, members: int, now: float) -> bool:
-        """Return True once enough clocks are known to judge one. `members`: replicas and controllers that may tell."""
+    def are_known(self, replicas: int, now: float) -> bool:
+        """Return True once enough clocks are known to judge one of so many replicas."""
         told = sum(now - each.at <= self._seconds for each in self._told.values())
-        return 1 + told >= max(LEAST_CLOCKS, members // 2 + 1)
+        return 1 + told >= max(LEAST_CLOCKS, replicas // 2 + 1)
 
     def far(self, now: float) -> dict[MemberClock, int]:
         """Return the members whose clock is off, with the milliseconds it is ahead of the median."""

@@ -349,8 +349,7 @@ class Controller:
         if reason := self.clocks.off(watched.name, now).ahead.get(replica):
             watched.problem = reason
             return True
-        members = len(group.shape.replicas) + len(self.register.addresses)
-        return now < self._judges_from and not self.clocks.are_known(members, now)
+        return now < self._judges_from and not self.clocks.are_known(len(group.shape.replicas), now)
 
     def _judge_smaller(self, group: Group, made: Appointment, watched: Watched) -> Verdict:
         now, order = self._agreement.now, group.appointment.order

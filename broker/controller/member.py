@@ -79,6 +79,11 @@ class Member:
     def configuration(self) -> Configuration:
         return self.machine.state.log.configuration
 
+    @property
+    def committed_configuration(self) -> Configuration:
+        """The last one that no crash takes back: who has left it may end."""
+        return self.machine.state.log.configuration_at(self.machine.state.commit)
+
     def start(self) -> None:
         self._tick()
 

@@ -85,6 +85,7 @@ class ControllerServer:
         self._beginning: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._hearing: set[int] = set()
+        self._forgetting: set[int] = set()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -228,7 +229,9 @@ class ControllerServer:
             self._peers.reach({number: register.addresses.get(number, "") for number in member.configuration.members})
         if not member.is_leader:
             self._hearing.clear()
+            self._forgetting.clear()
             return
+        self._forget_members(member)
         own = self._directory.identity
         heard = {each.controller: each.start for each in self._peers.heard.values()}
         heard[own.controller] = own.start
@@ -240,6 +243,15 @@ class ControllerServer:
                 member.propose(0, HearController(number, start))
             elif not is_new:
                 self._hearing.discard(number)
+
+    def _forget_members(self, member: Member) -> None:
+        """Have the addresses of members that have left forgotten. Until then they vote, and who begins anew must find
+        them."""
+        known, configuration = self._ready.register.addresses, member.committed_configuration
+        left = {each for each in known if each <= configuration.highest and each not in configuration.members}
+        for number in left - self._forgetting:
+            member.propose(0, NameController(number, ""))
+        self._forgetting = left
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -352,7 +364,7 @@ class ControllerServer:
             state.role.value,
             state.term,
             state.leader,
-            tuple((number, self._peers.address(number)) for number in member.configuration.members),
+            tuple((number, self._peers.address(number)) for number in member.committed_configuration.members),
             state.applied,
             self._problem(member),
         )
@@ -367,7 +379,7 @@ class ControllerServer:
         ]
         if problems:
             return "; ".join(problems)
-        if member.number not in member.configuration.members:
+        if member.number not in member.committed_configuration.members:
             return "it is no member: add it (entrepot cluster controller add)"
         if member.is_leader and (problem := self._ready.clocks.problem(self._loop.time())):
             return problem
@@ -380,5 +392,3 @@ class ControllerServer:
         if new:
             member.propose(0, NameController(new, address))
         await member.change(change)
-        if old:
-            member.propose(0, NameController(old, ""))

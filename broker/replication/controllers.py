@@ -8,6 +8,7 @@ Messages never wait for this: without controllers a group goes on as it is.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -106,9 +107,19 @@ class Controllers:
         """The reason why the controllers would not replace its master, or nothing."""
         if self._refusal or not self._links:
             return self._refusal
-        if self._loop.time() - self._led_at <= UNLED_LEASES * self._lease:
+        if self.is_led:
             return ""
         return f"none of the controllers that it knows leads: {', '.join(self.addresses)}"
+
+    @property
+    def is_led(self) -> bool:
+        """True unless none of the controllers that it knows has led for some leases."""
+        return not self._links or self._loop.time() - self._led_at <= UNLED_LEASES * self._lease
+
+    def hint(self, addresses: Iterable[str]) -> None:
+        """Look for controllers at these addresses as well, which other replicas know."""
+        if not self.is_led and self._known.hint(addresses):
+            self._reach()
 
     # -- who they are --------------------------------------------------------------------------------------------
 

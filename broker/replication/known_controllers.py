@@ -2,7 +2,7 @@
 
 Members come and go by an operator's word (`cluster controller replace`), and no setting changes by that. Each of them
 names all. A replica keeps what it was told beside its state: after a restart it finds those that are left, even if none
-of its settings is.
+of its settings is. One that was away while all that it knew were replaced asks the other replicas.
 """
 
 from __future__ import annotations
@@ -29,11 +29,18 @@ class KnownControllers:
     def __init__(self, data_dir: Path, named: tuple[str, ...]) -> None:
         self._path, self._named = data_dir / FILE, named
         self._learnt: tuple[str, ...] = self._kept() if named else ()
+        self._hinted: tuple[str, ...] = ()
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """host:port of all, those of the settings first."""
-        return tuple(dict.fromkeys((*self._named, *self._learnt)))
+        return tuple(dict.fromkeys((*self._named, *self._learnt, *self._hinted)))
+
+    def hint(self, addresses: Iterable[str]) -> bool:
+        """Take the controllers that other replicas know, until one of them tells who leads; True if some are new."""
+        before = self.addresses
+        self._hinted = tuple(addresses)[:MAX_CONTROLLERS] if self._named else ()
+        return set(before) != set(self.addresses)
 
     def learn(self, views: Iterable[ControllerView], cluster: str) -> bool:
         """Take the members that the most advanced of these controllers names, if it knows who leads; True if that
@@ -41,12 +48,12 @@ class KnownControllers:
         led = [view for view in views if view.leader and view.members and cluster in ("", view.cluster)]
         if not led:
             return False
+        before, self._hinted = self.addresses, ()
         latest = max(led, key=lambda view: view.applied)
         members = tuple(address for _, address in latest.members if address)[:MAX_CONTROLLERS]
-        if set(members) == set(self._learnt):
-            return False
-        before, self._learnt = self.addresses, members
-        self._keep()
+        if set(members) != set(self._learnt):
+            self._learnt = members
+            self._keep()
         return set(before) != set(self.addresses)
 
     def _kept(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,7 +87,8 @@ def link_settings(process: BrokerProcessSettings, group: GroupSettings) -> LinkS
 
 class Peers:
     """The questions. `is_settled`: nothing is to be asked. `take`: takes an appointment that another knows.
-    `nobody_later`: all others were heard, and none has promised an epoch above the own one."""
+    `hint`: takes the addresses of controllers that others know.  `nobody_later`: all others were heard, and none has
+    promised an epoch above the own one."""
 
     def __init__(
         self,
@@ -97,12 +98,13 @@ class Peers:
         status: Callable[[], wire.ReplicaStatus],
         fence: Callable[[int, str], Awaitable[tuple[FenceAnswer | None, Any]]],
         is_settled: Callable[[], bool],
+        hint: Callable[[Collection[str]], None],
         take: Callable[[Appointment], None],
         nobody_later: Callable[[], None],
     ) -> None:
         self._group = group
         self._status, self._fence = status, fence
-        self._is_settled, self._take, self._nobody_later = is_settled, take, nobody_later
+        self._is_settled, self._hint, self._take, self._nobody_later = is_settled, hint, take, nobody_later
         self.links = {
             number: Link(address, settings) for number, address in group.addresses.items() if number != group.replica
         }
@@ -151,6 +153,7 @@ class Peers:
             *(link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS) for link in links), return_exceptions=True
         )
         heard: list[wire.ReplicaStatus] = [each for each in told if isinstance(each, wire.ReplicaStatus)]
+        self._hint({address for each in heard for address in each.controllers})
         own = self._status()
         latest = max((each.appointment for each in heard), key=lambda each: each.order, default=own.appointment)
         if latest.order > own.appointment.order:

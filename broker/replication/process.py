@@ -96,7 +96,8 @@ class ReplicaProcess:
             links,
             status=self.status,
             fence=self.fence,
-            is_settled=lambda: self.machine.is_joined,
+            is_settled=lambda: self.machine.is_joined and self._controllers.is_led,
+            hint=lambda addresses: self._controllers.hint(addresses),
             take=lambda appointment: self._perform(self.machine.hear_appointment(appointment)),
             nobody_later=lambda: self._perform(self.machine.nobody_later()),
         )

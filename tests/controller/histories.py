@@ -11,6 +11,7 @@ import sys
 from tests.controller.simulated_controllers import NO_FAULTS, ControlledGroup, PlantedFaults
 from tests.controller.simulated_machines import Machines
 from tests.controller.simulated_put_backs import PutBacks
+from tests.controller.simulated_replacements import Replacements
 from tests.replication.histories import RULES, HistoryError
 
 
@@ -22,19 +23,23 @@ def run_history(
     *,
     puts_back: bool = False,
     machines: type[Machines] | None = None,
+    replaces: bool = False,
 ) -> ControlledGroup:
     """Faults, then none, and progress.  Raises HistoryError.  `name`: of the planted fault.  `puts_back`: disks.
-    `machines`: have clocks of their own."""
+    `machines`: have clocks of their own.  `replaces`: controllers."""
     group = ControlledGroup.__new__(ControlledGroup)
     try:
         group.__init__(seed, RULES[rule], planted, machines)  # type: ignore[misc]
         if puts_back:
             group.put_backs = PutBacks(group)
+        if replaces:
+            group.replacements = Replacements(group)
         group.clock.run_until(group.clock.now + group.clock.chance("length").choice((600.0, 1500.0, 3000.0)))
         group.heal()
     except Exception as error:
         again = f"python -m tests.controller.histories {rule!r} {seed}" + (f" --planted {name!r}" if name else "")
         again += (" --puts-back" if puts_back else "") + (" --clocks" if machines else "")
+        again += " --replaces" if replaces else ""
         told = [f"{error!r} at {group.clock.now:.2f}", *group.clock.tail(), f"again: {again}"]
         raise HistoryError("\n".join(told)) from error
     return group
@@ -46,6 +51,7 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--planted", default="", help="name of a planted fault")
     parser.add_argument("--puts-back", action="store_true", help="put disks back to earlier states, too")
+    parser.add_argument("--replaces", action="store_true", help="replace controllers, too")
     parser.add_argument("--clocks", action="store_true", help="give each machine a clock of its own")
     given = parser.parse_args()
     planted = NO_FAULTS
@@ -60,6 +66,7 @@ def main() -> int:
             planted,
             given.planted,
             puts_back=given.puts_back,
+            replaces=given.replaces,
             machines=Machines if given.clocks else None,
         )
     except HistoryError as error:

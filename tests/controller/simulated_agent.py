@@ -58,7 +58,9 @@ class SimulatedAgent:
         report, network = self.make_report(), self.world.group.network
         machines = self.world.group.machines
         clock = None if machines is None else machines.of(self.replica).words
-        for controller in self.world.controllers.values():
+        replacements = self.world.group.replacements
+        known = self.world.controllers.values() if replacements is None else replacements.known_to(self)
+        for controller in known:
             network.send(self.replica, controller, self._reported, controller, report, clock)
 
     def make_report(self) -> Report:

@@ -12,6 +12,7 @@ from entrepot.broker.controller.clocks import CONTROLLERS, MemberClock
 from entrepot.broker.controller.commands import Decide, decode_command, encode_command
 from entrepot.broker.raft import effects as raft
 from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.membership import Change
 from entrepot.broker.raft.messages import Message
 from entrepot.broker.raft.state import Stored
 from entrepot.domain.errors import EntrepotError
@@ -30,7 +31,7 @@ class SimulatedController:
         self.world, self.number, self.slot, self.stored = world, number, -100 - number, stored
         self.name = f"controller {number}"
         self.life = 0
-        self.is_up = self.is_paused = False
+        self.is_up = self.is_paused = self.is_gone = False
         self.slowness = 1.0
         self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._reset()
@@ -48,7 +49,7 @@ class SimulatedController:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self.is_up or self.world.is_gone(self):
+        if self.is_up or self.is_gone or self.world.is_gone(self):
             return
         group, planted = self.world.group, self.world.planted
         self.life += 1
@@ -171,6 +172,12 @@ class SimulatedController:
         else:
             ended = self.decisions.not_applied(token, self.now) if reason is None else None
             self.perform(self.decisions.applied(token, reason or "", self.now) if ended is None else ended)
+
+    def change(self, change: Change) -> None:
+        """Take an operator's change of the members, whose answer nobody waits for."""
+        self._tokens -= 1
+        self._reads[self._tokens] = lambda has_begun: None
+        self.step(raft.ChangeMembers(self._tokens, change))
 
     def read(self, then: Callable[[bool], None]) -> None:
         """`then`: whether the register has all that was committed before now."""

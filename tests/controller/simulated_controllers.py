@@ -35,6 +35,7 @@ from tests.support.simulated_network import Connection
 
 if TYPE_CHECKING:
     from tests.controller.simulated_put_backs import PutBacks
+    from tests.controller.simulated_replacements import Replacements
 
 CONTROLLERS: Final = 3
 GATEWAYS: Final = 2
@@ -55,6 +56,7 @@ class PlantedFaults:
     controller: type[Controller] = Controller
     keeping: type[SetKeeping] = SetKeeping
     is_controlled: bool = True
+    learns_controllers: bool = True
     appending: type[Appending] = Appending
     replicas: PlantedInReplicas = NO_FAULTS_IN_REPLICAS
 
@@ -266,7 +268,8 @@ class SimulatedControllers:
     def heal(self) -> None:
         """No faults any more, but for one controller that stays away, now and then."""
         self.is_healing = True
-        self._lost = self.chance.choice((0, 0, *self.controllers))
+        present = [number for number, each in self.controllers.items() if not each.is_gone]
+        self._lost = self.chance.choice((0, 0, *present))
         for controller in self.controllers.values():
             controller.slowness = 1.0
             controller.go_on()
@@ -301,6 +304,8 @@ class ControlledGroup(Group):
     """A group with controllers, and with gateways. `machines`: with clocks of their own, or None."""
 
     machines: Machines | None = None
+    put_backs: PutBacks | None = None
+    replacements: Replacements | None = None
 
     def __init__(
         self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS, machines: type[Machines] | None = None
@@ -311,7 +316,6 @@ class ControlledGroup(Group):
         self.controller_faults = ControllerFaults(self)
         if self.machines is not None:
             self.faults.kinds = [kind for kind in self.faults.kinds if kind != "jump"]
-        self.put_backs: PutBacks | None = None
 
     def wall_of(self, replica: SimulatedReplica) -> float:
         if self.machines is None:

@@ -108,10 +108,10 @@ def test_a_clock_that_has_just_changed_is_looked_at_again() -> None:
     assert found.far(0.001) == {MemberClock("g", 2): DAY_MS}
 
 
-@pytest.mark.parametrize(("members", "are_known"), [(4, True), (5, True), (6, False)])
-def test_clocks_are_known_once_most_are_heard(members: int, are_known: bool) -> None:
-    assert clocks(0, 0).are_known(members, 0.0) is are_known
-    assert not clocks(0, 0).are_known(members, FRESH + 1), "words that are old do not count"
+@pytest.mark.parametrize(("replicas", "are_known"), [(4, True), (5, True), (6, False)])
+def test_clocks_are_known_once_most_are_heard(replicas: int, are_known: bool) -> None:
+    assert clocks(0, 0).are_known(replicas, 0.0) is are_known
+    assert not clocks(0, 0).are_known(replicas, FRESH + 1), "words that are old do not count"
     assert not clocks(0).are_known(2, 0.0), "of two none is the odd one"
 
 

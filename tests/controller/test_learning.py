@@ -12,7 +12,8 @@ from entrepot.domain.replication.control import ControllerView
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, held, taken
-from tests.controller.group_of_controllers import agrees, known
+from tests.controller.group_of_controllers import agrees, controllers, known, member_of
+from tests.support.controllers import Controllers
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import eventually
 from tests.support.waiting import until
@@ -125,3 +126,84 @@ async def test_one_whose_controllers_do_not_lead_says_so(tmp_path: Path) -> None
         await taken(group, "b")  # the master goes on
         await group.controllers.start(1)
         await until(lambda: not any(each.status().control_problem for each in group.replicas.values()), "it is over")
+
+
+@pytest.mark.failure(
+    "A controller is replaced while another one is away, and one begins anew meanwhile",
+    group="Controllers and name servers",
+    does="It finds the one that is to leave, which votes until the new one has the log. The change is carried through.",
+    lost="nothing",
+)
+async def test_one_that_is_to_leave_is_found_until_it_has_left(tmp_path: Path) -> None:
+    """No settings name it: it is a later member itself."""
+    async with controllers(tmp_path) as found:
+        first = (1, 2, 3)
+        found.reserve(4)
+        await found.start(4)
+        await found.running[await agrees(found)]._change_controllers(1, 4, found.addresses[4])
+        await eventually(lambda: _is_member(found, 1, False))
+        await found.stop(1)
+        await found.stop(3)
+        leader = await agrees(found)
+        found.reserve(5)
+        await found.running[leader]._change_controllers(4, 5, found.addresses[5])  # which is not there yet
+        end = member_of(found.running[leader]).machine.state.log.last_index
+        await until(lambda: member_of(found.running[2]).machine.state.applied >= end, "controller 2 has all of that")
+        assert {4, 5} <= found.running[2]._ready.register.addresses.keys()
+        await found.stop(2)
+        await found.start(2, first)
+        await agrees(found)
+        await found.start(5)
+        await eventually(lambda: _is_member(found, 4, False))
+        await until(lambda: 4 not in found.running[2]._ready.register.addresses, "it is forgotten once it has left")
+        await found.start(3)
+
+
+async def _is_member(group: Controllers, number: int, wanted: bool) -> bool:
+    view = await group.running[await agrees(group)]._view()
+    return (number in {each for each, _ in view.members}) is wanted
+
+
+@pytest.mark.failure(
+    "All controllers are replaced while a replica is away",
+    group="Controllers and name servers",
+    does="Back again, it asks the other replicas for the new ones.",
+    lost="nothing",
+)
+async def test_one_that_was_away_asks_the_other_replicas(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, IN_SYNC, controllers=3) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await taken(group, "a")
+        first = tuple(group.controllers.addresses.values())
+        away = next(each for each in group.replicas if each != group.master)
+        await group.stop(away)
+        for old, new in ((1, 4), (2, 5), (3, 6)):
+            await replace(group, old, new)
+        later = [group.controllers.addresses[each] for each in (4, 5, 6)]
+        for each in group.replicas.values():
+            await until(
+                lambda each=each: set(later) <= set(each.status().controllers), "those that are there learn them"
+            )
+        group.controllers.addresses = dict(zip((1, 2, 3), first, strict=True))  # what its settings still name
+        await group.start(away)
+        assert not set(later) & set(group.replicas[away].status().controllers)
+        await until(lambda: not group.replicas[away].status().control_problem, "it knows who leads")
+        kept = group.data_dir(away) / FILE
+        await until(lambda: kept.exists() and json.loads(kept.read_text()) == later, "it keeps them from now on")
+        await group.in_sync()
+        old = group.master
+        await group.crash(old)
+        await another(group, old)
+        await taken(group, "b")
+
+
+def test_what_others_know_counts_until_one_of_them_leads(tmp_path: Path) -> None:
+    found = KnownControllers(tmp_path, NAMED)
+    assert not found.hint(NAMED)
+    assert found.hint(["x:1", "y:1"])
+    assert found.addresses == (*NAMED, "x:1", "y:1")
+    assert found.learn([view("d:1", "x:1")], "c"), "the others are away, or replaced as well"
+    assert found.addresses == (*NAMED, "d:1", "x:1")
+    assert found.hint(f"m:{number}" for number in range(1000))
+    assert len(found.addresses) == len(NAMED) + 2 + MAX_CONTROLLERS
+    assert not KnownControllers(tmp_path, ()).hint(["x:1"]), "operators elect"

@@ -46,13 +46,14 @@ class Controllers:
         self._sockets[number] = listening()
         self.addresses[number] = f"127.0.0.1:{self._sockets[number].getsockname()[1]}"
 
-    async def start(self, number: int) -> ControllerServer:
+    async def start(self, number: int, named: tuple[int, ...] = ()) -> ControllerServer:
+        """`named`: those that its settings name; all, if none are given."""
         found = self._sockets.pop(number, None)
         if found is None:
             found = listening(int(self.addresses[number].rpartition(":")[2]))
         settings = ControllerSettings(
             number,
-            self.addresses,
+            {each: self.addresses[each] for each in named or self.addresses},
             self.data_dir(number),
             options=ControllerOptions(lease=self.lease, fence=min(self.lease, 1.0), tick=0.02),
             raft=RAFT,

@@ -1,0 +1,58 @@
+"""Seeded histories in which controllers are replaced while others are away; and the fault that they find."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.controller.histories import run_history
+from tests.controller.simulated_controllers import PlantedFaults
+from tests.replication.histories import RULES, HistoryError
+from tests.support.seed import SEED
+from tests.support.soak_table import tell
+from tests.tiers.marks import scaled
+
+HISTORIES = scaled(8, 3_000)
+MOST_HISTORIES = 1_000
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rule", RULES)
+def test_failover_goes_on_with_other_controllers(rule: str) -> None:
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    asked = done = confirmed = histories = 0
+    try:
+        for number in range(HISTORIES):
+            group = run_history(SEED * 4_000_037 + number, rule, replaces=True)
+            assert group.replacements is not None
+            histories += 1
+            asked += group.replacements.asked
+            done += group.replacements.done
+            confirmed += len(group.truth)
+    finally:
+        tell(
+            f"histories with controllers replaced, {rule}",
+            rounds=histories,
+            messages=confirmed,
+            lost=int(histories < HISTORIES),
+            faults=asked,
+        )
+    assert asked > HISTORIES, "an operator replaces controllers"
+    assert done > HISTORIES, "the old ones end"
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+def test_replicas_that_learn_no_controllers_are_found() -> None:
+    """Once the first three are gone nobody elects any more."""
+    chance = Random(f"learns nothing {scaled('', SEED)}")
+    planted = PlantedFaults(learns_controllers=False)
+    for number in range(MOST_HISTORIES):
+        try:
+            run_history(chance.getrandbits(32), "2-3", planted, replaces=True)
+        except HistoryError as found:
+            print(f"{found}\nfound in history {number + 1}")
+            return
+    raise AssertionError(f"it is not found in {MOST_HISTORIES} histories")
