@@ -1,38 +1,51 @@
-"""Manifest: what a backup's folder has.
+"""Manifest: the list of what a backup has.
 
-backup.json   {"format": 1, "store_id": ..., "segment_size_bytes": ..., "begin": ..., "end": ..., "broker": ...,
-               "taken_ms": ..., "segments": [{"start": ..., "bytes": ..., "sha256": ...}]}
-commitlog/    the segments, by the names and with the bytes that they have in the store
+backup.json   {"format": 2, "store_id": ..., "segment_size_bytes": ..., "begin": ..., "end": ..., "broker": ...,
+               "taken_ms": ..., "key": ..., "parts": [{"segment": ..., "start": ..., "bytes": ..., "sha256": ...,
+               "tail": ...}]}
+              and in a second line its MAC, if it is sealed
+log/          the parts of the log, each an object named by its start and its digest
 
-The key of receipt handles is not in it: handles of the store do not hold at another one. Hashes of passwords and
-secrets of users are, as they are in the log.
+A part is up to 32 MiB of one segment. The key of receipt handles is in none: handles of the store do not hold at
+another one. Hashes of passwords and secrets of users are, as they are in the log.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from entrepot.broker.store.small_files import put_durably
+from entrepot.broker.backup.sealing import Seal
+from entrepot.broker.backup.target import BackupTarget
+from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 
 FILE: Final = "backup.json"
-LOG: Final = "commitlog"
-FORMAT: Final = 1
+LOG: Final = "log"
+FORMAT: Final = 2
+PART_BYTES: Final = 32 << 20
+_DIGITS: Final = 16
 
 
-class SavedSegment(msgspec.Struct, frozen=True):
-    """A segment of a backup. `bytes`: its length; the last one may be shorter than the others."""
+def place_of(store_id: str, segment: int, start: int, length: int) -> str:
+    """Return what a sealed part is bound to."""
+    return f"store {store_id}, segment {segment}, bytes {start} to {start + length}"
 
+
+class SavedPart(msgspec.Struct, frozen=True):
+    """A part of the log. `segment`: start of its segment. `bytes`: its length. `sha256`: of the object. `tail`: of its
+    last bytes, to know it again."""
+
+    segment: int
     start: int
     bytes: int
     sha256: str
+    tail: str
 
     @property
     def name(self) -> str:
-        return f"{self.start:020d}"
+        return f"{LOG}/{self.start:020d}-{self.sha256[:_DIGITS]}"
 
     @property
     def end(self) -> int:
@@ -50,7 +63,8 @@ class BrokerName(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The manifest. `begin`, `end`: of the saved log. `taken_ms`: time of the last run."""
+    """The list. `begin`, `end`: of the saved log. `taken_ms`: time of the last run. `key`: name of the key that seals
+    it, or empty."""
 
     format: int
     store_id: str
@@ -59,23 +73,40 @@ class Manifest(msgspec.Struct, frozen=True):
     end: int
     broker: BrokerName | None
     taken_ms: int
-    segments: tuple[SavedSegment, ...]
+    parts: tuple[SavedPart, ...]
+    key: str = ""
 
-    def save(self, folder: Path) -> None:
-        """Put it in place, durably. Raises OSError."""
-        put_durably(folder / FILE, msgspec.json.format(msgspec.json.encode(self), indent=2))
+    def save(self, target: BackupTarget) -> None:
+        """Put it in place, durably. Raises TierError."""
+        data = msgspec.json.encode(self)
+        mac = b"" if target.seal is None else target.seal.mac(data).encode() + b"\n"
+        target.replace(FILE, data + b"\n" + mac)
 
 
-def manifest_of(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder, or None without one. Raises CorruptedError, UNSUPPORTED for another format."""
-    path = folder / FILE
+def manifest_of(target: BackupTarget) -> Manifest | None:
+    """Return the manifest of a place, or None without one. Raises CorruptedError, UNSUPPORTED for another format,
+    BAD_REQUEST for another key, TierError."""
     try:
-        data = path.read_bytes()
+        data, _, mac = target.get(FILE).partition(b"\n")
         number = msgspec.json.decode(data, type=dict).get("format")
         if number != FORMAT:
-            raise EntrepotError(Code.UNSUPPORTED, f"{path} has backup format {number}; this version reads {FORMAT}")
-        return msgspec.json.decode(data, type=Manifest)
-    except FileNotFoundError:
+            told = f"{target.shown} has backup format {number}; this version reads {FORMAT}"
+            raise EntrepotError(Code.UNSUPPORTED, told)
+        found = msgspec.json.decode(data, type=Manifest)
+    except MissingObjectError:
         return None
     except msgspec.MsgspecError as error:
-        raise CorruptedError(f"{path} cannot be read: {error}") from error
+        raise CorruptedError(f"{target.shown}/{FILE} cannot be read: {error}") from error
+    _check_key(target, found.key, data, mac.strip().decode("ascii", "replace"))
+    return found
+
+
+def _check_key(target: BackupTarget, key: str, data: bytes, mac: str) -> None:
+    seal: Seal | None = target.seal
+    if key and seal is None:
+        raise EntrepotError(Code.BAD_REQUEST, f"{target.shown} is sealed by the key {key}: name its file (--key-file)")
+    if seal is not None and key != seal.name:
+        by = f"by the key {key}, not by {seal.name}" if key else "by no key"
+        raise EntrepotError(Code.BAD_REQUEST, f"{target.shown} is sealed {by}")
+    if seal is not None and mac != seal.mac(data):
+        raise CorruptedError(f"{target.shown}/{FILE} is not as it was saved")

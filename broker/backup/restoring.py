@@ -7,67 +7,82 @@ others with empty directories, under new controllers.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
-from entrepot.broker.backup.copying import copy_durably, digest_of
-from entrepot.broker.backup.manifest import FILE, LOG, Manifest, manifest_of
+from entrepot.broker.backup.manifest import FILE, Manifest, SavedPart, manifest_of, place_of
+from entrepot.broker.backup.target import BackupTarget
 from entrepot.broker.inspect.log_files import Gap, LogFiles
 from entrepot.broker.server.identity import BrokerIdentity
 from entrepot.broker.store.disk import OsDisk
-from entrepot.broker.store.private_files import make_directories
+from entrepot.broker.store.private_files import make_directories, open_private
 from entrepot.broker.store.small_files import sync_directory
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
+from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 
+LOG: Final = "commitlog"
 
-def known_backup(folder: Path) -> Manifest:
-    """Return the manifest of a backup. Raises BAD_REQUEST without one, CorruptedError, UNSUPPORTED."""
-    found = manifest_of(folder)
+
+def known_backup(target: BackupTarget) -> Manifest:
+    """Return the manifest of a backup. Raises BAD_REQUEST without one, or for another key, CorruptedError, UNSUPPORTED,
+    TierError."""
+    found = manifest_of(target)
     if found is None:
-        raise EntrepotError(Code.BAD_REQUEST, f"{folder} has no backup: there is no {FILE}")
+        raise EntrepotError(Code.BAD_REQUEST, f"{target.shown} has no backup: there is no {FILE}")
     return found
 
 
-def problems(folder: Path) -> Iterator[str]:
-    """Yield what is wrong with a backup, in words: missing, short or changed segments, gaps, and corrupted records.
-    Raises as `known_backup`."""
-    manifest = known_backup(folder)
-    for one, other in pairwise(manifest.segments):
-        if one.start + manifest.segment_size_bytes != other.start or one.end > other.start:
+def problems(target: BackupTarget) -> Iterator[str]:
+    """Yield what is wrong with a backup, in words: missing or changed parts, gaps, and corrupted records. One segment
+    at a time is put together in a temporary directory. Raises as `known_backup`."""
+    manifest = known_backup(target)
+    for one, other in pairwise(manifest.parts):
+        full = one.segment - one.segment % manifest.segment_size_bytes + manifest.segment_size_bytes
+        if other.start != (one.end if other.segment == one.segment else full):
             yield f"the log has a gap between {one.end} and {other.start}"
+    for start, parts in _segments(manifest):
+        with TemporaryDirectory(prefix="entrepot-backup-") as directory:
+            yield from _problems_of(target, manifest, start, parts, directory)
+
+
+def _problems_of(
+    target: BackupTarget, manifest: Manifest, start: int, parts: list[SavedPart], directory: str
+) -> Iterator[str]:
     is_whole = True
-    for segment in manifest.segments:
-        path = folder / LOG / segment.name
-        if path.exists() and digest_of(path, segment.bytes) == segment.sha256:
-            continue
-        is_whole = False
-        found = "is not as it was saved: remove it" if path.exists() else "is missing"
-        yield f"segment {segment.name} {found}; the next backup into the folder copies it again"
-    if is_whole:
-        yield from _gaps(folder, manifest)
-
-
-def _gaps(folder: Path, manifest: Manifest) -> Iterator[str]:
-    log = LogFiles(str(folder))
+    for part in parts:
+        try:
+            _read(target, manifest, part)
+        except CorruptedError as error:
+            is_whole = False
+            yield f"{error.message}; once it is gone, the next backup saves it again"
+    if not is_whole:
+        return
+    make_directories(f"{directory}/{LOG}")
+    _put(target, manifest, start, parts, Path(directory))
+    log = LogFiles(directory)
     log.segment_size = manifest.segment_size_bytes
     for found in log.scan():
         if isinstance(found, Gap) and found.start < manifest.end and found.used_end > found.start:
             yield f"a record at {found.start} is corrupted: {found.reason}"
 
 
-def restore(folder: Path, data_dir: Path) -> StoreIdentity:
+def restore(target: BackupTarget, data_dir: Path) -> StoreIdentity:
     """Make a data directory of a backup; return its new identity. Raises BAD_REQUEST for a directory that is not empty,
-    CorruptedError for a backup that is not whole, OSError."""
-    manifest = known_backup(folder)
+    CorruptedError for a backup that is not whole, TierError, OSError."""
+    manifest = known_backup(target)
     if data_dir.exists() and any(data_dir.iterdir()):
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is not empty: a backup is restored to a new directory")
     make_directories(str(data_dir / LOG))
     try:
-        for segment in manifest.segments:
-            _put(folder / LOG / segment.name, data_dir / LOG / segment.name, segment.bytes, segment.sha256)
+        for start, parts in _segments(manifest):
+            _put(target, manifest, start, parts, data_dir)
     except BaseException:
         shutil.rmtree(data_dir / LOG)
         raise
@@ -80,11 +95,33 @@ def restore(folder: Path, data_dir: Path) -> StoreIdentity:
     return identity
 
 
-def _put(source: Path, target: Path, length: int, sha256: str) -> None:
-    """Copy a segment, durably, and check the copy."""
+def _segments(manifest: Manifest) -> Iterator[tuple[int, list[SavedPart]]]:
+    """Yield the start of each segment with its parts."""
+    for start, parts in groupby(manifest.parts, lambda part: part.segment):
+        yield start, list(parts)
+
+
+def _put(target: BackupTarget, manifest: Manifest, start: int, parts: list[SavedPart], directory: Path) -> None:
+    """Put a segment together, durably."""
+    path = directory / LOG / f"{start:020d}"
+    with open(open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        for part in parts:
+            file.seek(part.start - start)
+            file.write(_read(target, manifest, part))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(target: BackupTarget, manifest: Manifest, part: SavedPart) -> bytes:
+    """Return a part's bytes of the log. Raises CorruptedError for a missing or changed one, TierError."""
     try:
-        copy_durably(source, target, length)
-    except FileNotFoundError:
-        raise CorruptedError(f"{source} is missing: the backup is not whole") from None
-    if digest_of(target, length) != sha256:
-        raise CorruptedError(f"{source} is not as it was saved: the backup is not whole")
+        data = target.get(part.name)
+    except MissingObjectError:
+        raise CorruptedError(f"{target.shown}/{part.name} is missing: the backup is not whole") from None
+    if hashlib.sha256(data).hexdigest() != part.sha256:
+        raise CorruptedError(f"{target.shown}/{part.name} is not as it was saved: the backup is not whole")
+    if target.seal is not None:
+        data = target.seal.open(data, place_of(manifest.store_id, part.segment, part.start, part.bytes))
+    if len(data) != part.bytes:
+        raise CorruptedError(f"{target.shown}/{part.name} is not as it was saved: the backup is not whole")
+    return data

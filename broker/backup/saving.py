@@ -1,103 +1,172 @@
-"""Saving: the log of a data directory into a backup's folder, while its server runs.
+"""Saving: the log of a data directory into a backup, while its server runs.
 
-A log only grows at its end, and what is before that never changes. So its segments are copied one by one, and sealed
-ones once. The copy ends at the last whole record, and of a replica at what it keeps as confirmed. It is a moment of the
-store as a crash would have left it. The manifest is written last. Until then the folder has the backup before: a
-segment that is longer by now begins with the same bytes.
+A log only grows at its end, and what is before that never changes. So it is saved in parts, one by one, and whole ones
+once. The copy ends at the last whole record, and of a replica at what it keeps as confirmed. It is a moment of the
+store as a crash would have left it. The list is written last. Until then the place has the backup before: no part is
+changed, as its name has its digest.
 
 Only a replica that gives up what it had, as an unclean election makes it, has other bytes at the same place; then the
-end of a sealed segment differs, and it is copied again.
+end of a part differs, and it is saved again.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from entrepot.broker.backup.copying import copy_durably
-from entrepot.broker.backup.manifest import FORMAT, LOG, BrokerName, Manifest, SavedSegment, manifest_of
+from entrepot.broker.backup.manifest import (
+    FORMAT,
+    LOG,
+    PART_BYTES,
+    BrokerName,
+    Manifest,
+    SavedPart,
+    manifest_of,
+    place_of,
+)
+from entrepot.broker.backup.sealing import OVERHEAD
+from entrepot.broker.backup.target import BackupTarget
 from entrepot.broker.inspect.log_files import LogFiles, Record, Segment
 from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.server.identity import identity_kept
 from entrepot.broker.store.disk import OsDisk
-from entrepot.broker.store.private_files import make_directories
-from entrepot.broker.store.small_files import sync_directory
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
+from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import mastership_order
 
 TAIL_BYTES: Final = 64 << 10
-"""End of a sealed segment by which it is known to be the one that was saved."""
+"""End of a part by which it is known to be the one that was saved."""
 MAX_ELECTIONS: Final = 1000
 """Elections after a backup that what is restored is later than: gateways follow the latest."""
 TRIES: Final = 3
 """Looks at the log: retention may remove its first segments meanwhile."""
+STALE_MS: Final = 86_400_000
+"""Age of objects in no list, left by a run that was broken off, at which they are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The result: the manifest, and the bytes and segments that were copied this time."""
+    """The result: the manifest, and the bytes and parts that were saved this time."""
 
     manifest: Manifest
     copied_bytes: int
-    copied_segments: int
+    copied_parts: int
 
 
-def save(data_dir: Path, folder: Path, now_ms: int) -> Saved:
-    """Bring a folder up to the log of a data directory. Raises BAD_REQUEST for a folder with another store's backup or
-    other files, StoreFailedError, CorruptedError, OSError."""
+def save(data_dir: Path, target: BackupTarget, now_ms: int) -> Saved:
+    """Bring a backup up to the log of a data directory. Raises BAD_REQUEST for a place with another store's backup or
+    other files, StoreFailedError, CorruptedError, TierError, OSError."""
     identity = StoreFiles(OsDisk(), str(data_dir)).identity()
     if identity is None:
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} has no store")
-    before = _checked(folder, identity)
-    make_directories(str(folder / LOG))
+    before = _checked(target, identity)
     for left in range(TRIES - 1, -1, -1):
         try:
-            return _save(data_dir, folder, identity, before, now_ms)
+            return _Saving(data_dir, target, identity, before).run(now_ms)
         except FileNotFoundError:  # retention has removed a segment
             if not left:
                 raise
     raise AssertionError("it has returned or raised")
 
 
-def _checked(folder: Path, identity: StoreIdentity) -> Manifest | None:
+def _checked(target: BackupTarget, identity: StoreIdentity) -> Manifest | None:
     """Return the manifest of an earlier backup of this store."""
-    found = manifest_of(folder)
-    if found is None and folder.is_dir() and any(each.name != LOG for each in folder.iterdir()):
-        raise EntrepotError(Code.BAD_REQUEST, f"{folder} has other files, and no backup: name an empty folder")
-    if found is not None and found.store_id != identity.store_id:
+    found = manifest_of(target)
+    if found is None:
+        below, log = target.path(""), target.path(f"{LOG}/")
+        if any(not each.path.startswith(log) for each in target.objects.objects(below)):
+            raise EntrepotError(Code.BAD_REQUEST, f"{target.shown} has other files, and no backup: name an empty place")
+    elif found.store_id != identity.store_id:
         raise EntrepotError(
-            Code.BAD_REQUEST, f"{folder} has a backup of store {found.store_id}, not of {identity.store_id}"
+            Code.BAD_REQUEST, f"{target.shown} has a backup of store {found.store_id}, not of {identity.store_id}"
         )
     return found
 
 
-def _save(data_dir: Path, folder: Path, identity: StoreIdentity, before: Manifest | None, now_ms: int) -> Saved:
-    log = LogFiles(str(data_dir))
-    end = _end_of(data_dir, log)
-    known = {segment.start: segment for segment in (before.segments if before is not None else ())}
-    saved: list[SavedSegment] = []
-    copied_bytes = copied = 0
-    for segment in log.segments:
-        length = min(segment.start + identity.segment_size_bytes, end) - segment.start
-        if length <= 0:
-            break
-        length = min(length, segment.end - segment.start)
-        earlier = known.get(segment.start)
-        if earlier is None or earlier.bytes != length or not _is_saved(segment, earlier, folder):
-            earlier = _copied(segment, length, folder)
-            copied_bytes, copied = copied_bytes + length, copied + 1
-        saved.append(earlier)
-    sync_directory(folder / LOG)
-    begin = saved[0].start if saved else identity.began_at
-    end = saved[-1].end if saved else begin
-    manifest = Manifest(
-        FORMAT, identity.store_id, identity.segment_size_bytes, begin, end, _broker(data_dir), now_ms, tuple(saved)
-    )
-    manifest.save(folder)
-    _remove_others(folder, {each.name for each in saved})
-    return Saved(manifest, copied_bytes, copied)
+class _Saving:
+    """One run."""
+
+    def __init__(self, data_dir: Path, target: BackupTarget, identity: StoreIdentity, before: Manifest | None) -> None:
+        self._data_dir, self._target, self._identity = data_dir, target, identity
+        self._known = {part.start: part for part in (before.parts if before is not None else ())}
+        self._copied_bytes = self._copied = 0
+
+    def run(self, now_ms: int) -> Saved:
+        log, identity = LogFiles(str(self._data_dir)), self._identity
+        end = _end_of(self._data_dir, log)
+        parts = [part for segment in log.segments for part in self._parts(segment, end)]
+        begin = parts[0].start if parts else identity.began_at
+        manifest = Manifest(
+            FORMAT,
+            identity.store_id,
+            identity.segment_size_bytes,
+            begin,
+            parts[-1].end if parts else begin,
+            _broker(self._data_dir),
+            now_ms,
+            tuple(parts),
+            "" if self._target.seal is None else self._target.seal.name,
+        )
+        manifest.save(self._target)
+        self._remove_others({part.name for part in parts}, now_ms)
+        return Saved(manifest, self._copied_bytes, self._copied)
+
+    def _parts(self, segment: Segment, end: int) -> Iterator[SavedPart]:
+        """Save a segment up to the log's end, part by part."""
+        last = min(segment.start + self._identity.segment_size_bytes, segment.end, end)
+        with open(segment.path, "rb") as file:
+            for start in range(segment.start, last, PART_BYTES):
+                length = min(PART_BYTES, last - start)
+                file.seek(start - segment.start + length - min(length, TAIL_BYTES))
+                tail = self._digest(file.read(min(length, TAIL_BYTES)))
+                known = self._known.get(start)
+                same = (segment.start, length, tail)
+                if known is None or (known.segment, known.bytes, known.tail) != same or not self._is_there(known):
+                    file.seek(start - segment.start)
+                    known = self._saved(segment, start, file.read(length), length, tail)
+                yield known
+
+    def _saved(self, segment: Segment, start: int, data: bytes, length: int, tail: str) -> SavedPart:
+        if len(data) != length:
+            raise EntrepotError(Code.UNAVAILABLE, f"{segment.path} became shorter while it was copied: try again")
+        if self._target.seal is not None:
+            data = self._target.seal.seal(data, place_of(self._identity.store_id, segment.start, start, length))
+        part = SavedPart(segment.start, start, length, hashlib.sha256(data).hexdigest(), tail)
+        self._target.put(part.name, data)
+        self._copied_bytes, self._copied = self._copied_bytes + length, self._copied + 1
+        return part
+
+    def _digest(self, data: bytes) -> str:
+        """Return what tells whether bytes are the same, and with a key nothing else."""
+        seal = self._target.seal
+        return hashlib.sha256(data).hexdigest() if seal is None else seal.mac(data)
+
+    def _is_there(self, part: SavedPart) -> bool:
+        """True if the object is there, as long as it should be. `verify` reads it."""
+        target = self._target
+        try:
+            found = target.objects.size(target.path(part.name))
+        except MissingObjectError:
+            return False
+        return found == stored_bytes(part, target)
+
+    def _remove_others(self, names: set[str], now_ms: int) -> None:
+        """Remove the parts of the list before that are in this one no more, and what an old run has left."""
+        target = self._target
+        gone, below = {part.name for part in self._known.values()} - names, target.path("")
+        for each in target.objects.objects(target.path(f"{LOG}/")):
+            if each.modified_ms < now_ms - STALE_MS and (name := each.path.removeprefix(below)) not in names:
+                gone.add(name)
+        target.delete(sorted(gone))
+
+
+def stored_bytes(part: SavedPart, target: BackupTarget) -> int:
+    """Return the length of a part's object."""
+    return part.bytes + (0 if target.seal is None else OVERHEAD)
 
 
 def _broker(data_dir: Path) -> BrokerName | None:
@@ -120,36 +189,3 @@ def _end_of(data_dir: Path, log: LogFiles) -> int:
         end = found.header.commit_log_offset + found.header.length
     replica = ReplicaFiles(data_dir)
     return end if replica.kept() is None else min(end, replica.confirmed.kept)
-
-
-def _is_saved(segment: Segment, earlier: SavedSegment, folder: Path) -> bool:
-    """True if the folder has a segment as it is now, by its length and its end."""
-    path = folder / LOG / earlier.name
-    if not path.exists() or path.stat().st_size != earlier.bytes:
-        return False
-    return _tail(Path(segment.path), earlier.bytes) == _tail(path, earlier.bytes)
-
-
-def _tail(path: Path, length: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(max(0, length - TAIL_BYTES))
-        return file.read(min(length, TAIL_BYTES))
-
-
-def _copied(segment: Segment, length: int, folder: Path) -> SavedSegment:
-    """Copy the first bytes of a segment, durably, and put the copy in place."""
-    name = f"{segment.start:020d}"
-    path, draft = folder / LOG / name, folder / LOG / f"{name}.draft"
-    draft.unlink(missing_ok=True)
-    digest = copy_durably(Path(segment.path), draft, length)
-    if draft.stat().st_size != length:
-        raise EntrepotError(Code.UNAVAILABLE, f"{segment.path} became shorter while it was copied: try again")
-    draft.replace(path)
-    return SavedSegment(segment.start, length, digest)
-
-
-def _remove_others(folder: Path, names: set[str]) -> None:
-    """Remove segments that retention has removed, once the manifest no longer names them."""
-    for path in (folder / LOG).iterdir():
-        if path.name not in names:
-            path.unlink()

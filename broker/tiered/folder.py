@@ -48,14 +48,16 @@ _REASONS: Final = {
 
 
 class FolderStore:
-    """A folder, made if missing, for several processes at once. Raises TierError where it cannot be made."""
+    """A folder, made if missing, for several processes at once. `file_mode`, `directory_mode`: of what is made. Raises
+    TierError where it cannot be made."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, file_mode: int = FILE_MODE, directory_mode: int = DIRECTORY_MODE) -> None:
+        self._file_mode, self._directory_mode = file_mode, directory_mode
         self._root = os.path.realpath(directory)
         self._url = directory.absolute().as_uri()
         self._turns = itertools.count()
         try:
-            for each in make_directories(self._root, DIRECTORY_MODE):
+            for each in make_directories(self._root, self._directory_mode):
                 sync_directory(os.path.dirname(each))
             self._sweep()
         except OSError as error:
@@ -189,11 +191,11 @@ class FolderStore:
         """Return a new file and its descriptor, locked: `_sweep` of another process leaves it alone."""
         self._check_there()
         with suppress(FileExistsError):
-            os.mkdir(f"{self._root}/{TEMPORARY}", DIRECTORY_MODE)
+            os.mkdir(f"{self._root}/{TEMPORARY}", self._directory_mode)
         while True:
             path = f"{self._root}/{TEMPORARY}/{os.getpid()}-{next(self._turns)}"
             try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, self._file_mode)
             except FileExistsError:  # of another store of this process, or of another machine
                 continue
             if _is_locked(descriptor) and os.fstat(descriptor).st_nlink:
@@ -204,7 +206,7 @@ class FolderStore:
         """Give a written file its name by `os.link`, or by `os.replace`; False where there is one."""
         for _ in range(MAX_TRIES):
             with suppress(FileNotFoundError):
-                make_directories(os.path.dirname(target), DIRECTORY_MODE)
+                make_directories(os.path.dirname(target), self._directory_mode)
             try:
                 name(temporary, target)
             except FileExistsError:

@@ -9,6 +9,7 @@ import pytest
 
 from entrepot.broker.backup.restoring import problems, restore
 from entrepot.broker.backup.saving import save
+from entrepot.broker.backup.target import open_target
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
@@ -44,7 +45,7 @@ async def kept_all(group: ReplicatedGroup, replica: int) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=["in-sync", "2-3"])
 async def test_a_group_that_lost_all_its_disks(tmp_path: Path, rule: Rule) -> None:
     async with ReplicatedGroup(tmp_path, rule, controllers=1) as group:
-        folder = tmp_path / "backup"
+        folder = open_target(str(tmp_path / "backup"), is_new=True)
         await group.store.topology.put_topic(Topic("t", queues=1))
         await group.store.key_values.write([KeyValueChange("k", b"v")])
         await append(group.store, "t", "a", "b")

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker.backup.manifest import FILE, LOG, manifest_of
-from entrepot.broker.backup.restoring import problems, restore
-from entrepot.broker.backup.saving import save
+from entrepot.broker.backup import restoring, saving
+from entrepot.broker.backup.manifest import FILE, LOG, Manifest, manifest_of
+from entrepot.broker.backup.saving import STALE_MS, Saved
+from entrepot.broker.backup.sealing import Seal
+from entrepot.broker.backup.target import BackupTarget, open_target
 from entrepot.broker.broker import Broker
 from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.store_files import StoreIdentity
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.replication.mastership import ReplicaState
 from entrepot.domain.topic import Topic
@@ -24,6 +27,22 @@ from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, handles, pop
 
 LAYOUT = CommitLogLayout(segment_size_bytes=1 << 20, preallocate_bytes=256 << 10, reserve_bytes=64 << 10)
+
+
+def at(folder: Path, seal: Seal | None = None) -> BackupTarget:
+    return open_target(str(folder), None, seal, is_new=True)
+
+
+def save(data: Path, folder: Path, now_ms: int, seal: Seal | None = None) -> Saved:
+    return saving.save(data, at(folder, seal), now_ms)
+
+
+def problems(folder: Path, seal: Seal | None = None) -> list[str]:
+    return list(restoring.problems(at(folder, seal)))
+
+
+def restore(folder: Path, made: Path, seal: Seal | None = None) -> StoreIdentity:
+    return restoring.restore(at(folder, seal), made)
 
 
 def settings(data_dir: Path) -> BrokerSettings:
@@ -43,17 +62,17 @@ async def test_a_store_is_saved_while_it_runs_and_then_what_is_new(store: Broker
     data, folder = tmp_path / "data", tmp_path / "backup"
     first = save(data, folder, 7)
     assert first.manifest.end == store.engine.end
-    assert (first.copied_segments, first.copied_bytes) == (3, first.manifest.end)
+    assert (first.copied_parts, first.copied_bytes) == (3, first.manifest.end)
     assert stat.S_IMODE((folder / FILE).stat().st_mode) == 0o600
     assert {stat.S_IMODE(path.stat().st_mode) for path in (folder / LOG).iterdir()} == {0o600}
     assert "handle_key" not in (folder / FILE).read_text()
     again = save(data, folder, 8)
-    assert (again.copied_segments, again.manifest.segments) == (0, first.manifest.segments)
+    assert (again.copied_parts, again.manifest.parts) == (0, first.manifest.parts)
     await append(store, "t", "new")
     third = save(data, folder, 9)
-    assert third.copied_segments == 1, "the last one alone has grown"
+    assert third.copied_parts == 1, "the last one alone has grown"
     assert (third.manifest.end, third.manifest.taken_ms) == (store.engine.end, 9)
-    assert list(problems(folder)) == []
+    assert problems(folder) == []
 
 
 @pytest.mark.failure(
@@ -84,15 +103,32 @@ async def test_what_is_restored_has_all_of_it_and_is_another_store(store: Broker
         await other.close()
 
 
-async def test_a_backup_that_was_broken_off_is_the_one_before(store: Broker, tmp_path: Path) -> None:
+async def test_a_backup_that_was_broken_off_is_the_one_before(
+    store: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "backup"
     save(tmp_path / "data", folder, 1)
     before = (folder / FILE).read_bytes()
     await append(store, "t", "new")
+    with monkeypatch.context() as broken:
+        broken.setattr(Manifest, "save", broken_off)
+        with pytest.raises(OSError, match="power"):
+            save(tmp_path / "data", folder, 2)
+    assert (folder / FILE).read_bytes() == before
+    assert problems(folder) == []
+    left = {path.name for path in (folder / LOG).iterdir()}
+    assert len(left) == 4, "one is in no list"
     save(tmp_path / "data", folder, 2)
-    (folder / FILE).write_bytes(before)  # the segment is longer already
-    assert list(problems(folder)) == []
+    await append(store, "t", "newer")
+    now_ms = max(int(path.stat().st_mtime * 1000) for path in (folder / LOG).iterdir()) + STALE_MS + 1_000
+    last = save(tmp_path / "data", folder, now_ms).manifest
+    assert {f"{LOG}/{path.name}" for path in (folder / LOG).iterdir()} == {part.name for part in last.parts}
+    assert problems(folder) == []
     restore(folder, tmp_path / "made")
+
+
+def broken_off(manifest: Manifest, target: BackupTarget) -> None:
+    raise OSError("the power is gone")
 
 
 @pytest.mark.failure(
@@ -121,8 +157,8 @@ async def test_damage_is_found_and_not_restored(store: Broker, tmp_path: Path, h
     assert not (made / "store.json").exists(), "there is no store"
     path.unlink(missing_ok=True)
     restored = save(tmp_path / "data", folder, 2)
-    assert restored.copied_segments == 1, "the next run mends it"
-    assert list(problems(folder)) == []
+    assert restored.copied_parts == 1, "the next run mends it"
+    assert problems(folder) == []
 
 
 @pytest.mark.failure_also("A backup is damaged")
@@ -143,7 +179,7 @@ async def test_segments_that_retention_removed_leave_the_backup(store: Broker, t
     manifest = save(tmp_path / "data", folder, 2).manifest
     assert manifest.begin == 1 << 20
     assert not (folder / LOG / f"{0:020d}").exists()
-    assert list(problems(folder)) == []
+    assert problems(folder) == []
 
 
 async def test_a_folder_of_something_else_is_left_alone(store: Broker, tmp_path: Path) -> None:
@@ -167,28 +203,29 @@ async def test_a_folder_of_something_else_is_left_alone(store: Broker, tmp_path:
         restore(tmp_path / "nothing", tmp_path / "c")
     (folder / FILE).write_text('{"format": 9}')
     with pytest.raises(EntrepotError, match="has backup format 9"):
-        manifest_of(folder)
+        manifest_of(at(folder))
     (folder / FILE).write_text("{")
     with pytest.raises(CorruptedError, match="cannot be read"):
-        manifest_of(folder)
+        manifest_of(at(folder))
 
 
 async def test_commands(store: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, folder, made = (str(tmp_path / name) for name in ("data", "backup", "made"))
     assert run(["store", "backup", "create", folder, "--data-dir", data]) == 0
-    assert "3 of 3 segments were copied" in capsys.readouterr().out
+    assert "3 of 3 parts were copied" in capsys.readouterr().out
     assert run(["store", "backup", "create", folder, "--data-dir", data, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["copiedSegments"] == 0
+    assert json.loads(capsys.readouterr().out)["copiedParts"] == 0
     assert run(["store", "backup", "verify", folder]) == 0
     assert ", is whole" in capsys.readouterr().out
     assert run(["store", "backup", "restore", folder, "--data-dir", made]) == 0
     assert store.core.store_id in capsys.readouterr().out
     assert run(["store", "backup", "restore", folder, "--data-dir", made]) == 2
     assert "is not empty" in capsys.readouterr().err
-    sorted((Path(folder) / LOG).iterdir())[0].unlink()
+    gone = sorted((Path(folder) / LOG).iterdir())[0]
+    gone.unlink()
     assert run(["store", "backup", "verify", folder, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["problems"] == [
-        f"segment {0:020d} is missing; the next backup into the folder copies it again"
+        f"{gone} is missing: the backup is not whole; once it is gone, the next backup saves it again"
     ]
     assert run(["store", "backup", "verify", data]) == 2
 
@@ -203,7 +240,7 @@ async def test_of_a_replica_what_is_confirmed_is_saved(store: Broker, tmp_path: 
     files.confirmed.note(end)
     files.confirmed.close()
     assert save(data, folder, 1).manifest.end == end < store.engine.end
-    assert list(problems(folder)) == []
+    assert problems(folder) == []
     restore(folder, tmp_path / "made")
     other = await Broker.open(settings(tmp_path / "made"), ManualClock())
     assert len(await pop(other, "t", "g", count=100)) == 20
