@@ -143,7 +143,8 @@ def show(
     """Show the backups of a cluster's brokers, and what is missing between them.
 
     Exit with 1 where one cannot be read."""
-    from entrepot.broker.backup.cluster import backups_of, between
+    from entrepot.broker.backup.cluster import backups_of, moments
+    from entrepot.domain.backups import between
 
     with readable():
         found = backups_of(_target(where, key_file, endpoint, region, allow_http))
@@ -155,12 +156,12 @@ def show(
             row |= {"from": manifest.begin, "to": manifest.end}
         rows.append(row)
     if as_json:
-        say_json({"value": rows, "between": between(found)})
+        say_json({"value": rows, "between": between(moments(found))})
     else:
         for row in rows:
             known = f"of {row['taken']}, up to {row['to']}" if "taken" in row else row["problem"]
             say(f"broker {row['broker']}: {known}")
-        for words in between(found):
+        for words in between(moments(found)):
             say(words)
         if not rows:
             say(f"there is no broker's backup below {where}")

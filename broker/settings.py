@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
+from entrepot.broker.backup.settings import BackupSettings
 from entrepot.broker.retention.watermarks import DiskWatermarks
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.index_file import IndexLayout
@@ -41,4 +42,5 @@ class BrokerSettings:
     transaction_max_checks: int = 15
     clock_is_right: date | None = None
     tier: TierSettings | None = None
+    backup: BackupSettings = field(default_factory=BackupSettings)
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))

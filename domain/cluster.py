@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
+from entrepot.domain.backups import BackupStatus
 from entrepot.domain.broker_answers import BrokerAnswers
 from entrepot.domain.consumer_group import GroupStatus
 from entrepot.domain.message import Message
@@ -182,6 +183,10 @@ class ClusterControl(Protocol):
 
     async def group_statuses(self, names: Sequence[str], seconds: float) -> BrokerAnswers[GroupStatus]:
         """Return the statuses of many groups, likewise."""
+
+    async def backup(self, name: str, *, is_to_start: bool) -> BackupStatus:
+        """Return the state of a broker's backup of itself, of a new run if that is to start.  Raises BAD_REQUEST (no
+        such broker), UNAVAILABLE, PRECONDITION_FAILED (it has no place for one)."""
 
     def confirm_level(self, messages: Sequence[Message]) -> ConfirmLevel:
         """Return the least assurance that any of these messages has once confirmed."""

@@ -15,7 +15,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.replication.rule import parse_rule
 from entrepot.domain.shard import broker_number
 from entrepot.gateway.listener import address_of
-from entrepot.gateway.settings import ClusterSettings, Settings, TierSettings
+from entrepot.gateway.settings import BackupSettings, ClusterSettings, Settings, TierSettings
 
 if TYPE_CHECKING:
     from entrepot.store_client.embedded import EmbeddedSettings, NameServer, ServedBroker, ServedController
@@ -88,7 +88,20 @@ def _settings_here(settings: Settings, number: int) -> EmbeddedSettings:
         group_defaults=settings.groups.new_group("defaults"),
         name=settings.broker.name,
         tier=_tier_settings(settings.tier, number),
+        backup=_backup_settings(settings.backup),
     )
+
+
+def _backup_settings(backup: BackupSettings) -> dict[str, Any]:
+    """Fields of the broker's `BackupSettings` by name."""
+    return {
+        "place": backup.place,
+        "key_file": backup.key_file,
+        "is_plain": backup.plain,
+        "endpoint": backup.endpoint or None,
+        "region": backup.region or None,
+        "allow_http": backup.allow_http,
+    }
 
 
 def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:

@@ -59,11 +59,14 @@ def embedded_settings(
     free_bytes: tuple[int, int, int],
     index_sizes: tuple[int, int],
     tier: dict[str, Any] | None = None,
+    backup: dict[str, Any] | None = None,
     **others: Any,
 ) -> BrokerSettings:
     """Return the broker's settings from plain values; `others` are fields of `BrokerSettings` by name.  `free_bytes`:
     free disk below which it warns, refuses, and clears early.  `index_sizes`: slots and entries of an index file.
-    `tier`: fields of `TierSettings` by name; a number kept with the data replaces theirs.  None: no object store."""
+    `tier`: fields of `TierSettings` by name; a number kept with the data replaces theirs.  None: no object store.
+    `backup`: fields of `BackupSettings` by name."""
+    from entrepot.broker.backup.settings import BackupSettings
     from entrepot.broker.retention.watermarks import DiskWatermarks
     from entrepot.broker.settings import BrokerSettings
     from entrepot.broker.store.commit_log import CommitLogLayout
@@ -81,6 +84,7 @@ def embedded_settings(
         watermarks=DiskWatermarks(*free_bytes),
         index=IndexLayout(*index_sizes),
         tier=None if tier is None else TierSettings(**tier | changed),
+        backup=BackupSettings(**backup or {}),
         **others,
     )
 

@@ -7,15 +7,10 @@ dead letter or a moved queue, is in both or in neither. So the moments are told,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from entrepot.broker.backup.manifest import FILE, Manifest, manifest_of
 from entrepot.broker.backup.target import BackupTarget
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.timestamp import to_rfc3339
-
-NEAR_MS: Final = 1_000
-"""Time between two moments that is not worth a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +39,6 @@ def _backup(target: BackupTarget, name: str) -> BrokerBackup:
     return BrokerBackup(name, place, found, "" if found is not None else f"there is no {FILE}: it was never finished")
 
 
-def between(backups: list[BrokerBackup]) -> list[str]:
-    """Return what is missing between brokers, in words: of each that was saved before the last one."""
-    taken = {each.name: each.manifest.taken_ms for each in backups if each.manifest is not None}
-    if not taken:
-        return []
-    last = max(taken, key=lambda name: taken[name])
-    return [
-        f"broker {name} was saved {(taken[last] - at) / 1000:,.0f} s before broker {last}, at {to_rfc3339(at)}: what "
-        "went between them since then is at both or at neither"
-        for name, at in sorted(taken.items())
-        if taken[last] - at > NEAR_MS
-    ]
+def moments(backups: list[BrokerBackup]) -> dict[str, int]:
+    """Return the moment of each that can be read, in epoch milliseconds."""
+    return {each.name: each.manifest.taken_ms for each in backups if each.manifest is not None}

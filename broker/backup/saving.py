@@ -12,7 +12,7 @@ end of a part differs, and it is saved again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,16 +57,17 @@ class Saved:
     copied_parts: int
 
 
-def save(data_dir: Path, target: BackupTarget, now_ms: int) -> Saved:
-    """Bring a backup up to the log of a data directory. Raises BAD_REQUEST for a place with another store's backup or
-    other files, StoreFailedError, CorruptedError, TierError, OSError."""
+def save(data_dir: Path, target: BackupTarget, now_ms: int, check: Callable[[], None] = lambda: None) -> Saved:
+    """Bring a backup up to the log of a data directory. `check`: called before each part; it may raise. Raises
+    BAD_REQUEST for a place with another store's backup or other files, PRECONDITION_FAILED where another run was
+    faster, StoreFailedError, CorruptedError, TierError, OSError."""
     identity = StoreFiles(OsDisk(), str(data_dir)).identity()
     if identity is None:
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} has no store")
     before = _checked(target, identity)
     for left in range(TRIES - 1, -1, -1):
         try:
-            return _Saving(data_dir, target, identity, before).run(now_ms)
+            return _Saving(data_dir, target, identity, before, check).run(now_ms)
         except FileNotFoundError:  # retention has removed a segment
             if not left:
                 raise
@@ -90,8 +91,16 @@ def _checked(target: BackupTarget, identity: StoreIdentity) -> Manifest | None:
 class _Saving:
     """One run."""
 
-    def __init__(self, data_dir: Path, target: BackupTarget, identity: StoreIdentity, before: Manifest | None) -> None:
-        self._data_dir, self._target, self._identity = data_dir, target, identity
+    def __init__(
+        self,
+        data_dir: Path,
+        target: BackupTarget,
+        identity: StoreIdentity,
+        before: Manifest | None,
+        check: Callable[[], None],
+    ) -> None:
+        self._data_dir, self._target, self._identity, self._check = data_dir, target, identity, check
+        self._before = before
         self._known = {part.start: part for part in (before.parts if before is not None else ())}
         self._copied_bytes = self._copied = 0
 
@@ -111,6 +120,10 @@ class _Saving:
             tuple(parts),
             "" if self._target.seal is None else self._target.seal.name,
         )
+        self._check()
+        if manifest_of(self._target) != self._before:
+            told = f"another run has brought {self._target.shown} up to date meanwhile: nothing was changed"
+            raise EntrepotError(Code.PRECONDITION_FAILED, told)
         manifest.save(self._target)
         self._remove_others({part.name for part in parts}, now_ms)
         return Saved(manifest, self._copied_bytes, self._copied)
@@ -120,6 +133,7 @@ class _Saving:
         last = min(segment.start + self._identity.segment_size_bytes, segment.end, end)
         with open(segment.path, "rb") as file:
             for start in range(segment.start, last, PART_BYTES):
+                self._check()
                 length = min(PART_BYTES, last - start)
                 file.seek(start - segment.start + length - min(length, TAIL_BYTES))
                 tail = self._digest(file.read(min(length, TAIL_BYTES)))

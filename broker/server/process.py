@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from entrepot.broker.backup.running import BackupRun
 from entrepot.broker.broker import Broker
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import LinkSettings
@@ -107,6 +108,7 @@ class BrokerProcess:
         self._listener = (
             make_listener(settings, listener, broker.core.settings) if isinstance(listener, socket.socket) else listener
         )
+        self._backup = BackupRun(broker.core.settings.backup, data_dir, self.identity.name, clock)
         self._offer = self._offered()
         self._registrar = Registrar(
             settings.name_servers,
@@ -131,6 +133,7 @@ class BrokerProcess:
         self.service.install(offered)
         self._control.install(offered)
         offered.calls[wire.TIME] = self._time
+        offered.calls[wire.BACKUP] = self._backup.ask
         self._listener.service.add(offered)
         return offered
 
@@ -205,6 +208,7 @@ class BrokerProcess:
 
     async def close(self) -> None:
         """Close all connections; a broker that has left announces that, too."""
+        self._backup.close()
         await cancel_tasks(self._deciding)
         if self.stopped.done() and self.stopped.result() is None:
             await self._registrar.unregister()

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from entrepot.gateway.cli import cluster_secret, controllers, replicas
+from entrepot.gateway.cli import cluster_backup, cluster_secret, controllers, replicas
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import CommandError
@@ -20,6 +20,7 @@ ELECTION_SECONDS = 40.0
 app = typer.Typer(help="Brokers behind a running gateway.", no_args_is_help=True)
 app.add_typer(controllers.app, name="controller")
 app.add_typer(replicas.app, name="replica")
+app.command()(cluster_backup.backup)
 app.command()(cluster_secret.secret)
 
 NameArgument = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)]

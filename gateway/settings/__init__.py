@@ -9,6 +9,7 @@ Invariants: nothing is read from the process here (the caller passes the environ
 in the tree is an error anywhere. Every error names the key, its origin and the nearest valid key, if one is near.
 """
 
+from entrepot.gateway.settings.backup import BackupSettings
 from entrepot.gateway.settings.bridge import BridgeRemote, BridgeRule, BridgeSettings
 from entrepot.gateway.settings.listeners import (
     GroupsSettings,
@@ -41,6 +42,7 @@ from entrepot.gateway.settings.tree import Settings
 from entrepot.gateway.settings.webhooks import WebhookSettings
 
 __all__ = [
+    "BackupSettings",
     "BridgeRemote",
     "BridgeRule",
     "BridgeSettings",

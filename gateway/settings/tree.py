@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from entrepot.gateway.settings.amqp import AmqpSettings
+from entrepot.gateway.settings.backup import BackupSettings
 from entrepot.gateway.settings.bridge import BridgeSettings
 from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.gateway.settings.listeners import (
@@ -52,6 +53,7 @@ class Settings(Table):
     security: SecuritySettings = Field(default_factory=SecuritySettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     tier: TierSettings = Field(default_factory=TierSettings)
+    backup: BackupSettings = Field(default_factory=BackupSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     nameserver: NameServerSettings = Field(default_factory=NameServerSettings)
     controller: ControllerSettings = Field(default_factory=ControllerSettings)

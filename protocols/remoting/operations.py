@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from entrepot.domain.backups import BackupStatus
 from entrepot.domain.cluster import LogCondition
 from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.delivery import DeliveryPlaces
@@ -237,6 +238,8 @@ MEASURE: Final = _operation(
     71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
 )
 TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=True)
+BACKUP: Final = _operation(104, "backup", tuple[bool], BackupStatus, again=True)
+"""The broker's backup of itself; True: a new run is to start."""
 TIME: Final = _operation(103, "time", tuple[()], tuple[int, bool], again=True)
 """What a broker's clock says, in epoch milliseconds; True where controllers compare it with others."""
 PINS: Final = _operation(79, "pins", tuple[()], list[Pin], again=True)

@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from entrepot.broker.remoting.link import LinkSettings
+from entrepot.domain.backups import BackupStatus
 from entrepot.domain.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
@@ -200,6 +201,10 @@ class ClusterOperations:
         else:
             await client.ask(wire.SET_DRAINING, False)
         return await self._shown(name)
+
+    async def backup(self, name: str, *, is_to_start: bool) -> BackupStatus:
+        found: BackupStatus = await self._named(name).ask(wire.BACKUP, is_to_start)
+        return found
 
     async def leave(self, name: str) -> None:
         client = self._named(name)

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from types import TracebackType
 
+from entrepot.broker.backup.settings import BackupSettings
 from entrepot.broker.namesrv.server import NameServer
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.trust import WireTrust
@@ -26,6 +27,7 @@ from tests.support.clock import ManualClock
 from tests.support.controllers import Controllers, listening
 from tests.support.waiting import until
 
+NO_BACKUP = BackupSettings()
 LAYOUT = CommitLogLayout(segment_size_bytes=1 << 20, preallocate_bytes=256 << 10, reserve_bytes=64 << 10)
 
 
@@ -45,6 +47,7 @@ class ReplicatedGroup:
         elects_async: bool = False,
         tier: TierSettings | None = None,
         trust: ClusterTrust = NO_TRUST,
+        backup: BackupSettings = NO_BACKUP,
     ) -> None:
         """`zone`: of the gateway; replica 3 is in zone-3, and so on.  `observers`: how many there are beside.
 
@@ -59,7 +62,7 @@ class ReplicatedGroup:
         self.copy_rate = 0
         self.elects_async = elects_async
         self.tier = tier
-        self.trust = trust
+        self.trust, self.backup = trust, backup
         self.controllers = Controllers(directory, controllers, lease, self.clock)
         self.controllers.trust = trust
         self._name_server = NameServer(door := listening(), lease_seconds=5.0, cluster="", trust=trust)
@@ -103,6 +106,7 @@ class ReplicatedGroup:
                 retention_interval_seconds=0.01,
                 checkpoint_interval_seconds=0.1,
                 tier=self.tier,
+                backup=self.backup,
             ),
             BrokerProcessSettings(
                 "group",

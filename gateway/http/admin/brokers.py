@@ -8,6 +8,7 @@ from fastapi import Request, Response
 from pydantic import Field
 
 from entrepot.domain.access.model import Action
+from entrepot.domain.backups import BackupStatus
 from entrepot.domain.cluster import BrokerStatus, ClusterControl, Clustered, ElectionView
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ReplicaChange
@@ -80,6 +81,21 @@ def _add(router: Router, context: HttpContext) -> None:
         control = needed_control(context)
         status = await control.elect(name_in_path(name), asked.to, asked.without, is_unclean=asked.is_unclean)
         return json_answer(broker_shape(status))
+
+    @router.get("/brokers/{name}/backup", cluster(Action.GET), summary="Show a broker's backup of itself")
+    async def get_backup(name: str) -> Response:
+        found = await needed_control(context).backup(name_in_path(name), is_to_start=False)
+        return json_answer(_backup_shape(found))
+
+    @router.post(
+        "/brokers/{name}:backup",
+        cluster(Action.UPDATE),
+        change="backup started",
+        summary="Have a broker bring its backup up to date",
+    )
+    async def start_backup(name: str) -> Response:
+        found = await needed_control(context).backup(name_in_path(name), is_to_start=True)
+        return json_answer(_backup_shape(found))
 
     @router.put(
         "/brokers/{name}/replicas/{replica}",
@@ -160,6 +176,20 @@ def broker_shape(status: BrokerStatus) -> dict[str, Any]:
         "epoch": status.epoch or None,
         "replicas": [replica_shape(each) for each in status.replicas],
         "election": None if status.election is None else _election_shape(status.election),
+    }
+
+
+def _backup_shape(status: BackupStatus) -> dict[str, Any]:
+    return {
+        "broker": status.broker,
+        "place": status.place,
+        "isRunning": status.is_running,
+        "from": status.begin,
+        "to": status.end,
+        "taken": time_shape(status.taken_ms) if status.taken_ms else None,
+        "copiedBytes": status.copied_bytes,
+        "key": status.key or None,
+        "problem": status.problem or None,
     }
 
 

@@ -108,6 +108,21 @@ BRIDGE_FIELDS: Final = {
 }
 BRIDGE: Final = named("Bridge", "A bridge to another MQTT broker, as one gateway knows it", BRIDGE_FIELDS)
 
+_BACKUP: Final = named(
+    "Backup",
+    "A broker's backup of itself: the run under way, or the last one since the broker's start",
+    {
+        "broker": "broker-0",
+        "place": "s3://backups/plant",
+        "isRunning": False,
+        "from": 0,
+        "to": 4_194_304,
+        "taken": Maybe(time()),
+        "copiedBytes": 65_536,
+        "key": Maybe("5f1c0d8e2b7a4c90"),
+        "problem": Maybe("the disk is full: make room, or take a larger one"),
+    },
+)
 SERVER_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/namespaces"): Operation("listNamespaces", answers(listed(_NAMESPACE, next=Maybe("team")))),
     ("GET", f"{PREFIX}/namespaces/{{name}}"): Operation("getNamespace", answers(_NAMESPACE)),
@@ -125,6 +140,8 @@ SERVER_OPERATIONS: Final[Operations] = {
     ("POST", f"{PREFIX}/brokers/{{name}}:elect"): Operation(
         "electMaster", answers(BROKER), body=Shape(schema_of(Election), {"to": 2})
     ),
+    ("GET", f"{PREFIX}/brokers/{{name}}/backup"): Operation("getBackup", answers(_BACKUP)),
+    ("POST", f"{PREFIX}/brokers/{{name}}:backup"): Operation("startBackup", answers(_BACKUP)),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): Operation("removeBroker", GONE),
     ("PUT", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation(
         "putReplica", answers(BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.backup import restoring
-from entrepot.broker.backup.cluster import backups_of, between
+from entrepot.broker.backup.cluster import backups_of, moments
 from entrepot.broker.backup.manifest import FILE, Manifest
 from entrepot.broker.backup.saving import save
 from entrepot.broker.backup.sealing import Seal, make_key, seal_of
@@ -18,6 +18,7 @@ from entrepot.broker.backup.target import BackupTarget, check_sealed, open_targe
 from entrepot.broker.broker import Broker
 from entrepot.broker.server.identity import BrokerIdentity
 from entrepot.broker.tiered.opening_store import open_objects
+from entrepot.domain.backups import between
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.topic import Topic
 from entrepot.gateway.cli.app import run
@@ -183,7 +184,7 @@ def test_moments_that_are_near_are_no_news() -> None:
         taken(name, at).save(target.at(name))
     found = backups_of(target)
     assert [each.name for each in found] == ["a", "b", "c"]
-    assert [words.split(":")[0] for words in between(found)] == [
+    assert [words.split(":")[0] for words in between(moments(found))] == [
         "broker c was saved 6 s before broker b, at 1970-01-01T00"
     ]
-    assert between([]) == []
+    assert between({}) == []

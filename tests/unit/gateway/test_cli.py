@@ -184,6 +184,7 @@ PLAIN = {
     "message body": "the body itself",
     "config schema": "JSON in any case",
     "cluster secret": "the secret itself",
+    "store backup key": "a file, and its key's name",
 }
 """Commands without --json, and why."""
 
