@@ -21,11 +21,12 @@ from entrepot.broker.controller.agreement import ControllerOptions, Effect, Prop
 from entrepot.broker.controller.clocks import CONTROLLERS, MemberClock
 from entrepot.broker.controller.commands import HearController, NameController
 from entrepot.broker.controller.controller import NOT_LEADER, Controller
-from entrepot.broker.controller.directory import ControllerDirectory
+from entrepot.broker.controller.directory import REPLACE, ControllerDirectory
 from entrepot.broker.controller.founding import Founding
 from entrepot.broker.controller.member import Member
 from entrepot.broker.controller.peers import ControllerPeers
 from entrepot.broker.controller.raft_codec import ANSWERS, Sender, decode_messages
+from entrepot.broker.raft.effects import Role
 from entrepot.broker.raft.membership import Add, Change, Remove, Replace
 from entrepot.broker.raft.state import Options
 from entrepot.broker.remoting.link import LinkSettings
@@ -106,11 +107,15 @@ class ControllerServer:
         self._beginning = background(self._loop).start("founding of controllers", self._begin())
 
     async def _begin(self) -> None:
-        await self._founding.run()
         try:
+            await self._founding.run()
             self._open()
-        except (OSError, EntrepotError) as error:
-            self._failed(error if isinstance(error, EntrepotError) else EntrepotError(Code.INTERNAL_ERROR, str(error)))
+        except StoreFailedError as error:
+            self._failed(StoreFailedError(f"{error.message}; {REPLACE}"))
+        except EntrepotError as error:
+            self._failed(error)
+        except OSError as error:
+            self._failed(StoreFailedError(f"the controller's disk: {error}"))
 
     def _open(self) -> None:
         from entrepot.broker.controller.register import Register
@@ -153,8 +158,14 @@ class ControllerServer:
         self._directory.close()
 
     def _failed(self, error: EntrepotError) -> None:
-        if not self.stopped.done():
-            self.stopped.set_result(error)
+        """Count for nothing from now on, and say why: the process may go on, as a name server."""
+        if self.stopped.done():
+            return
+        self.stopped.set_result(error)
+        if self._ticking is not None:
+            self._ticking.cancel()
+        if self._member is not None:
+            self._member.fail(error.message)
 
     def _tick(self) -> None:
         self._ticking = self._loop.call_later(self._settings.options.tick, self._tick)
@@ -180,6 +191,9 @@ class ControllerServer:
 
     def _raft(self, channel: ServerChannel, request: Requested) -> None:
         sender, target, messages = decode_messages(request.payload)
+        if self.stopped.done():
+            channel.refuse(request.id, EntrepotError(Code.UNAVAILABLE, self.stopped.result().message))
+            return
         if self._member is not None and (problem := self._objection(sender)):
             log.warning("a controller is not listened to", seldom="controller", problem=problem)
             self._peers.problems[sender.controller] = problem
@@ -342,16 +356,19 @@ class ControllerServer:
         own, member = self._directory.identity, self._member
         if member is None:
             members = tuple(sorted(self._settings.addresses.items()))
-            return ControllerView(own.controller, own.incarnation, members=members, problem=self._founding.problem)
+            told = self.stopped.result().message if self.stopped.done() else self._founding.problem
+            of_group = own.cluster, own.founders
+            return ControllerView(own.controller, own.incarnation, *of_group, members=members, problem=told)
         state = member.machine.state
+        role, leader = (Role.FOLLOWER, 0) if member.problem else (state.role, state.leader)
         return ControllerView(
             own.controller,
             own.incarnation,
             own.cluster,
             own.founders,
-            state.role.value,
+            role.value,
             state.term,
-            state.leader,
+            leader,
             tuple((number, self._peers.address(number)) for number in member.configuration.members),
             state.applied,
             self._problem(member),
@@ -362,9 +379,7 @@ class ControllerServer:
             return member.problem
         peers = self._peers
         problems = [problem for _, problem in sorted(peers.problems.items())]
-        problems += [
-            f"controller {each} does not listen: {problem}" for each, problem in sorted(peers.refusals.items())
-        ]
+        problems += [f"controller {each} does not listen: {why}" for each, why in sorted(peers.refusals.items())]
         if problems:
             return "; ".join(problems)
         if member.number not in member.configuration.members:
