@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, joined, reached
@@ -54,11 +55,16 @@ async def delete(group: ReplicatedGroup) -> None:
 
 async def leave_alone(group: ReplicatedGroup, replica: int) -> None:
     """Have this one lead: by an operator's word, once it has caught up."""
-    if group.master != replica:
-        await group.in_sync()
-        leader = group.controllers.running[await group.controllers.led()]
-        await leader._elect("group", replica, [], False)
-        await until(lambda: group.master == replica, "it leads")
+
+    async def leads() -> bool:
+        if group.master != replica:
+            await group.in_sync()
+            leader = group.controllers.running[await group.controllers.led()]
+            with suppress(EntrepotError):  # another election is under way
+                await leader._elect("group", replica, [], False)
+        return group.master == replica
+
+    await eventually(leads)
     await reached(group)
 
 

@@ -155,7 +155,9 @@ async def test_what_is_not_confirmed_is_not_shown_and_may_be_cut(tmp_path: Path)
         await until(lambda: len(tailed) == 5, "what there is")
         group.replicas[2]._following.unfollow()
         before = group.replicas[3].machine.synced
-        messages.append([message("t", "not confirmed")])
+        master = group.replicas[1]._leading
+        assert master is not None
+        master.broker.messages.append([message("t", "not confirmed")])  # its gateway dies: nobody asks again
         await until(lambda: group.replicas[3].machine.synced > before, "the slave has it")
         assert b"not confirmed" in group.log_of(3)
 
