@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.listener import address_of
 from entrepot.gateway.process import StopSignal, announce, bind_listeners, run_process, settle_memory, withdraw
@@ -79,21 +81,31 @@ async def _serve_replica(settings: Settings, listener: socket.socket, ready: Rea
 
 
 async def serve_name_server(loaded: LoadedSettings) -> int:
-    """Answer routes until told to stop; nothing is kept, except by its controller, if it has one."""
+    """Answer routes until told to stop; nothing is kept, except by its controller, if it has one.  Routes go on if that
+    cannot."""
     settings = loaded.settings
     [listener] = bind_listeners(loaded, ("nameserver",)).values()
     server = make_name_server(settings, listener)
     controller = make_controller(settings, server, SystemClock()) if settings.controller.id else None
     await server.start()
-    code = 0
+    stop = StopSignal()
     try:
         with _ready(settings, {"nameserver": address_of(listener)}):
-            code = await _run_controller(controller) if controller is not None else await StopSignal().wait()
+            if controller is not None:
+                controller.stopped.add_done_callback(_tell_stopped)
+                await controller.start()
+            code = await stop.wait()
     finally:
         await server.close()
         if controller is not None:
             await controller.close()
+    log.info("stopped", exit_code=code)
     return code
+
+
+def _tell_stopped(stopped: asyncio.Future[EntrepotError]) -> None:
+    if not stopped.cancelled():
+        log.critical("the controller cannot go on; the name server does", error=stopped.result().message)
 
 
 async def serve_controller(loaded: LoadedSettings) -> int:

@@ -234,14 +234,20 @@ def make_controller(
     trust: ClusterTrust,
 ) -> ServedController:
     """Return a controller, with its data directory open.  `listening`: a listening socket, or a name server to share.
-    `addresses`: those of all controllers, by id.  `lease`: seconds of silence after which a master is replaced.  Raises
-    StoreFailedError, OSError."""
-    from entrepot.broker.controller.listener import OwnListener, SharedListener, links_of, options_of
+    `addresses`: those of all controllers, by id.  `lease`: seconds of silence after which a master is replaced.  In a
+    name server it is `stopped` if its directory cannot be opened; else that raises StoreFailedError, OSError."""
+    from entrepot.broker.controller.listener import BrokenController, OwnListener, SharedListener, links_of, options_of
     from entrepot.broker.controller.process import ControllerServer, ControllerSettings
 
     settings = ControllerSettings(controller, addresses, data_dir, cluster, options_of(lease))
     links = links_of(controller, cluster, lease, silence_seconds, trust)
-    server = ControllerServer(settings, links, clock)
+    try:
+        server = ControllerServer(settings, links, clock)
+    except (OSError, EntrepotError) as error:
+        if isinstance(listening, socket.socket):
+            raise
+        told = error if isinstance(error, EntrepotError) else StoreFailedError(f"the controller's disk: {error}")
+        return BrokenController(controller, told, listening.service)
     if isinstance(listening, socket.socket):
         return OwnListener(server, listening, cluster, trust)
     return SharedListener(server, listening.service)

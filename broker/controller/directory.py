@@ -23,11 +23,12 @@ from entrepot.broker.controller.starts import DirectoryStart
 from entrepot.broker.raft.files import OsDirectory, RaftFiles
 from entrepot.broker.raft.state import EMPTY, Stored, first_stored
 from entrepot.broker.store.private_files import make_directories
-from entrepot.broker.store.small_files import put_durably
+from entrepot.broker.store.small_files import decode_json, put_durably
 from entrepot.broker.store.store_files import DirectoryLock
 from entrepot.domain.errors import StoreFailedError
 
 FILE: Final = "controller.json"
+REPLACE: Final = "its votes are not known: replace it by a controller with a new id and an empty directory"
 
 
 class ControllerIdentity(msgspec.Struct):
@@ -69,9 +70,9 @@ class ControllerDirectory:
                 raise StoreFailedError(f"{self._path} has a controller's log and no {FILE}: whose it is nobody knows")
             return ControllerIdentity(controller, DirectoryStart(secrets.token_hex(16), 0))
         try:
-            found = msgspec.json.decode(file.read_bytes(), type=ControllerIdentity)
+            found = decode_json(file.read_bytes(), ControllerIdentity)
         except msgspec.DecodeError as error:
-            raise StoreFailedError(f"{file} cannot be read: {error}") from error
+            raise StoreFailedError(f"{file} cannot be read: {error}; {REPLACE}") from error
         if found.controller != controller:
             raise StoreFailedError(f"{self._path} is the directory of controller {found.controller}, not {controller}")
         return found

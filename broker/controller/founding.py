@@ -61,6 +61,8 @@ class Founding:
         for number, view in sorted(views.items()):
             if view.controller != number:
                 return f"controller {number} is configured where controller {view.controller} is"
+            if not view.incarnation:
+                return f"controller {number} cannot run: {view.problem}"
         groups = {view.cluster: view for _, view in sorted(views.items()) if view.cluster}
         if len(groups) > 1:
             return "the other controllers are of more than one group"

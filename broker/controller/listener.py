@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Final
 
@@ -11,6 +12,9 @@ from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import RemotingListener, Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import ClusterTrust
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import ControllerView
+from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.authentication import Role
 
 MOST_FENCE_SECONDS: Final = 1.0
@@ -51,6 +55,26 @@ class SharedListener:
 
     async def close(self) -> None:
         await self._server.close()
+
+
+class BrokenController:
+    """A controller whose directory cannot be opened, in a process with another server: it counts for nothing, and says
+    why."""
+
+    def __init__(self, controller: int, error: EntrepotError, service: Service) -> None:
+        self.stopped: asyncio.Future[EntrepotError] = asyncio.get_running_loop().create_future()
+        self.stopped.set_result(error)
+        self._view = ControllerView(controller, "", problem=error.message)  # no incarnation: nobody founds with it
+        service.calls[wire.CONTROLLER] = self._told
+
+    async def start(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def _told(self) -> ControllerView:
+        return self._view
 
 
 class OwnListener(SharedListener):

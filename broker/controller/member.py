@@ -150,7 +150,7 @@ class Member:
                     self._perform(effect)
                 self._results.clear()
         except msgspec.DecodeError as error:
-            self._fail(f"the controllers' log has what this version cannot read: {error}")
+            self.fail(f"the controllers' log has what this version cannot read: {error}")
         finally:
             self._is_stepping = False
 
@@ -179,9 +179,9 @@ class Member:
                 log.info("controller", role=role.value, term=term, leader=leader)
                 self._role_changed(role)
             case raft.Halt(reason):
-                self._fail(reason)
+                self.fail(reason)
 
-    def _fail(self, problem: str) -> None:
+    def fail(self, problem: str) -> None:
         """Stop for good: nothing more is written, sent or told as durable."""
         if not self._is_closed:
             self._is_closed = True
@@ -245,7 +245,7 @@ class Member:
             try:
                 await asyncio.to_thread(self._files.perform, writes)
             except Exception as error:  # noqa: BLE001 - whatever it was, what is not written counts for nothing
-                self._fail(f"the controller's disk: {error}")
+                self.fail(f"the controller's disk: {error}")
                 break
             self.step(raft.Synced(writes[-1].number))
         self._writing = None

@@ -19,13 +19,15 @@ import structlog
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
 from entrepot.broker.controller.clocks import CONTROLLERS, MemberClock
-from entrepot.broker.controller.commands import HearController, NameController
+from entrepot.broker.controller.commands import NameController
 from entrepot.broker.controller.controller import NOT_LEADER, Controller
-from entrepot.broker.controller.directory import ControllerDirectory
+from entrepot.broker.controller.directory import REPLACE, ControllerDirectory
 from entrepot.broker.controller.founding import Founding
 from entrepot.broker.controller.member import Member
+from entrepot.broker.controller.members_known import MembersKnown
 from entrepot.broker.controller.peers import ControllerPeers
 from entrepot.broker.controller.raft_codec import ANSWERS, Sender, decode_messages
+from entrepot.broker.raft.effects import Role
 from entrepot.broker.raft.membership import Add, Change, Remove, Replace
 from entrepot.broker.raft.state import Options
 from entrepot.broker.remoting.link import LinkSettings
@@ -84,8 +86,7 @@ class ControllerServer:
         self._count = 0
         self._beginning: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self._hearing: set[int] = set()
-        self._forgetting: set[int] = set()
+        self._known = MembersKnown(self._peers)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -107,11 +108,15 @@ class ControllerServer:
         self._beginning = background(self._loop).start("founding of controllers", self._begin())
 
     async def _begin(self) -> None:
-        await self._founding.run()
         try:
+            await self._founding.run()
             self._open()
-        except (OSError, EntrepotError) as error:
-            self._failed(error if isinstance(error, EntrepotError) else EntrepotError(Code.INTERNAL_ERROR, str(error)))
+        except StoreFailedError as error:
+            self._failed(StoreFailedError(f"{error.message}; {REPLACE}"))
+        except EntrepotError as error:
+            self._failed(error)
+        except OSError as error:
+            self._failed(StoreFailedError(f"the controller's disk: {error}"))
 
     def _open(self) -> None:
         from entrepot.broker.controller.register import Register
@@ -154,8 +159,14 @@ class ControllerServer:
         self._directory.close()
 
     def _failed(self, error: EntrepotError) -> None:
-        if not self.stopped.done():
-            self.stopped.set_result(error)
+        """Count for nothing from now on, and say why: the process may go on, as a name server."""
+        if self.stopped.done():
+            return
+        self.stopped.set_result(error)
+        if self._ticking is not None:
+            self._ticking.cancel()
+        if self._member is not None:
+            self._member.fail(error.message)
 
     def _tick(self) -> None:
         self._ticking = self._loop.call_later(self._settings.options.tick, self._tick)
@@ -181,6 +192,9 @@ class ControllerServer:
 
     def _raft(self, channel: ServerChannel, request: Requested) -> None:
         sender, target, messages = decode_messages(request.payload)
+        if self.stopped.done():
+            channel.refuse(request.id, EntrepotError(Code.UNAVAILABLE, self.stopped.result().message))
+            return
         if self._member is not None and (problem := self._objection(sender)):
             log.warning("a controller is not listened to", seldom="controller", problem=problem)
             self._peers.problems[sender.controller] = problem
@@ -217,41 +231,16 @@ class ControllerServer:
         self._perform(effects)
 
     def _follow_members(self) -> None:
-        """Connect to all members; the leader has the starts of all of them known to all."""
-        member, register = self._member, self._ready.register
+        """Have all members known to each other."""
+        member = self._member
         if member is None:
             return
         try:
             self._directory.note_refused(bool(self._peers.refusals))
         except OSError as error:
             self._failed(StoreFailedError(f"the controller's disk: {error}"))
-        if member.configuration.members:  # a new one knows of none until it is taken in
-            self._peers.reach({number: register.addresses.get(number, "") for number in member.configuration.members})
-        if not member.is_leader:
-            self._hearing.clear()
-            self._forgetting.clear()
-            return
-        self._forget_members(member)
         own = self._directory.identity
-        heard = {each.controller: each.start for each in self._peers.heard.values()}
-        heard[own.controller] = own.start
-        for number, start in heard.items():
-            known = register.start_of(number)
-            is_new = known is None or (known.incarnation == start.incarnation and known.run < start.run)
-            if is_new and number in member.configuration.members and number not in self._hearing:
-                self._hearing.add(number)
-                member.propose(0, HearController(number, start))
-            elif not is_new:
-                self._hearing.discard(number)
-
-    def _forget_members(self, member: Member) -> None:
-        """Have the addresses of members that have left forgotten. Until then they vote, and who begins anew must find
-        them."""
-        known, configuration = self._ready.register.addresses, member.committed_configuration
-        left = {each for each in known if each <= configuration.highest and each not in configuration.members}
-        for number in left - self._forgetting:
-            member.propose(0, NameController(number, ""))
-        self._forgetting = left
+        self._known.look(member, own.controller, own.start)
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -354,16 +343,19 @@ class ControllerServer:
         own, member = self._directory.identity, self._member
         if member is None:
             members = tuple(sorted(self._settings.addresses.items()))
-            return ControllerView(own.controller, own.incarnation, members=members, problem=self._founding.problem)
+            told = self.stopped.result().message if self.stopped.done() else self._founding.problem
+            of_group = own.cluster, own.founders
+            return ControllerView(own.controller, own.incarnation, *of_group, members=members, problem=told)
         state = member.machine.state
+        role, leader = (Role.FOLLOWER, 0) if member.problem else (state.role, state.leader)
         return ControllerView(
             own.controller,
             own.incarnation,
             own.cluster,
             own.founders,
-            state.role.value,
+            role.value,
             state.term,
-            state.leader,
+            leader,
             tuple((number, self._peers.address(number)) for number in member.committed_configuration.members),
             state.applied,
             self._problem(member),
@@ -374,9 +366,7 @@ class ControllerServer:
             return member.problem
         peers = self._peers
         problems = [problem for _, problem in sorted(peers.problems.items())]
-        problems += [
-            f"controller {each} does not listen: {problem}" for each, problem in sorted(peers.refusals.items())
-        ]
+        problems += [f"controller {each} does not listen: {why}" for each, why in sorted(peers.refusals.items())]
         if problems:
             return "; ".join(problems)
         if member.number not in member.committed_configuration.members:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from entrepot.broker.store.small_files import put_durably
+from entrepot.broker.store.small_files import decode_json, put_durably
 from entrepot.domain.replication.control import ControllerView
 
 FILE: Final = "controllers.json"
@@ -58,7 +58,7 @@ class KnownControllers:
 
     def _kept(self) -> tuple[str, ...]:
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=tuple[str, ...])
+            found = decode_json(self._path.read_bytes(), tuple[str, ...])
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.DecodeError) as error:  # it only spares asking

@@ -20,7 +20,7 @@ from entrepot.broker.store.damage import DamagedLogError
 from entrepot.broker.store.diverged import DIRECTORY as DIVERGED
 from entrepot.broker.store.diverged import DivergedPart, part_of
 from entrepot.broker.store.private_files import make_directories
-from entrepot.broker.store.small_files import put_durably
+from entrepot.broker.store.small_files import decode_json, put_durably
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.mastership import ReplicaState
 from entrepot.domain.replication.rule import RuleKind
@@ -54,9 +54,10 @@ class ReplicaFiles:
         if not self._path.exists():
             return None
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=ReplicaState)
+            return decode_json(self._path.read_bytes(), ReplicaState)
         except msgspec.DecodeError as error:
-            raise StoreFailedError(f"{self._path} cannot be read: {error}") from error
+            text = "it has the promises of this replica: put its directory aside, and start it with an empty one"
+            raise StoreFailedError(f"{self._path} cannot be read: {error}; {text}") from error
 
     def load(self, replica: int, group: str) -> ReplicaState:
         """Return the state; a new directory's has promised nothing. `group`: id of the store there, or empty. Raises

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from entrepot.broker.metadata.own_keys import OWN
-from entrepot.broker.store.small_files import put_durably
+from entrepot.broker.store.small_files import decode_json, put_durably
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import KeyValues
@@ -81,7 +81,7 @@ def identity_kept(data_dir: Path) -> BrokerIdentity | None:
     """Return the identity beside a store, or None. Raises StoreFailedError where it cannot be read."""
     path = data_dir / FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=BrokerIdentity) if path.exists() else None
+        return decode_json(path.read_bytes(), BrokerIdentity) if path.exists() else None
     except msgspec.DecodeError as error:
         raise StoreFailedError(f"{path} cannot be read: {error}") from error
 

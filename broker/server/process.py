@@ -27,7 +27,7 @@ from entrepot.broker.settings import BrokerSettings
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import EntrepotError, StoreFailedError
 from entrepot.domain.route import BrokerInfo
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.authentication import Role
@@ -184,7 +184,10 @@ class BrokerProcess:
     async def _decide(self) -> None:
         keeps = await self._registrar.decide_keeper(self.identity)
         log.info("keeps the key-values" if keeps else "another broker keeps the key-values", broker=self.identity.name)
-        await self._control.keep_key_values(keeps)
+        try:
+            await self._control.keep_key_values(keeps)
+        except StoreFailedError as error:  # the next master decides; of a broken store others tell
+            log.info("the choice of the key-values' keeper is left to the next start", problem=error.message)
 
     def watch_replicas(self, refuses: Callable[[], EntrepotError | None]) -> None:
         """Tell nothing that the replicas do not have, and take no messages while `refuses` has a reason."""

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from entrepot.broker.store.disk import is_want_of_room
 from entrepot.broker.store.private_files import open_private
+
+T = TypeVar("T")
+
+
+def decode_json(data: bytes, kind: type[T]) -> T:
+    """Return the value in a file's bytes. Raises msgspec.DecodeError for whatever is none, as a torn file."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec raises them as they are
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def put_durably(path: Path, data: bytes) -> None:

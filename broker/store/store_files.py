@@ -23,7 +23,7 @@ import orjson
 
 from entrepot.broker.store.disk import Disk, is_want_of_room
 from entrepot.broker.store.private_files import make_directories, open_private
-from entrepot.broker.store.small_files import put_durably
+from entrepot.broker.store.small_files import decode_json, put_durably
 from entrepot.domain.errors import CorruptedError, StoreFailedError
 
 FORMAT: Final = 2
@@ -80,10 +80,10 @@ class StoreFiles:
         if not data:
             return None
         try:
-            number = msgspec.json.decode(data, type=_Format).format
+            number = decode_json(data, _Format).format
             if number != FORMAT:  # first, as another format may lack the rest
                 raise StoreFailedError(f"{self.root} has store format {number}; this version reads {FORMAT}")
-            return msgspec.json.decode(data, type=StoreIdentity)
+            return decode_json(data, StoreIdentity)
         except msgspec.DecodeError as error:
             raise CorruptedError(f"{self.identity_path} cannot be read: {error}") from error
 

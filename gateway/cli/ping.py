@@ -50,8 +50,8 @@ def ping(
     """Check that a broker, a name server (HOST:PORT) or an HTTP listener (http://HOST:PORT) takes requests.
 
     Prints the response time and exits with 0, or prints the reason and exits with 1. For a broker's replica it also
-    prints role, epoch and lag. With --ready or --role it exits with 1 unless the replica meets them. Any other process
-    is ready when it answers.
+    prints role, epoch and lag; for a controller its problem. With --ready or --role it exits with 1 unless the replica
+    meets them. Any other process is ready when it answers.
 
     The settings cluster.name and cluster.tls_* must match those of the target.
     """
@@ -72,10 +72,10 @@ def ping(
         shape = None if told is None else replica_shape(told)
         if shape is not None:
             del shape["address"]  # that is the target
-        print_json({"target": target, "seconds": round(seconds, 6), "isReady": not unready, "replica": shape})
+        parts = {"replica": shape, "controller": _controller_shape(pong)}
+        print_json({"target": target, "seconds": round(seconds, 6), "isReady": not unready, **parts})
     else:
-        as_replica = "" if told is None else f": {_words(told, 0 if pong is None else pong.master)}"
-        print_line(f"{target} answers after {seconds * 1000:.1f} ms{as_replica}")
+        print_line(f"{target} answers after {seconds * 1000:.1f} ms{_told(pong)}")
     if role is not None and (told is None or told.role != role):
         raise CommandError(f"{target} is no {role}: {_no_role(pong)}")
     if ready and unready:
@@ -91,6 +91,18 @@ def _no_role(pong: Pong | None) -> str:
         return (pong and pong.untold) or "it is no replica"
     view = pong.replica
     return f"replica {view.replica} is {view.role} in epoch {view.epoch}"
+
+
+def _told(pong: Pong | None) -> str:
+    if pong is not None and pong.replica is not None:
+        return f": {_words(pong.replica, pong.master)}"
+    view = None if pong is None else pong.controller
+    return "" if view is None else f": controller {view.controller}" + (view.problem and f", {view.problem}")
+
+
+def _controller_shape(pong: Pong | None) -> dict[str, object] | None:
+    view = None if pong is None else pong.controller
+    return None if view is None else {"controller": view.controller, "problem": view.problem or None}
 
 
 def _words(view: ReplicaView, master: int) -> str:

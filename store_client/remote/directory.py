@@ -200,7 +200,7 @@ class Directory:
             return
         try:
             found = msgspec.json.decode(self._cache.read_bytes(), type=list[BrokerRoute])
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("remembered routes cannot be read", file=str(self._cache), problem=str(error))
             return
         self._known = {route.broker.name: ReportedBroker.of(route) for route in found}

@@ -10,7 +10,8 @@ from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster import ReplicaView
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.operations import REPLICA_HEALTH
+from entrepot.domain.replication.control import ControllerView
+from entrepot.protocols.remoting.operations import CONTROLLER, REPLICA_HEALTH
 from entrepot.store_client.remote.replica_views import seen_by_itself
 
 LEAST_SECONDS: Final = 0.02
@@ -19,12 +20,14 @@ LEAST_SECONDS: Final = 0.02
 
 class Pong(NamedTuple):
     """The result.  `seconds`: time from the first packet until its greeting.  `replica`: None if it is none, or did not
-    tell.  `master`: id of the master that it knows, or 0.  `untold`: reason why it did not tell."""
+    tell.  `master`: id of the master that it knows, or 0.  `untold`: reason why it did not tell.  `controller`: its own
+    view, None if it is none."""
 
     seconds: float
     replica: ReplicaView | None = None
     master: int = 0
     untold: str = ""
+    controller: ControllerView | None = None
 
 
 async def ping(address: str, *, cluster: str = "", trust: ClusterTrust = NO_TRUST, seconds: float) -> Pong:
@@ -47,10 +50,21 @@ async def ping(address: str, *, cluster: str = "", trust: ClusterTrust = NO_TRUS
 
 
 async def _health(link: Link, took: float, seconds: float) -> Pong:
-    """Ask a replica for its health.  Other servers do not answer; their greeting is enough."""
+    """Ask a replica for its health, and a controller.  Other servers do not answer; their greeting is enough."""
+    end = asyncio.get_running_loop().time() + seconds
     try:
         own, master = await link.ask(REPLICA_HEALTH, seconds=max(seconds, LEAST_SECONDS))
     except EntrepotError as error:
-        return Pong(took, untold="" if error.code == Code.BAD_REQUEST else error.message)
+        if error.code != Code.BAD_REQUEST:
+            return Pong(took, untold=error.message)
+        return Pong(took, controller=await _controller(link, end - asyncio.get_running_loop().time()))
     known = own if own.role == "master" else master
     return Pong(took, seen_by_itself(own, link.address, known), own.appointment.master)
+
+
+async def _controller(link: Link, seconds: float) -> ControllerView | None:
+    try:
+        view: ControllerView = await link.ask(CONTROLLER, seconds=max(seconds, LEAST_SECONDS))
+    except EntrepotError:
+        return None
+    return view

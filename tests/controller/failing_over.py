@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.replication.mastership import Member
@@ -46,8 +48,11 @@ async def taken(group: ReplicatedGroup, body: str) -> None:
     await eventually(is_taken)
 
 
-async def joined(group: ReplicatedGroup) -> None:
-    """Return when each replica has what the master has now.  All of it they never have: a load goes on."""
+async def joined(group: ReplicatedGroup, observers: Collection[int] = ()) -> None:
+    """Return when each replica has what the master has now.  All of it they never have: a load goes on.
+
+    `observers`: those that are not to count.
+    """
     await until(lambda: group.master, "somebody is master")
     leading = group.replicas[group.master]._leading
     end = 0 if leading is None else leading.engine.end
@@ -58,7 +63,8 @@ async def joined(group: ReplicatedGroup) -> None:
         must not be lost as well."""
         leader = group.controllers.running.get(group.controllers.leader)
         decided = None if leader is None or leader._controller is None else leader._controller.decided("group")
-        own = {Member(number, each.machine.state.incarnation) for number, each in group.replicas.items()}
+        counting = group.replicas.keys() - set(observers)
+        own = {Member(number, group.replicas[number].machine.state.incarnation) for number in counting}
         return decided is not None and own <= {*decided.known, *decided.members}
 
     await until(are_admitted, "the controllers know them all")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.controller.commands import NameController
+from entrepot.broker.controller.directory import ControllerDirectory
 from entrepot.broker.raft.effects import Propose, Write
 from entrepot.broker.raft.files import OsDirectory, RaftFiles
 from entrepot.broker.raft.messages import Message
@@ -83,7 +84,9 @@ async def test_a_full_disk_stops_a_controller(tmp_path: Path, monkeypatch: pytes
         member_of(group.running[leader]).propose(0, NameController(9, "a:1"))
         assert (await ended(group, bad)).message == "the controller's disk: [Errno 28] No space left on device"
         disk.fails = None
-        assert "No space left on device" in (await view(group, bad)).problem
+        told = await view(group, bad)
+        assert "No space left on device" in told.problem
+        assert (told.role, told.leader) == ("follower", 0), "its process may go on, and it leads nobody"
         assert await refusal_of(member.read()) is Code.UNAVAILABLE
         await until(lambda: any(each.is_leader for each in map(member_of, group.running.values())), "the others go on")
         await writes(group, "a:2")
@@ -164,3 +167,40 @@ async def test_damaged_files_stop_a_controller(tmp_path: Path, name: str) -> Non
         await group.stop(3)
         server = await group.start(3)
         assert (await asyncio.wait_for(server.stopped, PATIENCE_SECONDS)).message
+
+
+async def test_a_disk_that_fails_beside_the_log_stops_a_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no vote from then on, though its process may go on, and the others do."""
+    async with controllers(tmp_path) as group:
+        bad = await agrees(group)
+
+        def failing(directory: ControllerDirectory, is_refused: bool) -> None:
+            if directory is group.running[bad]._directory:
+                raise full()
+
+        monkeypatch.setattr(ControllerDirectory, "note_refused", failing)
+        assert "No space left on device" in (await ended(group, bad)).message
+        leader = await agrees(group, bad)
+        [other] = group.running.keys() - {leader, bad}
+        await group.stop(other)
+        assert await refusal_of(group.running[leader]._leading.read()) is Code.UNAVAILABLE
+        await until(lambda: group.leader == 0, "one of three alone")
+        assert "No space left on device" in (await view(group, bad)).problem
+
+
+async def test_a_disk_that_fails_while_a_group_is_founded_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(directory: ControllerDirectory, founders: Sequence[str]) -> None:
+        raise full()
+
+    monkeypatch.setattr(ControllerDirectory, "found", failing)
+    group = Controllers(tmp_path, 1, 0.5)
+    try:
+        await group.start(1)
+        assert "No space left on device" in (await ended(group, 1)).message
+        assert "No space left on device" in (await view(group, 1)).problem
+    finally:
+        await group.stop_all()

@@ -49,6 +49,7 @@ def test_all_begin_a_group_when_all_are_there_and_empty(directory: ControllerDir
         ({2: empty(2)}, "needs all of them: 3 does not answer"),
         ({2: empty(3), 3: empty(3)}, "controller 2 is configured where controller 3 is"),
         ({2: empty(1), 3: empty(3)}, "controller 2 is configured where controller 1 is"),
+        ({2: empty(2), 3: ControllerView(3, "", members=EVERYBODY, problem="torn")}, "controller 3 cannot run: torn"),
         ({2: empty(2), 3: empty(3, EVERYBODY[:2])}, "controller 3 is set up with other controllers"),
         ({2: in_group(2, "x", "2:i2"), 3: in_group(3, "y", "3:i3")}, "the other controllers are of more than one"),
         ({2: in_group(2, "x", "1:another", "2:i2")}, "this one is empty, and may have forgotten votes"),

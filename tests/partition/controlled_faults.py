@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tests.partition import disks
+from tests.partition.bad_lines import Badness
 from tests.partition.client import HttpClient, key_of_broker
 from tests.partition.controlled import CONTROLLERS, LEASE_SECONDS, ControlledDeployment
 from tests.partition.deployment import Node
+from tests.partition.network import refusal_of_bad_lines
 from tests.partition.steady_load import PAUSE_SECONDS, SteadyLoad
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled
@@ -24,6 +26,8 @@ SLOW_MS = 300
 MUCH_BYTES = 200_000
 STORAGE_FULL = 507
 OK = 200
+LATE_AND_LOST = Badness(20, 15, 0.02)
+"""A line on which a lease of a second holds."""
 Fault = Callable[[str], None]
 
 
@@ -49,6 +53,7 @@ class ControlledFaults:
             self.part_master_from_slaves,
             self.part_master_from_controllers,
             self.cut_one_way,
+            self.spoil_lines,
             self.kill_all_controllers,
             self.wipe_slave,
             self.restart_one_by_one,
@@ -259,4 +264,12 @@ class ControlledFaults:
             self._network.cut(*((other, master) if is_deaf else (master, other)))
         wait_until(lambda: self._deployment.master(broker) != master, f"{master} is replaced")
         self._load.goes_on(MESSAGES)
+        self._network.heal()
+
+    def spoil_lines(self, broker: str) -> None:
+        """Packets come late, out of order, or not at all, and a master is killed meanwhile."""
+        if refusal_of_bad_lines() is not None:
+            return
+        self._network.spoil(LATE_AND_LOST, self._rng.randrange(1 << 30))
+        self.kill_master(broker)
         self._network.heal()

@@ -12,14 +12,23 @@ import itertools
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.partition.bad_lines import TUN, Badness, opened
 
 _PREFIX = "entrepot-"
 _ROUTER = "router"
 _CLONE_NEWNET = 0x40000000
 _PROBE = "probe"
+_BAD_LINE = "badline"
+_BAD_TABLE = "100"
+_BAD_RULES = (
+    ("priority", "10", "iif", _BAD_LINE, "lookup", "main"),  # what has been through it goes on
+    ("priority", "20", "lookup", _BAD_TABLE),
+)
 _numbers = itertools.count()
 """Of this process's networks: several may be there at once."""
 
@@ -32,6 +41,7 @@ class Network:
         self._addresses = {name: f"198.18.{number}.2" for number, name in enumerate(machines, 1)}
         self._cuts: set[tuple[str, str]] = set()
         self._slow: set[str] = set()
+        self._spoiling: subprocess.Popen[bytes] | None = None
 
     def address(self, machine: str) -> str:
         return self._addresses[machine]
@@ -63,6 +73,9 @@ class Network:
 
     def remove(self) -> None:
         """Take all of it away again."""
+        if self._spoiling is not None:
+            self._spoiling.kill()
+            self._spoiling.communicate(timeout=10)
         for name in _namespaces():
             if name.startswith(self._stem):
                 _remove(name)
@@ -85,8 +98,32 @@ class Network:
         _run("tc", "-n", self.namespace(_ROUTER), "qdisc", "replace", "dev", _port(machine), "root", *limit)
         self._slow.add(machine)
 
+    def spoil(self, badness: Badness, seed: int) -> None:
+        """Let every packet between machines come late, out of order, or not at all."""
+        self._end_spoiling()
+        asked = [_BAD_LINE, str(badness.delay_ms), str(badness.jitter_ms), str(badness.loss), str(seed)]
+        command = self.command(_ROUTER, sys.executable, "-m", "tests.partition.bad_lines", *asked)
+        self._spoiling = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+        assert self._spoiling.stdout is not None and self._spoiling.stdout.readline(), "the bad line is there"
+        self._write_in(_ROUTER, f"/proc/sys/net/ipv4/conf/{_BAD_LINE}/rp_filter", "0")
+        _ip("-n", self.namespace(_ROUTER), "link", "set", _BAD_LINE, "up")
+        _ip("-n", self.namespace(_ROUTER), "route", "add", "default", "dev", _BAD_LINE, "table", _BAD_TABLE)
+        for rule in _BAD_RULES:
+            _ip("-n", self.namespace(_ROUTER), "rule", "add", *rule)
+
+    def _end_spoiling(self) -> None:
+        """The device goes with its process, and its route with the device."""
+        if self._spoiling is None:
+            return
+        for rule in _BAD_RULES:
+            _ip("-n", self.namespace(_ROUTER), "rule", "del", *rule)
+        self._spoiling.kill()
+        self._spoiling.communicate(timeout=10)
+        self._spoiling = None
+
     def heal(self) -> None:
         """Lose none any more, and let all go at once."""
+        self._end_spoiling()
         for machine in tuple(self._slow):
             _run("tc", "-n", self.namespace(_ROUTER), "qdisc", "del", "dev", _port(machine), "root")
             self._slow.discard(machine)
@@ -138,6 +175,15 @@ def refusal() -> str | None:
         return f"no network namespaces here: {error}"
     finally:
         network.remove()
+    return None
+
+
+def refusal_of_bad_lines() -> str | None:
+    """Why no line can be bad here; None where it can."""
+    try:
+        os.close(opened(f"probe{os.getpid()}"[:15]))
+    except OSError as error:
+        return f"no {TUN} here: {error}"
     return None
 
 

@@ -4,15 +4,12 @@ do to each other: lost 0, phantom 0, QoS 2 exactly once, and nothing acknowledge
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.partition.controlled import GROUPS, MACHINES, ControlledDeployment
+from tests.partition.controlled import GROUPS, ControlledDeployment
 from tests.partition.controlled_faults import ControlledFaults, Fault
-from tests.partition.network import Network, refusal
 from tests.partition.steady_load import SteadyLoad
 from tests.support.seed import seeded
 from tests.support.soak_table import tell
@@ -22,22 +19,6 @@ SECONDS = scaled(0, 1200)
 """Rounds of all faults go on for so long; there is one at least."""
 
 pytestmark = [pytest.mark.scaled, pytest.mark.xdist_group("partition"), pytest.mark.timeout(900 + 2 * SECONDS)]
-
-
-@pytest.fixture
-def controlled(tmp_path: Path) -> Iterator[ControlledDeployment]:
-    why = refusal()
-    if why is not None:
-        pytest.skip(why)
-    network = Network(MACHINES)
-    made = ControlledDeployment(network, tmp_path)
-    try:
-        network.make()
-        made.start()
-        yield made
-    finally:
-        made.stop()
-        network.remove()
 
 
 @pytest.mark.failure(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
@@ -15,7 +16,7 @@ from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import encode_messages
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, message
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 async def test_what_comes_after_a_master_has_resigned_was_not_taken(
@@ -40,3 +41,23 @@ async def test_what_comes_after_a_master_has_resigned_was_not_taken(
         await moving
         await link.close()
         await append(group.store, "t", "behind")
+
+
+async def test_a_master_that_resigns_while_it_chooses_the_keeper_tells_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next master chooses, and this one's choice is tried no more."""
+    async with ReplicatedGroup(tmp_path, Rule(RuleKind.QUORUM, 3, 2)) as group:
+        old = group.master
+        leading = group.replicas[old]._leading
+        assert leading is not None and leading._server is not None
+        work, server = "choice of the key-values' keeper", leading._server
+        await group.elect(old % 3 + 1)
+
+        async def decided(identity: object) -> bool:
+            return True
+
+        monkeypatch.setattr(server._registrar, "decide_keeper", decided)
+        again = background(asyncio.get_running_loop()).keep(work, server._decide)
+        await asyncio.wait_for(again, PATIENCE_SECONDS)
+        assert background(asyncio.get_running_loop()).faults[work] == 0

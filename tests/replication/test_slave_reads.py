@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from entrepot.broker.replication.following_replica import Role
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import StoredMessage
@@ -21,6 +22,7 @@ from tests.support.waiting import until
 
 TWO = Rule(RuleKind.IN_SYNC, 2)
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)
+ALL = Rule(RuleKind.QUORUM, 3, 3)
 FIVE = [str(number) for number in range(5)]
 
 
@@ -144,6 +146,51 @@ async def test_a_slave_of_the_own_zone_is_nearer(tmp_path: Path) -> None:
         await group.start(3)
         assert bodies(await store.messages.read("t", 0, 5, 9)) == ["more", "without it"]
         assert await store.messages.read("new", 0, 0, 1) == [], "a slave that lacks it is passed over"
+
+
+async def test_what_is_not_confirmed_is_not_shown_and_may_be_cut(tmp_path: Path) -> None:
+    """The slave of the zone has it on its disk; the next master does not, so it never was."""
+    async with ReplicatedGroup(tmp_path, ALL, zone="zone-3") as group:
+        messages = group.store.messages
+        if group.master != 1:
+            await group.elect(1)
+        await until(lambda: group.store.cluster.ready, "the gateway has found the master")
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await append(group.store, "t", *FIVE)
+        await group.even()
+        [client] = group.store.cluster.clients.values()
+        await until(lambda: group.store.cluster.slaves.nearest(client), "its slave is found")
+        tailed: list[StoredMessage] = []
+        messages.tail("t", 0, 0, tailed.extend)
+        await until(lambda: len(tailed) == 5, "what there is")
+        group.replicas[2]._following.unfollow()
+        before = group.replicas[3].machine.synced
+        master = group.replicas[1]._leading
+        assert master is not None
+        master.broker.messages.append([message("t", "not confirmed")])  # its gateway dies: nobody asks again
+        await until(lambda: group.replicas[3].machine.synced > before, "the slave has it")
+        assert b"not confirmed" in group.log_of(3)
+
+        async def is_shown() -> list[str]:
+            pulled = await messages.pull("t", 0, 0, 10)
+            [bounds] = await messages.bounds("t")
+            assert (pulled.next_offset, bounds.max_offset) == (5, 5)
+            return [*bodies(await messages.read("t", 0, 0, 10)), *bodies(pulled.messages), *bodies(tailed)]
+
+        assert await is_shown() == 3 * FIVE
+        await group.crash(1)
+        assert await is_shown() == 3 * FIVE
+        electing = asyncio.create_task(group.elect(2))
+        await until(lambda: group.replicas[2].machine.role is Role.MASTER, "the one without it is master")
+        await group.start(1)
+        assert (await electing).master == 2
+        await until(lambda: group.store.cluster.ready, "the gateway has found it")
+        await append(group.store, "t", "after")
+        await group.even()
+        assert b"not confirmed" not in group.log_of(3), "it is cut there"
+        assert bodies(await messages.read("t", 0, 0, 10)) == [*FIVE, "after"]
+        await until(lambda: len(tailed) == 6, "the tail goes on")
+        assert bodies(tailed) == [*FIVE, "after"]
 
 
 @pytest.mark.soak
