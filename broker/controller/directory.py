@@ -1,7 +1,7 @@
 """A controller's directory: its identity, and the files of its part in Raft.
 
 controller.json   {"controller": ..., "start": {"incarnation": ..., "run": ..., "tokens": [...]}, "is_refused": ...,
-                   "cluster": ..., "founders": [...]}
+                   "cluster": ..., "founders": [...], "addresses": {...}}
 raft/             see `broker.raft.files`
 
 A directory always belongs to one controller of one group. An emptied one may have forgotten a vote, so it only comes
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,13 +34,15 @@ REPLACE: Final = "its votes are not known: replace it by a controller with a new
 class ControllerIdentity(msgspec.Struct):
     """A controller's identity. `start`: its last one. `cluster`: id of the group of controllers, empty before it
     belongs to one; `founders`: those that began it, each as id:incarnation. `is_refused`: others take it for an old
-    copy."""
+    copy. `addresses`: of the members, as it last knew them: the register is empty after a start, until a majority
+    meets."""
 
     controller: int
     start: DirectoryStart
     cluster: str = ""
     founders: tuple[str, ...] = ()
     is_refused: bool = False
+    addresses: dict[int, str] = {}
 
     @property
     def incarnation(self) -> str:
@@ -84,6 +86,12 @@ class ControllerDirectory:
         """Note that others refuse it, or accept it again. Raises OSError."""
         if is_refused != self.identity.is_refused:
             self.identity.is_refused = is_refused
+            self._save()
+
+    def note_addresses(self, addresses: Mapping[int, str]) -> None:
+        """Keep the addresses of the members. Raises OSError."""
+        if addresses != self.identity.addresses:
+            self.identity.addresses = dict(addresses)
             self._save()
 
     def close(self) -> None:

@@ -41,6 +41,10 @@ class MembersKnown:
             elif not is_new:
                 self._hearing.discard(number)
 
+    def addresses(self, member: Member) -> dict[int, str]:
+        """Return the addresses of the members, as far as they are known."""
+        return {each: found for each in member.configuration.members if (found := self._peers.address(each))}
+
     def _forget(self, member: Member) -> None:
         known, configuration = member.register.addresses, member.committed_configuration
         left = {each for each in known if each <= configuration.highest and each not in configuration.members}

@@ -77,7 +77,8 @@ class ControllerServer:
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[EntrepotError] = self._loop.create_future()
         self._directory = ControllerDirectory(settings.data_dir, settings.controller)
-        self._peers = ControllerPeers(settings.controller, settings.addresses, links)
+        addresses = {**self._directory.identity.addresses, **settings.addresses}
+        self._peers = ControllerPeers(settings.controller, addresses, links)
         self._founding = Founding(self._directory, self._peers.links)
         self._member: Member | None = None
         self._controller: Controller | None = None
@@ -237,6 +238,8 @@ class ControllerServer:
             return
         try:
             self._directory.note_refused(bool(self._peers.refusals))
+            if member.is_leader or member.leader:
+                self._directory.note_addresses(self._known.addresses(member))
         except OSError as error:
             self._failed(StoreFailedError(f"the controller's disk: {error}"))
         own = self._directory.identity

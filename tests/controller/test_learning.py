@@ -207,3 +207,27 @@ def test_what_others_know_counts_until_one_of_them_leads(tmp_path: Path) -> None
     assert found.hint(f"m:{number}" for number in range(1000))
     assert len(found.addresses) == len(NAMED) + 2 + MAX_CONTROLLERS
     assert not KnownControllers(tmp_path, ()).hint(["x:1"]), "operators elect"
+
+
+@pytest.mark.failure(
+    "All controllers are later members, and all of them restart at once",
+    group="Controllers and name servers",
+    does="They find each other by the addresses that each keeps, whatever their settings name.",
+    lost="nothing",
+)
+async def test_later_members_find_each_other_after_an_outage_of_all(tmp_path: Path) -> None:
+    """What they have committed is not applied before a majority meets: nobody could read addresses there."""
+    async with controllers(tmp_path) as found:
+        for old, new in ((1, 4), (2, 5), (3, 6)):
+            found.reserve(new)
+            await found.start(new)
+            await found.running[await agrees(found)]._change_controllers(old, new, found.addresses[new])
+            await eventually(lambda old=old: _is_member(found, old, False))  # type: ignore[misc]
+            await found.stop(old)
+            await known(found, new)
+        await agrees(found)
+        for number in (4, 5, 6):
+            await found.stop(number)
+        for number in (4, 5, 6):
+            await found.start(number, (1, 2, 3, number))
+        assert await agrees(found) in (4, 5, 6)
