@@ -17,8 +17,7 @@ from entrepot.broker.backup.manifest import FILE, LOG, Manifest, manifest_of
 from entrepot.broker.inspect.log_files import Gap, LogFiles
 from entrepot.broker.server.identity import BrokerIdentity
 from entrepot.broker.store.disk import OsDisk
-from entrepot.broker.store.private_files import make_directories
-from entrepot.broker.store.small_files import sync_directory
+from entrepot.broker.store.small_files import make_directories_durably, sync_directory
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 
@@ -64,7 +63,7 @@ def restore(folder: Path, data_dir: Path) -> StoreIdentity:
     manifest = known_backup(folder)
     if data_dir.exists() and any(data_dir.iterdir()):
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is not empty: a backup is restored to a new directory")
-    make_directories(str(data_dir / LOG))
+    make_directories_durably(data_dir / LOG)
     try:
         for segment in manifest.segments:
             _put(folder / LOG / segment.name, data_dir / LOG / segment.name, segment.bytes, segment.sha256)

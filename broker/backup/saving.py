@@ -21,8 +21,7 @@ from entrepot.broker.inspect.log_files import LogFiles, Record, Segment
 from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.server.identity import identity_kept
 from entrepot.broker.store.disk import OsDisk
-from entrepot.broker.store.private_files import make_directories
-from entrepot.broker.store.small_files import sync_directory
+from entrepot.broker.store.small_files import make_directories_durably, sync_directory
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import mastership_order
@@ -51,7 +50,7 @@ def save(data_dir: Path, folder: Path, now_ms: int) -> Saved:
     if identity is None:
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} has no store")
     before = _checked(folder, identity)
-    make_directories(str(folder / LOG))
+    make_directories_durably(folder / LOG)
     for left in range(TRIES - 1, -1, -1):
         try:
             return _save(data_dir, folder, identity, before, now_ms)
