@@ -13,8 +13,8 @@ import pytest
 
 from entrepot.broker.store.small_files import put_durably, sync_directory, sync_file
 from tests.support.forgetful_disk import ForgetfulDisk, usable_disk
+from tests.support.forgetful_tree import SECTOR
 from tests.support.seed import seeded
-from tests.support.simulated_file import PAGE
 
 
 @pytest.fixture
@@ -29,17 +29,17 @@ def names(directory: Path) -> list[str]:
 
 def test_bytes_survive_by_a_sync_of_their_file(disk: ForgetfulDisk) -> None:
     file = disk.place / "file"
-    put_durably(file, b"first" * PAGE)
+    put_durably(file, b"first" * SECTOR)
     with file.open("r+b") as open_file:
         open_file.write(b"later")
-        open_file.truncate(PAGE)
+        open_file.truncate(SECTOR)
         open_file.flush()
-        assert file.read_bytes() == (b"later" + b"first" * PAGE)[:PAGE]
-    assert disk.cut_power().pages > 0
-    assert file.read_bytes() == b"first" * PAGE
+        assert file.read_bytes() == (b"later" + b"first" * SECTOR)[:SECTOR]
+    assert disk.cut_power().sectors > 0
+    assert file.read_bytes() == b"first" * SECTOR
     file.write_bytes(b"second")
     sync_file(str(file))
-    assert disk.cut_power().pages == 0
+    assert disk.cut_power().sectors == 0
     assert file.read_bytes() == b"second"
 
 
@@ -70,22 +70,22 @@ def test_names_survive_by_a_sync_of_their_directory(disk: ForgetfulDisk) -> None
 
 
 def test_chance_decides_about_the_rest(disk: ForgetfulDisk) -> None:
-    """Each page is one of those that it was, and any of them may be."""
+    """Each sector is one of those that it was, and any of them may be."""
     rng, file = seeded(), disk.place / "file"
     found: set[tuple[int, ...]] = set()
     there: set[bool] = set()
     for _ in range(150):
-        put_durably(file, bytes(2 * PAGE))
+        put_durably(file, bytes(2 * SECTOR))
         file.rename(disk.place / "renamed")
         with (disk.place / "renamed").open("r+b", buffering=0) as open_file:
             for content in b"\1\2":
                 open_file.seek(0)
-                open_file.write(bytes([content]) * 2 * PAGE)
+                open_file.write(bytes([content]) * 2 * SECTOR)
         disk.cut_power(rng)
         left = [disk.place / name for name in names(disk.place)]
-        pages = {each.read_bytes()[at : at + PAGE] for each in left for at in (0, PAGE)}
-        assert all(page == page[:1] * PAGE for page in pages)
-        found |= {tuple(each.read_bytes()[::PAGE]) for each in left}
+        sectors = {each.read_bytes()[at : at + SECTOR] for each in left for at in (0, SECTOR)}
+        assert all(sector == sector[:1] * SECTOR for sector in sectors)
+        found |= {tuple(each.read_bytes()[::SECTOR]) for each in left}
         there.add(file.exists())
         for each in left:
             each.unlink()
@@ -113,11 +113,11 @@ def test_it_is_a_disk_as_others(disk: ForgetfulDisk) -> None:
     """With all that stores ask of one."""
     file = disk.place / "file"
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-    os.posix_fallocate(descriptor, 0, 3 * PAGE)
+    os.posix_fallocate(descriptor, 0, 3 * SECTOR)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with file.open("rb") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    with mmap.mmap(descriptor, PAGE) as mapped:
+    with mmap.mmap(descriptor, SECTOR) as mapped:
         mapped[:4] = b"said"
         mapped.flush()
     assert os.pread(descriptor, 5, 0) == b"said\0"

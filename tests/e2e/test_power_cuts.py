@@ -6,6 +6,7 @@ A killed process leaves what it wrote to the system; here that is gone, too, unl
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +24,7 @@ from tests.support.topic_log import log_of
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled
 
-ROUNDS = scaled(2, 100)
+ROUNDS = scaled(1, 100)
 STEPS_OF_A_START = 60
 STEPS = scaled(50, 500)
 SETTINGS = {
@@ -86,15 +87,20 @@ def test_nothing_confirmed_is_lost_by_cuts_of_power(server: ServerProcess, disk:
     rng, total = seeded(), Losses()
     faults = start_through_cuts(server, disk, rng)
     load = Load([server])
-    load.begin(http=2, mqtt=2, consumers=2)
+    load.begin(http=scaled(1, 2), mqtt=scaled(1, 2), consumers=scaled(1, 2))
     try:
         for _ in range(ROUNDS):
             wait_until(load.made(20), server.log_text)
             disk.stop_after(rng.randrange(STEPS))
             wait_until(lambda: disk.has_stopped, "it writes")
+            time.sleep(rng.uniform(0, 0.1))  # in which it says what it can say without its disk
             losses = cut_power(server, disk, rng.choice([rng, None]))
-            total.names, total.pages = total.names + losses.names, total.pages + losses.pages
-            faults += 1 + start_through_cuts(server, disk, rng)
+            total.names, total.sectors = total.names + losses.names, total.sectors + losses.sectors
+            faults += 1
+            if scaled(False, True):
+                faults += start_through_cuts(server, disk, rng)
+            else:
+                server.start()
         report = load.finish("one machine that loses power", faults)
     finally:
         load.stop()
@@ -105,7 +111,7 @@ def test_nothing_confirmed_is_lost_by_cuts_of_power(server: ServerProcess, disk:
     assert load.promises.confirmed - found.keys() == set(), "lost"
     assert found.keys() - load.promises.sent == set(), "phantom"
     assert [name for name, count in found.items() if count > 1] == []
-    assert total.pages > 0, "there was nothing to forget"
+    assert total.sectors > 0 or ROUNDS == 1, "there was nothing to forget"
 
 
 @pytest.mark.parametrize("ignored", ["files", "directories"])

@@ -50,7 +50,7 @@ class ForgetfulDeployment(ControlledDeployment):
         for machine in machines:
             losses = self.forgetful[machine].cut_power(chance)
             self.forgotten.names += losses.names
-            self.forgotten.pages += losses.pages
+            self.forgotten.sectors += losses.sectors
             self.node(machine).kill()
 
 

@@ -69,4 +69,4 @@ def test_nothing_confirmed_is_lost_by_cuts_of_power(forgetful: ForgetfulDeployme
             faults=faults.done.total(),
         )
         assert found.is_clean, found
-        assert forgetful.forgotten.pages > 0, "there was nothing to forget"
+        assert forgetful.forgotten.sectors > 0, "there was nothing to forget"

@@ -1,7 +1,7 @@
 """A disk for real processes that loses power: what was not synced is gone, or perhaps there.
 
-What survives is chosen as on the simulated disk of the crash tests, and by its code: of each page one of its contents,
-of each file one of its sizes, and of the names in each directory what had been there at one time.  Needs root and FUSE.
+What survives is chosen as on the simulated disk of the crash tests, and by its code: of each sector one of its
+contents, of each file one of its sizes, of the names in each directory any that were there.  Needs root and FUSE.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class ForgetfulMachines(ReplicatedProcesses):
         losses = [self.disks[machine].cut_power(rng) for machine in machines]
         for process in self.processes(machines):
             process.kill()
-        return Losses(sum(each.names for each in losses), sum(each.pages for each in losses))
+        return Losses(sum(each.names for each in losses), sum(each.sectors for each in losses))
 
     def start_there(self, machines: Sequence[int]) -> None:
         start_all(self.processes(machines))

@@ -273,7 +273,7 @@ def answered(mount: Mount, asked: dict[str, Any]) -> tuple[Mount, dict[str, Any]
     tree, losses = mount.tree.after_cut(None if seed is None else Random(seed))
     following = Mount(mount.place, tree)
     following.ignores = mount.ignores
-    return following, {"names": losses.names, "pages": losses.pages}
+    return following, {"names": losses.names, "sectors": losses.sectors}
 
 
 def main(place: str) -> None:

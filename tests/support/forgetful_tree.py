@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from tests.support.simulated_file import PAGE, NothingMore, SimulatedFile
+from tests.support.simulated_file import NothingMore, SimulatedFile
 
+SECTOR: Final = 512
+"""Bytes that a disk writes together or not at all."""
 ROOT: Final = 1
 """Its number, by which the kernel begins."""
 _NOTHING: Final = NothingMore()
@@ -27,7 +29,7 @@ class Node:
     number: int
     mode: int
     owner: tuple[int, int] = (0, 0)
-    file: SimulatedFile = field(default_factory=SimulatedFile)
+    file: SimulatedFile = field(default_factory=lambda: SimulatedFile(page=SECTOR))
     names: dict[str, Node] = field(default_factory=dict)
     synced: dict[str, Node] = field(default_factory=dict)
     changes: list[tuple[str, Node | None]] = field(default_factory=list)
@@ -65,10 +67,10 @@ class Node:
 
 @dataclass(slots=True)
 class Losses:
-    """What a power cut took: changes of names, and pages of files that are not as they were last."""
+    """What a power cut took: changes of names, and sectors of files that are not as they were last."""
 
     names: int = 0
-    pages: int = 0
+    sectors: int = 0
 
 
 class Tree:
@@ -158,7 +160,7 @@ class Tree:
                 fill(node, made)
             else:
                 made.file = node.file.after_crash(rng or _NOTHING)
-                losses.pages += _different(node.file.data, made.file.data)
+                losses.sectors += _different(node.file.data, made.file.data)
             return made
 
         def fill(node: Node, made: Node) -> None:
@@ -187,6 +189,6 @@ def _names_after(node: Node, rng: Random | None) -> dict[str, Node]:
 
 
 def _different(before: bytearray, after: bytearray) -> int:
-    """How many pages."""
-    ends = range(0, max(len(before), len(after)), PAGE)
-    return sum(before[at : at + PAGE] != after[at : at + PAGE] for at in ends)
+    """How many sectors."""
+    places = range(0, max(len(before), len(after)), SECTOR)
+    return sum(before[at : at + SECTOR] != after[at : at + SECTOR] for at in places)

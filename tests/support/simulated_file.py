@@ -24,9 +24,11 @@ class NothingMore(Chance):
 
 
 class SimulatedFile:
-    """Current bytes, synced bytes, and between them every version of each dirty page."""
+    """Current bytes, synced bytes, and between them every version of each dirty page.  `page`: bytes that are written
+    together or not at all."""
 
-    def __init__(self, data: bytes | bytearray = b"") -> None:
+    def __init__(self, data: bytes | bytearray = b"", page: int = PAGE) -> None:
+        self.page = page
         self.data = bytearray(data)
         self.synced = bytearray(data)
         self.versions: dict[int, list[bytes]] = {}
@@ -52,22 +54,23 @@ class SimulatedFile:
         size = len(self.data)
         del self.synced[size:]
         self.synced.extend(bytes(size - len(self.synced)))
-        for page in self.versions:
-            start = page * PAGE
-            self.synced[start : start + PAGE] = self.data[start : start + PAGE]
+        for number in self.versions:
+            start = number * self.page
+            self.synced[start : start + self.page] = self.data[start : start + self.page]
         self.versions.clear()
         self.sizes.clear()
 
     def after_crash(self, chance: Chance) -> SimulatedFile:
         size = chance.choice([len(self.synced), *self.sizes])
         data = bytearray(self.synced[:size].ljust(size, b"\0"))
-        for page, versions in self.versions.items():
-            start = page * PAGE
+        for number, versions in self.versions.items():
+            start = number * self.page
             if start < size and (kept := chance.choice([None, *versions])) is not None:
-                data[start : start + PAGE] = kept[: size - start]
-        return SimulatedFile(data)
+                data[start : start + self.page] = kept[: size - start]
+        return SimulatedFile(data, self.page)
 
     def _note(self, start: int, end: int) -> None:
-        for page in range(start // PAGE, -(-end // PAGE)):
-            content = bytes(self.data[page * PAGE : (page + 1) * PAGE]).ljust(PAGE, b"\0")
-            self.versions.setdefault(page, []).append(content)
+        page = self.page
+        for number in range(start // page, -(-end // page)):
+            content = bytes(self.data[number * page : (number + 1) * page]).ljust(page, b"\0")
+            self.versions.setdefault(number, []).append(content)
