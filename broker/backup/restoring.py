@@ -22,7 +22,7 @@ from entrepot.broker.inspect.log_files import Gap, LogFiles
 from entrepot.broker.server.identity import BrokerIdentity
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.private_files import make_directories, open_private
-from entrepot.broker.store.small_files import sync_directory
+from entrepot.broker.store.small_files import make_directories_durably, sync_directory
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
@@ -79,7 +79,7 @@ def restore(target: BackupTarget, data_dir: Path) -> StoreIdentity:
     manifest = known_backup(target)
     if data_dir.exists() and any(data_dir.iterdir()):
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is not empty: a backup is restored to a new directory")
-    make_directories(str(data_dir / LOG))
+    make_directories_durably(data_dir / LOG)
     try:
         for start, parts in _segments(manifest):
             _put(target, manifest, start, parts, data_dir)

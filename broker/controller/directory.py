@@ -22,7 +22,6 @@ import msgspec
 from entrepot.broker.controller.starts import DirectoryStart
 from entrepot.broker.raft.files import OsDirectory, RaftFiles
 from entrepot.broker.raft.state import EMPTY, Stored, first_stored
-from entrepot.broker.store.private_files import make_directories
 from entrepot.broker.store.small_files import decode_json, put_durably
 from entrepot.broker.store.store_files import DirectoryLock
 from entrepot.domain.errors import StoreFailedError
@@ -53,7 +52,6 @@ class ControllerDirectory:
     """The directory, opened by one process at a time. Raises StoreFailedError, OSError."""
 
     def __init__(self, path: Path, controller: int) -> None:
-        make_directories(str(path))
         self._lock = DirectoryLock(str(path))
         self._path = path
         try:

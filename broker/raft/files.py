@@ -34,8 +34,8 @@ from entrepot.broker.raft.records import (
 )
 from entrepot.broker.raft.snapshot import NO_SNAPSHOT, Snapshot
 from entrepot.broker.raft.state import Stored
-from entrepot.broker.store.private_files import make_directories, open_private
-from entrepot.broker.store.small_files import put_durably, sync_directory, sync_file
+from entrepot.broker.store.private_files import open_private
+from entrepot.broker.store.small_files import make_directories_durably, put_durably, sync_directory, sync_file
 from entrepot.domain.errors import StoreFailedError
 
 STATE: Final = "state"
@@ -73,7 +73,7 @@ class OsDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        make_directories(str(path))
+        make_directories_durably(path)
 
     def names(self) -> list[str]:
         return sorted(os.listdir(self.path))

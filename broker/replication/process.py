@@ -49,7 +49,6 @@ from entrepot.protocols.remoting.operations import ReplicaStatus, StoreSeed
 
 FULL_SECONDS: Final = 1.0
 """Pause before a slave with a full disk tries again, in seconds."""
-
 log = structlog.get_logger(__name__)
 
 

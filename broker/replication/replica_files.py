@@ -19,8 +19,7 @@ from entrepot.broker.store.commit_log import CommitLog, is_segment_name
 from entrepot.broker.store.damage import DamagedLogError
 from entrepot.broker.store.diverged import DIRECTORY as DIVERGED
 from entrepot.broker.store.diverged import DivergedPart, part_of
-from entrepot.broker.store.private_files import make_directories
-from entrepot.broker.store.small_files import decode_json, put_durably
+from entrepot.broker.store.small_files import decode_json, make_directories_durably, put_durably
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.mastership import ReplicaState
 from entrepot.domain.replication.rule import RuleKind
@@ -134,7 +133,7 @@ class ReplicaFiles:
 
     def keep_diverged(self, start: int, parts: list[bytes], confirmed: int) -> Path:
         """Keep bytes of the log that are about to be cut, by their offset; `confirmed`: end of what is given up."""
-        make_directories(str(self.diverged))
+        make_directories_durably(self.diverged)
         end = start + sum(map(len, parts))
         path = self.diverged / DivergedPart(start, end, max(start, min(confirmed, end))).file_name
         put_durably(path, b"".join(parts))

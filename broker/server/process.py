@@ -168,6 +168,7 @@ class BrokerProcess:
         if wanted is not None and wanted != self.identity.keeps_key_values:
             self.identity.keeps_key_values = wanted
             await self._kept.save()
+        self.service.info_changed()  # a replica's listener is there before: others may know what was in the file
         if self._owns_listener:
             await self._listener.start()
         self._registrar.start()

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from entrepot.broker.store.disk import is_want_of_room
-from entrepot.broker.store.private_files import open_private
+from entrepot.broker.store.private_files import DIRECTORY_MODE, make_directories, open_private
 
 T = TypeVar("T")
 
@@ -26,8 +26,9 @@ def put_durably(path: Path, data: bytes) -> None:
     """Put a file in place whole, durably. Without room on the disk it is overwritten in place, which needs none; so
     small a file is written at once. Raises OSError."""
     draft = path.with_name(f"{path.name}.draft")
+    draft.unlink(missing_ok=True)  # a rename that a power loss halved left it as another name of the file
     try:
-        _write(draft, data, os.O_CREAT | os.O_TRUNC)
+        _write(draft, data, os.O_CREAT | os.O_EXCL)
     except OSError as error:
         draft.unlink(missing_ok=True)
         if not (is_want_of_room(error) and path.exists()):
@@ -36,6 +37,13 @@ def put_durably(path: Path, data: bytes) -> None:
     else:
         draft.replace(path)
     sync_directory(path.parent)
+
+
+def make_directories_durably(path: Path | str, mode: int = DIRECTORY_MODE) -> None:
+    """Make a directory with its missing parents, as `make_directories`; their names survive a power loss. Whatever is
+    made durable in a directory is lost with its name. Raises OSError."""
+    for each in make_directories(str(path), mode):
+        sync_directory(os.path.dirname(each) or ".")
 
 
 def sync_file(path: str) -> None:

@@ -22,8 +22,8 @@ import msgspec
 import orjson
 
 from entrepot.broker.store.disk import Disk, is_want_of_room
-from entrepot.broker.store.private_files import make_directories, open_private
-from entrepot.broker.store.small_files import decode_json, put_durably
+from entrepot.broker.store.private_files import open_private
+from entrepot.broker.store.small_files import decode_json, make_directories_durably, put_durably
 from entrepot.domain.errors import CorruptedError, StoreFailedError
 
 FORMAT: Final = 2
@@ -173,7 +173,7 @@ class DirectoryLock:
     """
 
     def __init__(self, root: str) -> None:
-        make_directories(root)
+        make_directories_durably(root)
         self._descriptor = open_private(f"{root}/lock", os.O_RDWR | os.O_CREAT)
         try:
             lock_directory(self._descriptor, root, fcntl.LOCK_EX)

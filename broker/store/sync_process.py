@@ -220,6 +220,8 @@ def serve(channel: socket.socket) -> None:
             request = receive_exactly(channel, length - 4)
             verb, *paths = request[:text_length].decode().split("\n")
             channel.sendall(struct.pack(">i", carry_out(files, state, verb, paths, request[text_length:])))
+    except BrokenPipeError:  # the parent ended before its answer
+        pass
     finally:
         state.close()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from entrepot.broker.store.private_files import make_directories
-from entrepot.broker.store.small_files import sync_directory
+from entrepot.broker.store.small_files import make_directories_durably, sync_directory
 from entrepot.broker.tiered.object_paths import checked_path, checked_prefix, checked_ranges, checked_size, ends_before
 from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
 from entrepot.domain.errors import Code
@@ -57,8 +57,7 @@ class FolderStore:
         self._url = directory.absolute().as_uri()
         self._turns = itertools.count()
         try:
-            for each in make_directories(self._root, self._directory_mode):
-                sync_directory(os.path.dirname(each))
+            make_directories_durably(self._root, self._directory_mode)
             self._sweep()
         except OSError as error:
             raise self._failed("cannot be made", error) from error

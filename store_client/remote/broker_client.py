@@ -56,6 +56,7 @@ class BrokerClient(Asking):
         self.has_other_store = False
         """True if it came back with other data than it had: earlier offsets mean nothing."""
         self._is_first = True
+        self._is_heard = True
         self._definitions: ClientStream | None = None
         self._again: asyncio.TimerHandle | None = None
         self.link = Link(address, settings, self._up, self._down)
@@ -88,6 +89,10 @@ class BrokerClient(Asking):
         if self._again is not None:
             self._again.cancel()
         await self.link.close()
+
+    def stop_hearing(self) -> None:
+        """Take no word of it any more: it is being closed, and what it said may be read before that."""
+        self._is_heard = False
 
     def register(self, reported: ReportedBroker) -> None:
         """Take a name server's word on it."""
@@ -128,6 +133,8 @@ class BrokerClient(Asking):
             self._open_definitions()
 
     def _told(self, payload: bytes) -> None:
+        if not self._is_heard:
+            return
         assert wire.WATCH_DEFINITIONS.result is not None
         told: wire.Definitions = wire.WATCH_DEFINITIONS.result.decode(payload)
         if self.info is not None and self.info.number != told.info.number:

@@ -117,6 +117,7 @@ class Cluster:
 
     def _forget(self, address: str) -> None:
         client = self.clients.pop(address)
+        client.stop_hearing()
         log.info("a broker is gone", broker=client.name, address=address)
         if client.is_ready:
             client.is_ready = False

@@ -13,7 +13,6 @@ import pytest
 
 from deploy.plan import Part, Plan
 from deploy.rolling import Roll
-from tests.support.deployment import GatewayProcess
 from tests.support.load import TOPIC, Load, door, event_headers
 from tests.support.replicated_processes import ReplicaBrokerProcess, ReplicatedProcesses
 from tests.support.server import Process
@@ -53,7 +52,7 @@ class Insisting:
                     self.refused.append(name)
                     break
 
-    def _is_taken(self, name: str, gateway: GatewayProcess) -> bool:
+    def _is_taken(self, name: str, gateway: Process) -> bool:
         headers = event_headers(name)
         try:
             with door(gateway) as client:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import sqlite3
+import struct
 from pathlib import Path
 from random import Random
 
@@ -120,3 +122,13 @@ def test_the_state_file_has_a_version(tmp_path: Path):
     connection.commit()
     connection.close()
     assert SqliteStateFile(path).load() is None, "what cannot be understood is derived anew"
+
+
+def test_a_parent_that_ended_before_its_answer_ends_it(tmp_path: Path):
+    """Without a word: a killed broker's log is read for other reasons."""
+    ours, theirs = socket.socketpair()
+    text = f"sync\n{tmp_path}".encode()
+    ours.sendall(struct.pack(">II", len(text) + 4, len(text)) + text)
+    ours.close()
+    with theirs:
+        sync_process.serve(theirs)

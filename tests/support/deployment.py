@@ -26,8 +26,12 @@ class ControllerProcess(Process):
 
     doors = ("controller",)
 
+    def __init__(self, directory: Path, settings: dict[str, str] | None, name: str) -> None:
+        super().__init__(directory, settings, name)
+        self.data_dir = directory / f"{name}.data"
+
     def _arguments(self) -> list[str]:
-        return ["controller", "--data-dir", str(self.directory / f"{self.name}.data")]
+        return ["controller", "--data-dir", str(self.data_dir)]
 
     @property
     def place(self) -> str:

@@ -18,14 +18,13 @@ import httpx2
 
 from entrepot.protocols.mqtt.packets import Puback, Publish
 from tests.support.checker import Report
-from tests.support.deployment import GatewayProcess
 from tests.support.mqtt_client import RawClient
+from tests.support.server import Process
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 TOPIC = "load"
 GROUP = "workers"
-SUBSCRIPTION = f"/topics/{TOPIC}/eventsubscriptions/{GROUP}"
 INVISIBLE_SECONDS = 2
 DEVICES = 8
 WINDOW = 10
@@ -82,8 +81,11 @@ class Promises:
 class Load:
     """`gateways`: in turn whenever one does not answer.  `begin` them, `stop`, then look at the `promises`."""
 
-    def __init__(self, gateways: Sequence[GatewayProcess]) -> None:
+    def __init__(self, gateways: Sequence[Process], topic: str = TOPIC) -> None:
         self.gateways = gateways
+        self.topic = topic
+        self._publish = f"/topics/{topic}:publish"
+        self._subscription = f"/topics/{topic}/eventsubscriptions/{GROUP}"
         self.promises = Promises()
         self.subscribers: list[Subscriber] = []
         self.is_producing = True
@@ -94,7 +96,8 @@ class Load:
     def prepare(self) -> None:
         """The topic and the group."""
         with door(self.gateways[0]) as client:
-            for path, body in ((f"topics/{TOPIC}", {}), (f"groups/{GROUP}", {"invisibleSeconds": INVISIBLE_SECONDS})):
+            wanted = {f"topics/{self.topic}": {}, f"groups/{GROUP}": {"invisibleSeconds": INVISIBLE_SECONDS}}
+            for path, body in wanted.items():
                 answer = client.put(f"/api/v1/{path}", json=body)
                 assert answer.status_code in (200, 201), answer.text
 
@@ -155,7 +158,7 @@ class Load:
                     name, count = f"http{number}-{count}", count + 1
                     self.promises.sent.add(name)
                     try:
-                        answer = client.post(f"/topics/{TOPIC}:publish", json={"id": name}, headers=event_headers(name))
+                        answer = client.post(self._publish, json={"id": name}, headers=event_headers(name))
                     except BROKEN as error:
                         self._failed(f"{name}: {error!r}")
                         break
@@ -179,7 +182,7 @@ class Load:
                         self.promises.sent.update(names)
                         client.say(
                             *(
-                                Publish(f"{TOPIC}/device{at % DEVICES}", body_of(name), 1, at + 1)
+                                Publish(f"{self.topic}/device{at % DEVICES}", body_of(name), 1, at + 1)
                                 for at, name in enumerate(names)
                             )
                         )
@@ -213,7 +216,7 @@ class Load:
 
     def _consume_some(self, receiving: httpx2.Client, settling: httpx2.Client) -> None:
         asked_at = time.monotonic()
-        answer = receiving.post(f"{SUBSCRIPTION}:receive?maxEvents=100&maxWaitTime=1")
+        answer = receiving.post(f"{self._subscription}:receive?maxEvents=100&maxWaitTime=1")
         if answer.status_code != 200:
             self._failed(f"receive: {answer.status_code} {answer.text}")
             return
@@ -223,7 +226,7 @@ class Load:
             self.promises.deliver(item["event"]["data"]["id"], stored_id, asked_at)
             held[item["brokerProperties"]["lockToken"]] = stored_id
         if held:
-            answer = settling.post(f"{SUBSCRIPTION}:acknowledge", json={"lockTokens": list(held)})
+            answer = settling.post(f"{self._subscription}:acknowledge", json={"lockTokens": list(held)})
             if answer.status_code != 200:
                 self._failed(f"acknowledge: {answer.status_code} {answer.text}")
                 return
@@ -233,7 +236,7 @@ class Load:
         self.promises.failures.append(what)
         time.sleep(AWAY_SECONDS)
 
-    def _in_turn(self, number: int) -> Iterator[GatewayProcess]:
+    def _in_turn(self, number: int) -> Iterator[Process]:
         while True:
             yield self.gateways[number % len(self.gateways)]
             number += 1
@@ -254,7 +257,7 @@ class Subscriber:
             try:
                 with RawClient(gateway.port("mqtt")) as client:
                     client.connect(f"subscriber{self.number}")
-                    client.subscribe(f"{TOPIC}/#")
+                    client.subscribe(f"{self.load.topic}/#")
                     self.connections += 1
                     while self.load.is_consuming:
                         self._take(client)
@@ -284,7 +287,7 @@ def event_headers(event_id: str, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def door(gateway: GatewayProcess) -> Iterator[httpx2.Client]:
+def door(gateway: Process) -> Iterator[httpx2.Client]:
     """A client of its HTTP door."""
     url = f"http://{gateway.address('http')}"
     with httpx2.Client(base_url=url, timeout=20, trust_env=False) as client:

@@ -18,58 +18,13 @@ from google_crc32c import value as crc32c
 from entrepot.broker.store.state_file import _CHANGE, _GONE, Change, Rows, encode_changes
 from entrepot.broker.store.sync_channel import NO_ROOM
 from entrepot.domain.errors import StorageFullError, StoreFailedError
+from tests.support.simulated_file import SimulatedFile
 
-PAGE = 4096
 Fault = Callable[[str, str], "OSError | None"]
 
 
 class Crash(BaseException):
     """The power is gone.  Not an Exception: nothing may catch it."""
-
-
-class SimulatedFile:
-    """Current bytes, synced bytes, and between them every version of each dirty page."""
-
-    def __init__(self, data: bytes = b"") -> None:
-        self.data = bytearray(data)
-        self.synced = bytes(data)
-        self.versions: dict[int, list[bytes]] = {}
-        self.sizes: list[int] = []
-
-    def write(self, data: bytes, offset: int) -> None:
-        if offset + len(data) > len(self.data):
-            self.resize(offset + len(data))
-        self.data[offset : offset + len(data)] = data
-        self._note(offset, offset + len(data))
-
-    def resize(self, size: int) -> None:
-        old = len(self.data)
-        if size < old:
-            del self.data[size:]
-            self._note(size, old)
-        else:
-            self.data.extend(bytes(size - old))
-        if size != old:
-            self.sizes.append(size)
-
-    def sync(self) -> None:
-        self.synced = bytes(self.data)
-        self.versions.clear()
-        self.sizes.clear()
-
-    def after_crash(self, rng: Random) -> SimulatedFile:
-        size = rng.choice([len(self.synced), *self.sizes])
-        data = bytearray(self.synced[:size].ljust(size, b"\0"))
-        for page, versions in self.versions.items():
-            start = page * PAGE
-            if start < size and (kept := rng.choice([None, *versions])) is not None:
-                data[start : start + PAGE] = kept[: size - start]
-        return SimulatedFile(bytes(data))
-
-    def _note(self, start: int, end: int) -> None:
-        for page in range(start // PAGE, -(-end // PAGE)):
-            content = bytes(self.data[page * PAGE : (page + 1) * PAGE]).ljust(PAGE, b"\0")
-            self.versions.setdefault(page, []).append(content)
 
 
 class SimulatedDisk:

@@ -172,3 +172,18 @@ async def test_one_broker_by_two_addresses_is_one(world: BrokerWorld, store: Rem
         await until(lambda: len(cluster.clients) == 2, "it is found to be the same")
         assert [client.link.address for client in cluster.ready] == [world.brokers[0].address, known.address]
         assert cluster.queues(cluster.topics["t"]).readable == (0, 1, 10000, 10001)
+
+
+async def test_the_last_word_from_a_former_address_changes_nothing(world: BrokerWorld):
+    """It may be read in the moment in which a name server has told of the next one."""
+    served = world.brokers[1]
+    info = served.info()
+    async with cluster_of(world) as cluster:
+        cluster.take_routes([ReportedBroker(info, 1, TopicShares())])
+        await until(lambda: len(cluster.ready) == 1, "it is there")
+        [former] = cluster.clients.values()
+        moved = replace(info, address=f"localhost:{served.port}", epoch=info.epoch + 1)
+        cluster.take_routes([ReportedBroker(moved, 2, TopicShares())])
+        former._told(encode(wire.Definitions(info, [], [], [], [], None, {})))
+        assert list(cluster.clients) == [moved.address]
+        await until(lambda: len(cluster.ready) == 1, "it is there by its next address")
