@@ -84,7 +84,7 @@ class Broker:
         self.key_values = KeyValues(core)
         self.finder = Finder(core)
         self.timers = Timers(core)
-        self.missing = Missing(self.messages, self.finder, self.timers)
+        self.missing = Missing(self.messages, self.finder, self.timers, core.commit)
         self.transactions = Transactions(core, self.messages, self.timers)
         self.condition = Condition(core, lambda: self.cleaner, lambda: self.tier)
         self.tables = Tables(core, self.topology, lambda: self.tier)

@@ -161,6 +161,15 @@ class Finder(Search):
         super().__init__(core)
         self._core = core
 
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
+        if self.is_unconfirmed(message_id):  # who hears that it is not there sends it again, and both are confirmed
+            await self._core.commit.wait()
+        return await super().messages_by_id(message_id, everywhere=everywhere)
+
+    def is_unconfirmed(self, message_id: bytes) -> bool:
+        """Return True if a message that is not confirmed yet may have an id."""
+        return self._engine.lookup.is_id_unconfirmed(message_id)
+
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
         self._core.tracer.write(self._core.now_ms(), only=message_id)
         await self._core.commit.wait()

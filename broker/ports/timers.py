@@ -83,6 +83,8 @@ class Timers:
         await self._core.record(RecordKind.PENDING, payload)
 
     async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
+        if self.is_unconfirmed(message_id, deliver_at_ms):
+            await self._core.commit.wait()
         found = self._find(topic, message_id, deliver_at_ms)
         origin, now_ms = Origin(found.commit_log_offset, deliver_at_ms), self._core.now_ms()
         message = replace(found, system={**found.system, SystemProperty.DELIVER_AT_MS: new_deliver_at_ms})
@@ -91,6 +93,11 @@ class Timers:
         else:
             self.deliver(message, origin, now_ms)
         await self._core.commit.wait()
+
+    def is_unconfirmed(self, message_id: bytes, deliver_at_ms: int) -> bool:
+        """Return True if a message that is not confirmed yet may wait for that time."""
+        confirmed = self._engine.confirmed_offset
+        return any(offset >= confirmed for offset in self._engine.pending.timers.find(deliver_at_ms, message_id))
 
     def waits(self, topic: str, message_id: bytes, deliver_at_ms: int) -> bool:
         """True while a message waits for its time."""

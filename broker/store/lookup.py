@@ -108,6 +108,10 @@ class Lookup:
         """Yield commit-log offsets of records that may have an id, newest first; to be confirmed."""
         return self.index.find(ID + message_id)
 
+    def is_id_unconfirmed(self, message_id: bytes) -> bool:
+        """Return True if a record that is not confirmed yet may have an id."""
+        return self.index.is_unconfirmed(ID + message_id)
+
     def records_with_key(
         self, topic: str, key: str, from_ms: int | None, to_ms: int | None, before_offset: int | None
     ) -> Iterator[int]:

@@ -170,6 +170,11 @@ class MessageIndex:
                 if offset < below:  # it may come twice, and may have been met while it was pending
                     yield (below := offset)
 
+    def is_unconfirmed(self, key: bytes) -> bool:
+        """Return True if a record that is not durable yet may have the key: `find` does not know it."""
+        first = bisect_left(self._offsets, self._durable_offset)
+        return first < len(self._hashes) and crc32c(key) in self._hashes[first:]
+
     def _pending(self, hashed: int, below: int, from_ms: int, until_ms: int) -> list[int]:
         """Return matches not in the files yet, newest first."""
         end = bisect_left(self._offsets, below)
