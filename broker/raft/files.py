@@ -3,10 +3,12 @@
     state             term and vote, and the member whose directory it is
     snapshot-INDEX    state of the machine with all entries up to an index
     log-INDEX         entries behind that index
+    end               index of the log, and its synced bytes: a shorter log has lost what was told as durable
 
 Each is put in place whole and durable, except entries, which are written at the log's end and synced. A snapshot goes
 first, then the log behind it. The earlier two are removed last, and the later ones count. Files of a new index never
-overwrite those of another, so a full disk leaves the earlier ones.
+overwrite those of another, so a full disk leaves the earlier ones. Only `end` is overwritten in place, behind each sync
+and without one of its own: what it has is at most what is durable.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from entrepot.broker.raft.records import (
     DecodedLog,
     RaftDamageError,
     StoredState,
+    decode_end,
     decode_log,
     decode_snapshot,
     decode_state,
+    encode_end,
     encode_log,
     encode_records,
     encode_snapshot,
@@ -42,6 +46,7 @@ STATE: Final = "state"
 DRAFT: Final = ".draft"
 SNAPSHOT: Final = "snapshot-"
 LOG: Final = "log-"
+END: Final = "end"
 log = structlog.get_logger(__name__)
 
 
@@ -121,6 +126,7 @@ class RaftFiles:
         """
         if found := [name for name in self._directory.names() if not name.endswith(DRAFT)]:
             raise StoreFailedError(f"the directory of member {self._member} is not empty: it has {found[0]}")
+        self._directory.put(END, encode_end(0, 0))
         self._put_log(NO_SNAPSHOT, list(stored.entries))
         self._put_state(stored.state)
 
@@ -148,6 +154,8 @@ class RaftFiles:
             self._directory.sync(_name(SNAPSHOT, snapshots[-1]))
         if not logs or logs[-1] > self._snapshot.index:
             raise RaftDamageError(f"a log behind a snapshot is there, and not both: {names}")
+        if END not in names:  # of an earlier version
+            self._directory.put(END, encode_end(0, 0))
         self._load_log(logs[-1])
         self._remove_earlier()
         return Stored(found.state, self._snapshot, tuple(self._entries))
@@ -166,6 +174,9 @@ class RaftFiles:
             return
         if decoded.base_term != snapshot.term:
             raise RaftDamageError(f"{name} does not follow the snapshot")
+        known_base, known_end = decode_end(self._directory.read(END))
+        if known_base == base and decoded.end < known_end:
+            raise RaftDamageError(f"{name} has {decoded.end} whole bytes, and {known_end} were durable")
         if decoded.end < len(data):
             log.warning("a torn write is cut", file=name, at=decoded.end, bytes=len(data) - decoded.end)
             self._directory.truncate(name, decoded.end)
@@ -202,6 +213,10 @@ class RaftFiles:
         if self._synced < self._end:
             self._directory.sync(_name(LOG, self._snapshot.index))
             self._synced = self._end
+            self._note_end()
+
+    def _note_end(self) -> None:
+        self._directory.write(END, encode_end(self._snapshot.index, self._synced), 0)
 
     def _put_snapshot(self, snapshot: Snapshot) -> None:
         self._sync()
@@ -215,6 +230,7 @@ class RaftFiles:
         self._directory.put(_name(LOG, snapshot.index), data)
         self._snapshot, self._entries = snapshot, entries
         self._end = self._synced = len(data)
+        self._note_end()
 
     def _remove_earlier(self) -> None:
         kept = (STATE, _name(SNAPSHOT, self._snapshot.index), _name(LOG, self._snapshot.index))

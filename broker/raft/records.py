@@ -30,6 +30,7 @@ STATE_MAGIC: Final = b"ERS1"
 SNAPSHOT_MAGIC: Final = b"ERP1"
 LOG_MAGIC: Final = b"ERL1"
 _CRC: Final = struct.Struct(">I")
+_END: Final = struct.Struct(">IQQ")
 _HEADER: Final = struct.Struct(">QQQ")
 _RECORD: Final = struct.Struct(">IQQQQB")
 KINDS: Final = frozenset(EntryKind)
@@ -55,6 +56,20 @@ class DecodedLog(NamedTuple):
     base_term: int
     entries: tuple[Entry, ...]
     end: int
+
+
+def encode_end(base: int, end: int) -> bytes:
+    """Return the bytes of a note on the synced end of the log behind an index."""
+    body = _END.pack(0, base, end)[_CRC.size :]
+    return _CRC.pack(crc32c(body)) + body
+
+
+def decode_end(data: bytes) -> tuple[int, int]:
+    """Return what a note says: an index, and the synced bytes of the log behind it. A torn one says nothing."""
+    if len(data) != _END.size or _CRC.unpack_from(data)[0] != crc32c(data[_CRC.size :]):
+        return 0, 0
+    _, base, end = _END.unpack(data)
+    return base, end
 
 
 def _sealed(magic: bytes, data: bytes) -> bytes:

@@ -17,9 +17,11 @@ from entrepot.broker.raft.records import (
     HEADER_BYTES,
     RaftDamageError,
     StoredState,
+    decode_end,
     decode_log,
     decode_snapshot,
     decode_state,
+    encode_end,
     encode_log,
     encode_records,
     encode_snapshot,
@@ -232,6 +234,44 @@ def test_a_lost_snapshot_is_damage(tmp_path: Path) -> None:
     (tmp_path / "snapshot-00000000000000000001").unlink()
     with pytest.raises(StoreFailedError, match="damaged"):
         RaftFiles(OsDirectory(tmp_path), 1).load()
+
+
+def test_a_log_that_has_lost_what_was_durable_is_damage(tmp_path: Path) -> None:
+    """It looks like a torn write, and what is lost was acknowledged: its member would vote without it."""
+    files = RaftFiles(OsDirectory(tmp_path), 1)
+    files.create(EMPTY)
+    log = tmp_path / f"log-{0:020d}"
+    ends = [log.stat().st_size]
+    for index in range(1, 6):
+        files.perform([Write(index, None, None, (Entry(index, 1, EntryKind.COMMAND, b"x" * 50),))])
+        ends.append(log.stat().st_size)
+    whole = log.read_bytes()
+    for end in (*ends[:-1], ends[-1] - 1):
+        log.write_bytes(whole[:end])
+        with pytest.raises(StoreFailedError, match=f"and {len(whole)} were durable"):
+            RaftFiles(OsDirectory(tmp_path), 1).load()
+    log.write_bytes(whole + b"torn")
+    assert len(RaftFiles(OsDirectory(tmp_path), 1).load().entries) == 5
+
+
+@pytest.mark.parametrize("note", [b"", b"\0" * 20, b"?" * 20, encode_end(7, 1 << 40)])
+def test_a_note_that_is_torn_or_of_another_log_says_nothing(tmp_path: Path, note: bytes) -> None:
+    files = RaftFiles(OsDirectory(tmp_path), 1)
+    files.create(first_stored([1]))
+    (tmp_path / "end").write_bytes(note)
+    assert RaftFiles(OsDirectory(tmp_path), 1).load() == first_stored([1])
+    (tmp_path / "end").unlink()  # of an earlier version
+    assert RaftFiles(OsDirectory(tmp_path), 1).load() == first_stored([1])
+
+
+@given(NUMBERS, NUMBERS, st.data())
+def test_a_note_comes_back_or_says_nothing(base: int, end: int, data: st.DataObject) -> None:
+    note = encode_end(base, end)
+    assert decode_end(note) == (base, end)
+    corrupted = bytearray(note)
+    bit = data.draw(st.integers(0, len(note) * 8 - 1))
+    corrupted[bit // 8] ^= 1 << bit % 8
+    assert decode_end(bytes(corrupted)) == decode_end(note[:-1]) == (0, 0)
 
 
 def test_what_a_killed_process_wrote_is_synced_before_it_counts() -> None:

@@ -198,7 +198,7 @@ FAULTS: Final = {
     "a read without a round": (machine(leadership_type=ReadsWithoutRound), 3, 1961087375),
     "no lease in pre-votes": (PlantedFaults(ForgetsLease), 3, 1179349521),
     "acknowledged before the sync": (PlantedFaults(AcknowledgesUnsynced), 3, 3365567540),
-    "own log before its sync": (machine(leadership_type=CountsUnsynced), 3, 1142026673),
+    "own log before its sync": (machine(leadership_type=CountsUnsynced), 3, 925246177),
     "a removed member stays silent": (PlantedFaults(RemovedStaysSilent), 1, 2765310428),
     "a torn snapshot": (PlantedFaults(files=TakesTornSnapshots, puts_snapshots_whole=False), 3, 504216668),
 }
