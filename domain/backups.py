@@ -12,12 +12,13 @@ NEAR_MS: Final = 1_000
 
 
 class BackupStatus(NamedTuple):
-    """The backup of a broker's store at its place.  `is_running`: a run is under way; else the rest is of the last one,
-    since the broker's start: `begin` and `end` of the saved log, its time, the bytes that it copied.  `key`: name of
-    the key that encrypts it, or empty.  `problem`: reason why it failed, or empty."""
+    """The backup of a broker's store at its place.  `began_ms`: beginning of the last run since the broker's start, or
+    0.  `is_running`: it is under way; else the rest is of it: `begin` and `end` of the saved log, its time, the bytes
+    that it copied.  `key`: name of the key that encrypts it, or empty.  `problem`: reason why it failed, or empty."""
 
     broker: str
     place: str
+    began_ms: int = 0
     is_running: bool = False
     begin: int = 0
     end: int = 0

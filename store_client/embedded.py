@@ -238,14 +238,15 @@ def make_controller(
     name server it is `stopped` if its directory cannot be opened; else that raises StoreFailedError, OSError."""
     from entrepot.broker.controller.listener import BrokenController, OwnListener, SharedListener, links_of, options_of
     from entrepot.broker.controller.process import ControllerServer, ControllerSettings
+    from entrepot.broker.store.store_files import DirectoryInUseError
 
     settings = ControllerSettings(controller, addresses, data_dir, cluster, options_of(lease))
     links = links_of(controller, cluster, lease, silence_seconds, trust)
     try:
         server = ControllerServer(settings, links, clock)
     except (OSError, EntrepotError) as error:
-        if isinstance(listening, socket.socket):
-            raise
+        if isinstance(listening, socket.socket) or isinstance(error, DirectoryInUseError):
+            raise  # the process ends, and is started again
         told = error if isinstance(error, EntrepotError) else StoreFailedError(f"the controller's disk: {error}")
         return BrokenController(controller, told, listening.service)
     if isinstance(listening, socket.socket):

@@ -2,7 +2,7 @@
 
 backup.json   {"format": 2, "store_id": ..., "segment_size_bytes": ..., "begin": ..., "end": ..., "broker": ...,
                "taken_ms": ..., "key": ..., "parts": [{"segment": ..., "start": ..., "bytes": ..., "sha256": ...,
-               "tail": ...}]}
+               "digest": ..., "stamp": ...}]}
               and in a second line its MAC, if it is sealed
 log/          the parts of the log, each an object named by its start and its digest
 
@@ -34,14 +34,15 @@ def place_of(store_id: str, segment: int, start: int, length: int) -> str:
 
 
 class SavedPart(msgspec.Struct, frozen=True):
-    """A part of the log. `segment`: start of its segment. `bytes`: its length. `sha256`: of the object. `tail`: of its
-    last bytes, to know it again."""
+    """A part of the log. `segment`: start of its segment. `bytes`: its length. `sha256`: of the object. `digest`: of
+    its bytes in the log, with a key a MAC. `stamp`: of the segment's file: one that has it was not written to since."""
 
     segment: int
     start: int
     bytes: int
     sha256: str
-    tail: str
+    digest: str
+    stamp: str
 
     @property
     def name(self) -> str:

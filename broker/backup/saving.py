@@ -5,17 +5,20 @@ once. The copy ends at the last whole record, and of a replica at what it keeps 
 store as a crash would have left it. The list is written last. Until then the place has the backup before: no part is
 changed, as its name has its digest.
 
-Only a replica that gives up what it had, as an unclean election makes it, has other bytes at the same place; then the
-end of a part differs, and it is saved again.
+Only a replica that gives up what it had, as an unclean election makes it, has other bytes at the same place. So a part
+is the same if its segment's file was not written to since, or if its digest is.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import structs
 
 from entrepot.broker.backup.manifest import (
     FORMAT,
@@ -38,14 +41,12 @@ from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import mastership_order
 
-TAIL_BYTES: Final = 64 << 10
-"""End of a part by which it is known to be the one that was saved."""
 MAX_ELECTIONS: Final = 1000
 """Elections after a backup that what is restored is later than: gateways follow the latest."""
 TRIES: Final = 3
 """Looks at the log: retention may remove its first segments meanwhile."""
 STALE_MS: Final = 86_400_000
-"""Age of objects in no list, left by a run that was broken off, at which they are removed."""
+"""Age at which objects in no list are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +58,24 @@ class Saved:
     copied_parts: int
 
 
-def save(data_dir: Path, target: BackupTarget, now_ms: int, check: Callable[[], None] = lambda: None) -> Saved:
-    """Bring a backup up to the log of a data directory. `check`: called before each part; it may raise. Raises
-    BAD_REQUEST for a place with another store's backup or other files, PRECONDITION_FAILED where another run was
-    faster, StoreFailedError, CorruptedError, TierError, OSError."""
+def save(
+    data_dir: Path,
+    target: BackupTarget,
+    now_ms: int,
+    check: Callable[[], None] = lambda: None,
+    confirmed: int | None = None,
+) -> Saved:
+    """Bring a backup up to the log of a data directory. `check`: called before each part; it may raise. `confirmed`:
+    confirmed end of the log, where it is known; else a replica's kept one, or the last whole record. Raises BAD_REQUEST
+    for a place with another store's backup or other files, PRECONDITION_FAILED where another run was faster,
+    StoreFailedError, CorruptedError, TierError, OSError."""
     identity = StoreFiles(OsDisk(), str(data_dir)).identity()
     if identity is None:
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} has no store")
     before = _checked(target, identity)
     for left in range(TRIES - 1, -1, -1):
         try:
-            return _Saving(data_dir, target, identity, before, check).run(now_ms)
+            return _Saving(data_dir, target, identity, before, check, confirmed).run(now_ms)
         except FileNotFoundError:  # retention has removed a segment
             if not left:
                 raise
@@ -98,15 +106,16 @@ class _Saving:
         identity: StoreIdentity,
         before: Manifest | None,
         check: Callable[[], None],
+        confirmed: int | None,
     ) -> None:
         self._data_dir, self._target, self._identity, self._check = data_dir, target, identity, check
-        self._before = before
+        self._before, self._confirmed = before, confirmed
         self._known = {part.start: part for part in (before.parts if before is not None else ())}
         self._copied_bytes = self._copied = 0
 
     def run(self, now_ms: int) -> Saved:
         log, identity = LogFiles(str(self._data_dir)), self._identity
-        end = _end_of(self._data_dir, log)
+        end = _end_of(self._data_dir, log, self._confirmed)
         parts = [part for segment in log.segments for part in self._parts(segment, end)]
         begin = parts[0].start if parts else identity.began_at
         manifest = Manifest(
@@ -132,24 +141,30 @@ class _Saving:
         """Save a segment up to the log's end, part by part."""
         last = min(segment.start + self._identity.segment_size_bytes, segment.end, end)
         with open(segment.path, "rb") as file:
+            stamp = _stamp(os.fstat(file.fileno()))
             for start in range(segment.start, last, PART_BYTES):
                 self._check()
                 length = min(PART_BYTES, last - start)
-                file.seek(start - segment.start + length - min(length, TAIL_BYTES))
-                tail = self._digest(file.read(min(length, TAIL_BYTES)))
                 known = self._known.get(start)
-                same = (segment.start, length, tail)
-                if known is None or (known.segment, known.bytes, known.tail) != same or not self._is_there(known):
+                if known is not None and (known.segment, known.bytes) != (segment.start, length):
+                    known = None
+                if known is None or known.stamp != stamp or not self._is_there(known):
                     file.seek(start - segment.start)
-                    known = self._saved(segment, start, file.read(length), length, tail)
+                    known = self._saved(segment, start, file.read(length), length, stamp, known)
                 yield known
 
-    def _saved(self, segment: Segment, start: int, data: bytes, length: int, tail: str) -> SavedPart:
+    def _saved(
+        self, segment: Segment, start: int, data: bytes, length: int, stamp: str, known: SavedPart | None
+    ) -> SavedPart:
+        """Save a part, unless the one that is known has the same bytes."""
         if len(data) != length:
             raise EntrepotError(Code.UNAVAILABLE, f"{segment.path} became shorter while it was copied: try again")
+        digest = self._digest(data)
+        if known is not None and known.digest == digest and self._is_there(known):
+            return structs.replace(known, stamp=stamp)
         if self._target.seal is not None:
             data = self._target.seal.seal(data, place_of(self._identity.store_id, segment.start, start, length))
-        part = SavedPart(segment.start, start, length, hashlib.sha256(data).hexdigest(), tail)
+        part = SavedPart(segment.start, start, length, hashlib.sha256(data).hexdigest(), digest, stamp)
         self._target.put(part.name, data)
         self._copied_bytes, self._copied = self._copied_bytes + length, self._copied + 1
         return part
@@ -169,13 +184,21 @@ class _Saving:
         return found == stored_bytes(part, target)
 
     def _remove_others(self, names: set[str], now_ms: int) -> None:
-        """Remove the parts of the list before that are in this one no more, and what an old run has left."""
+        """Remove old parts that neither this list nor the one before has: the one before may be another run's, which
+        ends at this moment."""
         target = self._target
-        gone, below = {part.name for part in self._known.values()} - names, target.path("")
-        for each in target.objects.objects(target.path(f"{LOG}/")):
-            if each.modified_ms < now_ms - STALE_MS and (name := each.path.removeprefix(below)) not in names:
-                gone.add(name)
-        target.delete(sorted(gone))
+        kept, below = names | {part.name for part in self._known.values()}, target.path("")
+        target.delete(
+            [
+                name
+                for each in target.objects.objects(target.path(f"{LOG}/"))
+                if each.modified_ms < now_ms - STALE_MS and (name := each.path.removeprefix(below)) not in kept
+            ]
+        )
+
+
+def _stamp(found: os.stat_result) -> str:
+    return f"{found.st_ino}-{found.st_mtime_ns}"
 
 
 def stored_bytes(part: SavedPart, target: BackupTarget) -> int:
@@ -192,14 +215,16 @@ def _broker(data_dir: Path) -> BrokerName | None:
     return BrokerName(kept.name, kept.number, kept.keeps_key_values, max(kept.epoch, later))
 
 
-def _end_of(data_dir: Path, log: LogFiles) -> int:
-    """Return the end of what is whole, and of a replica confirmed."""
-    if not log.segments:
-        return 0
+def _end_of(data_dir: Path, log: LogFiles, confirmed: int | None) -> int:
+    """Return the end of what is whole: what is known as confirmed, else the last whole record of the last segment."""
+    replica = ReplicaFiles(data_dir)
+    if confirmed is None and replica.kept() is not None:
+        confirmed = replica.confirmed.kept
+    if not log.segments or confirmed is not None:
+        return confirmed or 0
     end = last = log.segments[-1].start
     for found in log.scan(last):
         if not isinstance(found, Record):
             break
         end = found.header.commit_log_offset + found.header.length
-    replica = ReplicaFiles(data_dir)
-    return end if replica.kept() is None else min(end, replica.confirmed.kept)
+    return end

@@ -1,7 +1,8 @@
 """Sealing: encryption of a backup's objects by a key in a file.
 
 A log has hashes of passwords, signing secrets of webhooks, and messages. Each object is sealed by AES-256-GCM with a
-random nonce, bound to its store and place, so that none passes for another. The list of them has a MAC.
+nonce derived from its bytes and its place, to which it is bound, so that none passes for another, and a run that is
+repeated stores the same. The list of them has a MAC.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Seal:
 
     def seal(self, data: bytes, place: str) -> bytes:
         """Return an object's bytes, sealed for its place."""
-        nonce = os.urandom(NONCE_BYTES)
+        said = place.encode() + b"\0" + hashlib.sha256(data).digest()
+        nonce = hmac.digest(_derived(self._key, b"nonce"), said, "sha256")[:NONCE_BYTES]
         return nonce + self._cipher.encrypt(nonce, data, place.encode())
 
     def open(self, sealed: bytes, place: str) -> bytes:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from entrepot.broker.backup.sealing import Seal
 from entrepot.broker.store.private_files import DIRECTORY_MODE, FILE_MODE
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.objects import ObjectStore
-from entrepot.broker.tiered.opening_store import open_objects
+from entrepot.broker.tiered.opening_store import folder_of, open_objects
 from entrepot.broker.tiered.store_options import StoreOptions
 from entrepot.domain.errors import Code, EntrepotError
 
@@ -27,9 +28,13 @@ class BackupTarget:
     below: str = ""
 
     @property
+    def is_folder(self) -> bool:
+        return self.objects.url.startswith("file://")
+
+    @property
     def shown(self) -> str:
         """The place for people."""
-        url = self.objects.url.removeprefix("file://")
+        url = unquote(self.objects.url.removeprefix("file://")) if self.is_folder else self.objects.url
         return f"{url}/{self.below}" if self.below else url
 
     def at(self, name: str) -> BackupTarget:
@@ -62,7 +67,7 @@ def open_target(
     """Return the place of a folder's path or an object store's URL. `is_new`: a missing folder is made. Raises
     TierError, BAD_REQUEST without a folder."""
     if "://" not in where or where.startswith("file://"):
-        folder = Path(where.removeprefix("file://"))
+        folder = folder_of(where) if "://" in where else Path(where)
         if not is_new and not folder.is_dir():
             raise EntrepotError(Code.BAD_REQUEST, f"{where} has no backup: there is no such folder")
         return BackupTarget(FolderStore(folder, FILE_MODE, DIRECTORY_MODE), seal)
@@ -75,5 +80,5 @@ def check_sealed(where: str, *, is_sealed: bool, is_plain: bool) -> None:
         raise EntrepotError(
             Code.BAD_REQUEST,
             f"{where} is on other machines, and the log has hashes of passwords and secrets: name a key "
-            "(--key-file; entrepot store backup key makes one), or say --plain",
+            "(--key-file or backup.key_file; entrepot store backup key makes one), or say --plain (backup.plain)",
         )

@@ -22,7 +22,7 @@ KEPT: Final = 3
 LOOKS: Final = 40
 """Looks at all clocks in the time for which a difference counts."""
 NEWS_MS: Final = 1_000
-"""Change of a difference, in milliseconds, at which all clocks are looked at again."""
+"""Change of a difference, in milliseconds, at which all clocks are looked at again, if it is a great one."""
 LEAST_CLOCKS: Final = 3
 """Clocks without which none is judged: of two, none is the odd one."""
 MAX_MEMBERS: Final = 100_000
@@ -72,6 +72,7 @@ class MemberClocks:
         self._found_at = float("-inf")
         self._far: dict[MemberClock, int] = {}
         self._off: dict[str, OffClocks] = {}
+        self._is_judged = False
 
     def tell(self, member: MemberClock, ahead_ms: int, system_ahead_ms: int, now: float) -> None:
         """Note by how much a member's clock, and its system's, is ahead of this controller's clock."""
@@ -83,7 +84,8 @@ class MemberClocks:
         elif now - known.at > self._seconds:
             known.clocks.clear()
             known.systems.clear()
-        if not known.clocks or abs(ahead_ms - known.clocks[-1]) > NEWS_MS:
+        is_news = not known.clocks or abs(ahead_ms - known.clocks[-1]) > NEWS_MS
+        if is_news and abs(ahead_ms) > MAX_APART_MS:
             self._found_at = float("-inf")  # it may have begun anew, and be about to be elected
         known.at = now
         known.clocks.append(ahead_ms)
@@ -104,6 +106,11 @@ class MemberClocks:
         self._look(now)
         return self._off.get(group, NONE_OFF)
 
+    def is_right(self, member: MemberClock, now: float) -> bool:
+        """Return True for a clock that most others agree with."""
+        self._look(now)
+        return self._is_judged and member in self._told and member not in self._far
+
     def problem(self, now: float) -> str:
         """Return what is wrong with controllers' clocks, in words, or nothing."""
         return "; ".join(self.off(CONTROLLERS, now).all.values())
@@ -121,7 +128,8 @@ class MemberClocks:
         if self._far and 2 * len(_far(systems, middle := median_low(systems.values()))) < len(systems):
             off_systems = _far(clocks, middle)
             self._far = {each: ahead for each, ahead in self._far.items() if each in off_systems}
-        if len(clocks) < LEAST_CLOCKS or 2 * len(self._far) >= len(clocks):
+        self._is_judged = len(clocks) >= LEAST_CLOCKS and 2 * len(self._far) < len(clocks)
+        if not self._is_judged:
             self._far = {}
         self._off = {}
         for (group, number), ahead in sorted(self._far.items()):

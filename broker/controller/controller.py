@@ -131,10 +131,12 @@ class Controller:
             self._look(watched)
         return self._agreement.done()
 
-    def clock_told(self, member: MemberClock, clock_ms: int, error_ms: int, now: float) -> None:
-        """Note what a member's clock says; `error_ms`: by how much its system's is ahead of that."""
+    def clock_told(self, member: MemberClock, clock_ms: int, error_ms: int, now: float) -> bool | None:
+        """Note what a member's clock says; `error_ms`: by how much its system's is ahead of that. Return True if most
+        clocks agree with it; None where another controller leads."""
         ahead = clock_ms - self._agreement.wall_ms()
         self.clocks.tell(member, ahead, ahead + error_ms, now)
+        return self.clocks.is_right(member, now) if self.is_leader else None
 
     def _note_idle(self, watched: Watched, heard: Heard) -> None:
         known = self.decided(watched.name)

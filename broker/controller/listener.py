@@ -12,7 +12,7 @@ from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import RemotingListener, Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import ClusterTrust
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ControllerView
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.authentication import Role
@@ -65,7 +65,13 @@ class BrokenController:
         self.stopped: asyncio.Future[EntrepotError] = asyncio.get_running_loop().create_future()
         self.stopped.set_result(error)
         self._view = ControllerView(controller, "", problem=error.message)  # no incarnation: nobody founds with it
+        self._error = EntrepotError(Code.UNAVAILABLE, error.message)
         service.calls[wire.CONTROLLER] = self._told
+        for operation in (wire.RAFT, wire.REPORT, wire.CLOCK, wire.OBEYED, wire.CHANGE_SET, wire.ELECT, wire.GROUPS):
+            service.calls[operation] = self._refuse
+        for operation in (wire.CHANGE_CONTROLLERS, wire.CHANGE_REPLICAS):
+            service.calls[operation] = self._refuse
+        service.streams[wire.ATTACH] = self._refuse_stream
 
     async def start(self) -> None:
         pass
@@ -75,6 +81,13 @@ class BrokenController:
 
     async def _told(self) -> ControllerView:
         return self._view
+
+    async def _refuse(self, *arguments: object) -> None:
+        """Refuse as one that is away: replicas do not take it for a word on their group."""
+        raise self._error
+
+    def _refuse_stream(self, *arguments: object) -> None:
+        raise self._error
 
 
 class OwnListener(SharedListener):

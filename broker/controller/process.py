@@ -288,8 +288,8 @@ class ControllerServer:
     def _clock_told(self, channel: ServerChannel, request: Requested) -> None:
         assert wire.CLOCK.arguments is not None
         group, number, clock_ms, error = wire.CLOCK.arguments.decode(request.payload)
-        self._ready.clock_told(MemberClock(group, number), clock_ms, error, self._loop.time())
-        channel.answer(request.id, encode(None))
+        verdict = self._ready.clock_told(MemberClock(group, number), clock_ms, error, self._loop.time())
+        channel.answer(request.id, encode(verdict))
 
     async def _obeyed(self, name: str, replica: int, answer: OrderAnswer) -> None:
         self._perform(self._ready.obeyed(name, replica, answer, self._loop.time()))

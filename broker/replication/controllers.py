@@ -44,6 +44,7 @@ LEAST_SECONDS: Final = 0.1
 HAND_OVER_SECONDS: Final = 5.0
 """Longest time for which a stopping master waits for the next one, in seconds."""
 _ORDER: Final[Codec[Order]] = Codec(Order)
+_VERDICT: Final[Codec[bool | None]] = Codec(bool | None)
 _ANSWER: Final[Codec[ReportAnswer]] = Codec(ReportAnswer)
 _APPOINTMENT: Final[Codec[Appointment]] = Codec(Appointment)
 log = structlog.get_logger(__name__)
@@ -75,6 +76,7 @@ class Controllers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._beating: asyncio.TimerHandle | None = None
         self._is_reporting = False
+        self._clock_verdict = False, 0.0
         self._heard_at = self._led_at = self._loop.time()
         self._proposed_at = 0.0
         self._refusal = "its controllers do not answer" if self._links else ""
@@ -240,7 +242,16 @@ class Controllers:
     def _tell_clock_to(self, link: Link) -> None:
         name, replica = self._shape.name, self._replica.machine.state.replica
         told = wire.CLOCK.encode_arguments(name, replica, self.clock.now_ms(), error_ms(self.clock))
-        link.send(wire.CLOCK, told, ASK_SECONDS, lambda error, payload: None)
+        link.send(wire.CLOCK, told, ASK_SECONDS, self._clock_judged)
+
+    def _clock_judged(self, error: EntrepotError | None, payload: bytes) -> None:
+        if error is None and (verdict := _VERDICT.decode(payload)) is not None:
+            self._clock_verdict = verdict, self._loop.time()
+
+    def has_right_clock(self) -> bool:
+        """True while the controllers say that most clocks agree with this one's."""
+        is_right, at = self._clock_verdict
+        return is_right and self._loop.time() - at <= UNLED_LEASES * self._lease
 
     def _report(self) -> None:
         self._is_reporting = False

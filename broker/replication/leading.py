@@ -126,12 +126,13 @@ class Leading:
         process: BrokerProcessSettings,
         listener: RemotingListener,
         on_left: Callable[[EntrepotError | None], None],
+        has_right_clock: Callable[[], bool],
     ) -> None:
         """Let gateways in, soon: the records of that must be confirmed, so nobody waits for it here."""
         order = mastership_order(self._machine.epoch, self._machine.state.run)
         rule, replicas = self._machine.state.appointment.rule, tuple(sorted(group.addresses.items()))
         mastership = Mastership(
-            order, group.replica, replicas, rule.text, self._copies, lambda: self.problem, bool(group.controllers)
+            order, group.replica, replicas, rule.text, self._copies, lambda: self.problem, has_right_clock
         )
         self.broker.condition.confirm_problem = lambda: self.problem
         server = BrokerProcess(self.broker, process, listener, self._clock, mastership)

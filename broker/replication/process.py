@@ -48,7 +48,7 @@ from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAns
 from entrepot.protocols.remoting.operations import ReplicaStatus, StoreSeed
 
 FULL_SECONDS: Final = 1.0
-"""Pause before a slave with a full disk tries again, in seconds."""
+"""Pause before a slave with a full disk tries again."""
 log = structlog.get_logger(__name__)
 
 
@@ -327,7 +327,8 @@ class ReplicaProcess:
 
     def _open(self) -> None:
         assert self._leading is not None, "only a master opens"
-        self._leading.open(self._group, self._process, self._listener, self._end)
+        parts = self._group, self._process, self._listener, self._end
+        self._leading.open(*parts, self._controllers.has_right_clock)
 
     def _resign(self, effect: do.Close) -> Coroutine[Any, Any, None]:
         """End the mastership at once; then open the store anew, as a slave's."""
@@ -386,15 +387,14 @@ class ReplicaProcess:
         return own, await self._peers.status_of(own.appointment.master) if is_slave else None
 
     async def seed(self) -> StoreSeed:
-        if self._leading is None:
-            raise EntrepotError(Code.UNAVAILABLE, f"replica {self._group.replica} is not master")
-        return self._leading.seed()
+        if self._leading is not None:
+            return self._leading.seed()
+        raise EntrepotError(Code.UNAVAILABLE, f"replica {self._group.replica} is not master")
 
     def greeted(self, greeting: Greeting, stream: ServerStream) -> None:
         if self._leading is not None:
             self.machine.begin = self._leading.engine.commit_log.min_offset
-        number = self._streams.open(greeting.member.replica, stream)
-        self._perform(self.machine.greeted(greeting, number))
+        self._perform(self.machine.greeted(greeting, self._streams.open(greeting.member.replica, stream)))
 
     def have(self, replica: int, stream: int, end: int) -> None:
         self._perform(self.machine.acknowledged(replica, stream, end))

@@ -56,8 +56,7 @@ class BrokerProcessSettings:
 @dataclass(frozen=True, slots=True)
 class Mastership:
     """A master's term, as in `domain.route.BrokerInfo`. `copies`: the disks that confirm a message at present.
-    `problem`: the reason why nothing can be confirmed, in words, or nothing. `is_compared`: controllers compare its
-    clock with others."""
+    `problem`: the reason why nothing can be confirmed, in words, or nothing. `has_right_clock`: controllers say so."""
 
     order: int
     replica: int = 0
@@ -65,7 +64,7 @@ class Mastership:
     rule: str = "single"
     copies: Callable[[], int] = lambda: 1
     problem: Callable[[], str] = lambda: ""
-    is_compared: bool = False
+    has_right_clock: Callable[[], bool] = lambda: False
 
 
 def make_listener(settings: BrokerProcessSettings, listener: socket.socket, store: BrokerSettings) -> RemotingListener:
@@ -108,7 +107,10 @@ class BrokerProcess:
         self._listener = (
             make_listener(settings, listener, broker.core.settings) if isinstance(listener, socket.socket) else listener
         )
-        self._backup = BackupRun(broker.core.settings.backup, data_dir, self.identity.name, clock)
+        engine = broker.core.engine
+        self._backup = BackupRun(
+            broker.core.settings.backup, data_dir, self.identity.name, clock, lambda: engine.confirmed_offset
+        )
         self._offer = self._offered()
         self._registrar = Registrar(
             settings.name_servers,
@@ -138,7 +140,7 @@ class BrokerProcess:
         return offered
 
     async def _time(self) -> tuple[int, bool]:
-        return self._clock.now_ms(), self._mastership is not None and self._mastership.is_compared
+        return self._clock.now_ms(), self._mastership is not None and self._mastership.has_right_clock()
 
     def info(self) -> BrokerInfo:
         """Return the present information on this broker."""

@@ -150,6 +150,10 @@ def _is_alive(process_id: str) -> bool:
     return state not in (b"Z", b"X")
 
 
+class DirectoryInUseError(StoreFailedError):
+    """Another process has the data directory: who comes again later may have it."""
+
+
 def lock_directory(descriptor: int, root: str, how: int, advice: str = "") -> None:
     """Lock a data directory by its lock file's descriptor: `how` is fcntl's LOCK_EX or LOCK_SH. A dead process's sync
     process, which is still writing, is waited for. Raises StoreFailedError where a living process has the lock."""
@@ -161,7 +165,7 @@ def lock_directory(descriptor: int, root: str, how: int, advice: str = "") -> No
             owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             if _is_alive(owner) or not tries:
                 text = f"the data directory {root} is in use by process {owner or 'unknown'}{advice}"
-                raise StoreFailedError(text) from None
+                raise DirectoryInUseError(text) from None
             time.sleep(LOCK_PAUSE_SECONDS)
 
 

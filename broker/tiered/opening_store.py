@@ -30,7 +30,7 @@ def open_objects(url: str, options: StoreOptions | None = None) -> ObjectStore:
     """
     scheme, bucket, prefix = _parts(url)
     if scheme == "file":
-        return _folder(bucket, prefix)
+        return FolderStore(_folder(bucket, prefix))
     options = options or StoreOptions()
     try:
         from entrepot.broker.tiered.remote_objects import ObstoreStore
@@ -75,14 +75,20 @@ def _parts(url: str) -> tuple[str, str, str]:
     return parts.scheme, parts.netloc, checked_path(prefix) if prefix else ""
 
 
-def _folder(host: str, path: str) -> FolderStore:
+def folder_of(url: str) -> Path:
+    """Return the folder of a `file:///folder`. Raises TierError."""
+    _, host, path = _parts(url)
+    return _folder(host, path)
+
+
+def _folder(host: str, path: str) -> Path:
     if host not in ("", "localhost"):
         raise TierError(f"file://{host}: a folder has no host: file:///{host}... is wanted", Code.BAD_REQUEST)
     if not path.isprintable() or ".." in path.split("/"):
         raise TierError(f"file://{path!r} is no folder: its path goes up, or has control characters", Code.BAD_REQUEST)
     if not path.strip("/"):
         raise TierError("file:/// is the whole disk: name a folder", Code.BAD_REQUEST)
-    return FolderStore(Path(path))
+    return Path(path)
 
 
 def _client_options(options: StoreOptions) -> ClientConfig:

@@ -38,7 +38,8 @@ def backup(
         if time.monotonic() > end:
             raise CommandError(f"after {timeout:g} s these are not saved yet: {', '.join(running)}")
         time.sleep(POLL_SECONDS)
-        found |= {name: client.get(f"{_path(name)}/backup") for name in running}
+        for name in running:
+            found[name] = _same_run(found[name], client.get(f"{_path(name)}/backup"))
     moments = {name: to_epoch_ms(each["taken"]) or 0 for name, each in found.items() if each["taken"]}
     words = between(moments)
     if as_json:
@@ -50,6 +51,13 @@ def backup(
             print_line(each)
     if failed := [name for name, each in found.items() if each["problem"]]:
         raise CommandError(f"the backup of {', '.join(failed)} failed")
+
+
+def _same_run(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of the run that was seen; of one that is known no more, that it was broken off."""
+    if now["began"] == before["began"]:
+        return now
+    return {**before, "isRunning": False, "problem": "the broker began anew, or has another master: ask again"}
 
 
 def _path(name: str) -> str:

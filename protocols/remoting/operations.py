@@ -70,6 +70,7 @@ class Operation:
 OPERATIONS: Final[dict[int, Operation]] = {}
 BROKERS: Final = frozenset((Role.BROKER,))
 CONTROLLERS: Final = frozenset((Role.CONTROLLER,))
+GATEWAYS: Final = frozenset((Role.GATEWAY,))
 ELECTORS: Final = frozenset((Role.BROKER, Role.GATEWAY))
 
 
@@ -238,10 +239,11 @@ MEASURE: Final = _operation(
     71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
 )
 TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=True)
-BACKUP: Final = _operation(104, "backup", tuple[bool], BackupStatus, again=True)
+BACKUP: Final = _operation(104, "backup", tuple[bool], BackupStatus, again=True, callers=GATEWAYS)
 """The broker's backup of itself; True: a new run is to start."""
 TIME: Final = _operation(103, "time", tuple[()], tuple[int, bool], again=True)
-"""What a broker's clock says, in epoch milliseconds; True where controllers compare it with others."""
+"""What a broker's clock says, in epoch milliseconds; True where its controllers say that most clocks
+agree with it."""
 PINS: Final = _operation(79, "pins", tuple[()], list[Pin], again=True)
 RESTORE_TOPIC: Final = _operation(128, "restore_topic", tuple[RestoreRequest], TableTopic)
 ATTACH_TOPIC: Final = _operation(129, "attach_topic", tuple[AttachRequest], TableTopic)
@@ -366,9 +368,12 @@ ELECT: Final = _operation(117, "elect", tuple[str, int, list[int], bool], Appoin
 GROUPS: Final = _operation(118, "groups", tuple[()], list[GroupView], again=True)
 CHANGE_CONTROLLERS: Final = _operation(119, "change_controllers", tuple[int, int, str], None)
 """Id of the controller to remove, or 0; of the one to add, or 0; its host:port."""
-CLOCK: Final = _operation(116, "clock", tuple[str, int, int, int], None, again=True, callers=BROKERS | CONTROLLERS)
+CLOCK: Final = _operation(
+    116, "clock", tuple[str, int, int, int], bool | None, again=True, callers=BROKERS | CONTROLLERS
+)
 """Group of a replica (empty: of a controller), its number, what its clock says in epoch milliseconds, and by how many
-its system's is ahead of that."""
+its system's is ahead of that. True: most clocks agree with it; None: of an earlier version, or by one that does not
+lead."""
 CHANGE_REPLICAS: Final = _operation(120, "change_replicas", tuple[str, int, ReplicaChange], GroupView)
 """Group, and one replica of it."""
 

@@ -1,9 +1,9 @@
 """ClockComparing: the clock of this machine beside those of the brokers.
 
 A gateway decides by time, for good: sessions end, wills are sent, other gateways' leases are taken over, delays and
-expiry are written into messages. Its system's clock must not decide that against the cluster. Masters whose controllers
-compare them are right; without such, most clocks are, this one included, if there are three. Theirs is followed, so
-that all gateways judge a lease by one time; a system that is a minute off is an alarm. Of two clocks none is the odd
+expiry are written into messages. Its system's clock must not decide that against the cluster. Masters of which their
+controllers say so are right; without such, most clocks are, this one included, if there are three. Theirs is followed,
+so that all gateways judge a lease by one time; a system that is a minute off is an alarm. Of two clocks none is the odd
 one: that is told, and no more.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from entrepot.domain.background import background
-from entrepot.domain.clock import MAX_APART_MS, ComparedClock, Comparison
+from entrepot.domain.clock import FOLLOWED_MS, MAX_APART_MS, ComparedClock, Comparison
 from entrepot.domain.errors import EntrepotError
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import ask_all
@@ -34,17 +34,17 @@ log = structlog.get_logger(__name__)
 
 
 class Told(NamedTuple):
-    """The clock of a broker. `ahead_ms`: of this system's. `is_compared`: controllers compare it."""
+    """The clock of a broker. `ahead_ms`: of this system's. `is_right`: its controllers say so."""
 
     ahead_ms: int
-    is_compared: bool = False
+    is_right: bool = False
 
 
 def compared(told: Sequence[Told]) -> Comparison:
     """Return the comparison of this system's clock with those of brokers."""
     if not told:
         return Comparison()
-    if agreed := [each.ahead_ms for each in told if each.is_compared]:
+    if agreed := [each.ahead_ms for each in told if each.is_right]:
         return Comparison(-median_low(agreed), is_certain=True)
     clocks = [0, *(each.ahead_ms for each in told)]
     median = median_low(clocks)
@@ -79,16 +79,21 @@ class ClockComparing:
 
     async def _compare(self, *, at_once: bool = False) -> None:
         answers = await ask_all(self._cluster.ready, self._ask)
-        told = [each for _, each in answers if not isinstance(each, EntrepotError)]
+        asked = [each for _, each in answers if not isinstance(each, EntrepotError)]
+        quick = [told for told, seconds in asked if 1000 * seconds <= FOLLOWED_MS]
+        told = quick or [told for told, _ in asked if at_once or abs(told.ahead_ms) > MAX_APART_MS]
         if not told:
             return  # the last comparison holds
         before, found = self._clock.comparison, compared(told)
+        if found.problem and before.problem and before.is_certain and not found.is_certain:
+            found = Comparison(found.apart_ms, is_certain=True)  # it was the system that was wrong
         self._clock.compare(found, at_once=at_once)
         if bool(found.problem) != bool(before.problem) or found.is_certain != before.is_certain:
             log.warning("clocks differ" if found.problem else "clocks agree", problem=found.problem)
 
-    async def _ask(self, client: BrokerClient) -> Told:
+    async def _ask(self, client: BrokerClient) -> tuple[Told, float]:
+        """Return a broker's clock, and the seconds of the way there and back."""
         asked, asked_ms = self._loop.time(), self._clock.system_ms()
-        says, is_compared = await client.ask(wire.TIME, seconds=ASK_SECONDS)
-        half = int(500 * (self._loop.time() - asked))
-        return Told(says - asked_ms - half, is_compared)
+        says, is_right = await client.ask(wire.TIME, seconds=ASK_SECONDS)
+        seconds = self._loop.time() - asked
+        return Told(says - asked_ms - int(500 * seconds), is_right), seconds

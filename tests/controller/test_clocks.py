@@ -108,6 +108,13 @@ def test_a_clock_that_has_just_changed_is_looked_at_again() -> None:
     assert found.far(0.001) == {MemberClock("g", 2): DAY_MS}
 
 
+def test_a_clock_is_called_right_if_most_agree_with_it() -> None:
+    found = clocks(3, DAY_MS, 5)
+    assert [found.is_right(MemberClock("g", number), 0.0) for number in (1, 2, 3, 4)] == [True, False, True, False]
+    assert not clocks(3).is_right(MemberClock("g", 1), 0.0), "of two none is the odd one"
+    assert not clocks(DAY_MS, -DAY_MS).is_right(MemberClock("g", 1), 0.0), "no two agree"
+
+
 @pytest.mark.parametrize(("replicas", "are_known"), [(4, True), (5, True), (6, False)])
 def test_clocks_are_known_once_most_are_heard(replicas: int, are_known: bool) -> None:
     assert clocks(0, 0).are_known(replicas, 0.0) is are_known

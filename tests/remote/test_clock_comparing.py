@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -10,8 +12,9 @@ from entrepot.domain.clock import SAME, Comparison, comparison_of
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.http.overview.alarms import alarms_of
-from entrepot.store_client.remote import RemoteSettings, open_remote
-from entrepot.store_client.remote.clock_comparing import Told, compared
+from entrepot.protocols.remoting.operations import Operation
+from entrepot.store_client.remote import Cluster, RemoteSettings, open_remote
+from entrepot.store_client.remote.clock_comparing import ClockComparing, Told, compared
 from tests.support.clock import ManualClock
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.waiting import until
@@ -22,7 +25,7 @@ IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
 
 
 def agreed(*ahead: int) -> list[Told]:
-    return [Told(each, is_compared=True) for each in ahead]
+    return [Told(each, is_right=True) for each in ahead]
 
 
 def alone(*ahead: int) -> list[Told]:
@@ -103,6 +106,58 @@ async def test_a_gateway_four_days_off_starts_with_the_brokers_time(
                 assert clock.now_ms() >= group.clock.now_ms() - 2_000, "the step is not followed"
         finally:
             await store.close()
+
+
+async def test_a_master_that_is_called_wrong_is_not_followed(tmp_path: Path) -> None:
+    """Nobody else may lead, so it stays; the gateway's clock is right."""
+    async with ReplicatedGroup(tmp_path, Rule(RuleKind.ASYNC, 3), controllers=3, elects_async=False) as group:
+        master = group.replicas[group.master]
+        wrong = ManualClock(group.clock.now_ms() + 3_600_000)
+        master._clock = master._controllers.clock = wrong
+        assert master._leading is not None and master._leading._server is not None
+        master._leading._server._clock = wrong
+        leader = group.controllers.running[group.controllers.leader]
+        await until(lambda: leader._ready.clocks.off("group", leader._loop.time()).ahead, "the controllers say so")
+        await until(lambda: not master._controllers.has_right_clock(), "it is told")
+        clock = Machine(group.clock).clock()
+        store = await open_remote(RemoteSettings(name_servers=(group.name_server_address,)), clock)
+        try:
+            assert not clock.comparison.is_certain and "one of them is wrong" in clock.comparison.problem
+            assert abs(clock.now_ms() - group.clock.now_ms()) < 2_000
+        finally:
+            await store.close()
+
+
+class Answers:
+    """Brokers that tell a time, after a while."""
+
+    def __init__(self, ahead_ms: int, is_right: bool, seconds: float = 0.0) -> None:
+        self.ahead_ms, self.is_right, self.seconds = ahead_ms, is_right, seconds
+        self.ready = [self]
+
+    async def ask(self, operation: Operation, *, seconds: float) -> tuple[int, bool]:
+        await asyncio.sleep(self.seconds)
+        return ManualClock().now_ms() + self.ahead_ms, self.is_right
+
+
+async def compared_with(brokers: Answers, before: Comparison = SAME) -> Comparison:
+    clock = Machine(ManualClock()).clock()
+    clock.compare(before)
+    await ClockComparing(cast(Cluster, brokers), clock)._compare()
+    return clock.comparison
+
+
+async def test_a_late_answer_makes_no_right_clock_wrong() -> None:
+    late = await compared_with(Answers(700, True, seconds=0.6))
+    assert late == SAME
+    assert (await compared_with(Answers(DAY, True, seconds=0.6))).is_certain, "a wrong one is wrong by much more"
+
+
+async def test_what_was_certain_stays_so_while_controllers_are_away() -> None:
+    before = Comparison(-4 * DAY, is_certain=True)
+    assert (await compared_with(Answers(4 * DAY, False), before)).is_certain
+    assert not (await compared_with(Answers(10, False), before)).problem, "the system was set right"
+    assert not (await compared_with(Answers(4 * DAY, False))).is_certain
 
 
 def test_a_comparison_is_followed_at_a_bounded_rate() -> None:

@@ -183,6 +183,7 @@ def _backup_shape(status: BackupStatus) -> dict[str, Any]:
     return {
         "broker": status.broker,
         "place": status.place,
+        "began": time_shape(status.began_ms) if status.began_ms else None,
         "isRunning": status.is_running,
         "from": status.begin,
         "to": status.end,

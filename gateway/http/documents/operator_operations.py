@@ -114,6 +114,7 @@ _BACKUP: Final = named(
     {
         "broker": "broker-0",
         "place": "s3://backups/plant",
+        "began": Maybe(time()),
         "isRunning": False,
         "from": 0,
         "to": 4_194_304,

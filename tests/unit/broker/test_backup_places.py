@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from entrepot.broker.backup import restoring
 from entrepot.broker.backup.cluster import backups_of, moments
 from entrepot.broker.backup.manifest import FILE, Manifest
-from entrepot.broker.backup.saving import save
+from entrepot.broker.backup.saving import STALE_MS, save
 from entrepot.broker.backup.sealing import Seal, make_key, seal_of
 from entrepot.broker.backup.target import BackupTarget, check_sealed, open_target
 from entrepot.broker.broker import Broker
@@ -24,7 +25,7 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.cli.app import run
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies
-from tests.unit.broker.test_backup import settings
+from tests.unit.broker.test_backup import broken_off, settings
 
 SECRET = "the secret of a webhook"
 PART = 300_000
@@ -63,7 +64,10 @@ async def test_an_object_store_has_the_log_in_parts(store: Broker, tmp_path: Pat
     await append(store, "t", "new")
     last = save(data, target, 3)
     assert last.copied_parts == 1
-    assert len(list(target.objects.objects(""))) == 7, "the part before is gone, and there is the list"
+    assert len(list(target.objects.objects(""))) == 8, "the part before, six parts, and the list"
+    later = max(each.modified_ms for each in target.objects.objects("")) + STALE_MS + 1
+    save(data, target, later)
+    assert len(list(target.objects.objects(""))) == 7, "a day later the part before is gone"
     assert list(restoring.problems(target)) == []
     restoring.restore(target, tmp_path / "made")
     other = await Broker.open(settings(tmp_path / "made"), ManualClock())
@@ -71,6 +75,86 @@ async def test_an_object_store_has_the_log_in_parts(store: Broker, tmp_path: Pat
         assert [body.split()[0] for body in bodies(await other.messages.read("t", 0, 0, 99))][-2:] == ["14", "new"]
     finally:
         await other.close()
+
+
+async def test_another_history_with_the_same_end_is_saved_again(tmp_path: Path) -> None:
+    """A segment ends in padding, which is the same in each: who gave up a part of its log has other bytes before."""
+    data, other, target = tmp_path / "data", tmp_path / "other", in_memory()
+    first = await Broker.open(settings(data), ManualClock())
+    await first.topology.put_topic(Topic("t", queues=1))
+    await append(first, "t", "common")
+    await first.close()
+    shutil.copytree(data, other)
+    for directory, name in ((data, "A"), (other, "B")):
+        store = await Broker.open(settings(directory), ManualClock())
+        await append(store, "t", *(f"{name}{number} " + "x" * 300_000 for number in range(7)))
+        await store.close()
+    save(data, target, 1)
+    assert save(other, target, 2).copied_parts == 3
+    assert list(restoring.problems(target)) == []
+    restoring.restore(target, tmp_path / "made")
+    store = await Broker.open(settings(tmp_path / "made"), ManualClock())
+    try:
+        found = [body[:2] for body in bodies(await store.messages.read("t", 0, 0, 99))]
+        assert found == ["co", *(f"B{number}" for number in range(7))]
+    finally:
+        await store.close()
+
+
+async def test_a_file_that_was_written_to_is_compared(store: Broker, tmp_path: Path) -> None:
+    """Another replica has the same bytes in files of its own: they are read, and not copied."""
+    target, data = in_memory(sealed(tmp_path)), tmp_path / "data"
+    save(data, target, 1)
+    shutil.copytree(data, tmp_path / "copy")
+    found = save(tmp_path / "copy", target, 2)
+    assert found.copied_parts == 0
+    assert list(restoring.problems(target)) == []
+
+
+async def test_two_runs_at_once_leave_what_the_other_lists(
+    store: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One looks at the list, the other is done meanwhile, and then the first one's list is the last."""
+    target, data = in_memory(), tmp_path / "data"
+    save(data, target, 1)
+    await append(store, "t", "new")
+    put = Manifest.save
+
+    def meanwhile(manifest: Manifest, place: BackupTarget) -> None:
+        monkeypatch.setattr(Manifest, "save", put)
+        (data / "commitlog" / f"{0:020d}").rename(tmp_path / "removed by retention")
+        save(data, target, STALE_MS + manifest.taken_ms + 10**13)
+        put(manifest, place)
+
+    monkeypatch.setattr(Manifest, "save", meanwhile)
+    save(data, target, 2)
+    assert list(restoring.problems(target)) == []
+
+
+async def test_an_encrypted_run_that_is_repeated_stores_nothing_twice(
+    store: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, data = in_memory(sealed(tmp_path)), tmp_path / "data"
+    with monkeypatch.context() as broken:
+        broken.setattr(Manifest, "save", broken_off)
+        with pytest.raises(OSError, match="power"):
+            save(data, target, 1)
+    count = len(list(target.objects.objects("")))
+    save(data, target, 2)
+    assert len(list(target.objects.objects(""))) == count + 1, "the list alone is new"
+
+
+@pytest.mark.parametrize("url", ["file://host/x", "file:///a/../b", "file:///"])
+def test_a_folder_by_url_is_that_of_the_object_store(url: str) -> None:
+    with pytest.raises(EntrepotError, match="file://"):
+        open_target(url, is_new=True)
+
+
+def test_a_folder_is_shown_as_it_is_written(tmp_path: Path) -> None:
+    place = tmp_path / "with a blank"
+    target = open_target(place.as_uri(), is_new=True)
+    assert place.is_dir() and target.shown == str(place)
+    assert target.at("broker-0").shown == f"{place}/broker-0"
 
 
 async def test_what_is_encrypted_shows_nothing(store: Broker, tmp_path: Path) -> None:
