@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -277,7 +278,7 @@ def _listener_settings(settings: Settings, listener: socket.socket, number: int 
     }
 
 
-def cluster_client_tls(cluster: ClusterSettings) -> ssl.SSLContext | None:
+def cluster_client_tls(cluster: ClusterSettings) -> Callable[[], ssl.SSLContext | None]:
     """Return the context of connections to other processes of the cluster; None without TLS. Raises BAD_REQUEST for a
     certificate without its key, OSError for unusable files."""
     from entrepot.store_client.remote.opening import client_tls

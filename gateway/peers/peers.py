@@ -77,6 +77,9 @@ class Peers:
         self._table: WatchedTable[PeerRecord] = WatchedTable(key_values, PREFIX, _decoded, msgspec.json.encode)
         self._table.on_change.append(self._changed)
         self._client: httpx2.AsyncClient | None = None
+        self._former: list[httpx2.AsyncClient] = []
+        self._tls: Callable[[], ssl.SSLContext | None] = lambda: None
+        self._context: ssl.SSLContext | None = None
         self._silent_since: dict[str, int] = {}
         self._rewriting: asyncio.Task[None] | None = None
         self.pinging = PeriodicWork("other gateways", PING_SECONDS, self._ping_all)
@@ -103,18 +106,29 @@ class Peers:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    async def start(self, seals: Seals, tls: ssl.SSLContext | None, wait_seconds: float) -> None:
-        """Make this gateway known, and follow the others. A store without key-values has no others."""
-        self.seals = seals
+    async def start(self, seals: Seals, tls: Callable[[], ssl.SSLContext | None], wait_seconds: float) -> None:
+        """Make this gateway known, and follow the others. A store without key-values has no others. `tls`: returns the
+        present context of questions."""
+        self.seals, self._tls = seals, tls
+        self._renew()
+        if await self._table.start(wait_seconds) and self.own.address:
+            await self._write_again()
+            self.pinging.start()
+
+    def _renew(self) -> None:
+        """Ask by a new client once the certificates have changed; questions of the former one end."""
+        context = self._tls()
+        if self._client is not None and context is self._context:
+            return
+        if self._client is not None:
+            self._former.append(self._client)
+        self._context = context
         self._client = httpx2.AsyncClient(
-            verify=True if tls is None else tls,
+            verify=True if context is None else context,
             trust_env=False,
             follow_redirects=False,
             limits=httpx2.Limits(max_connections=MAX_CONNECTIONS),
         )
-        if await self._table.start(wait_seconds) and self.own.address:
-            await self._write_again()
-            self.pinging.start()
 
     async def close(self) -> None:
         """Leave: the others forget this gateway at once."""
@@ -127,8 +141,9 @@ class Peers:
                 await self._key_values.write([KeyValueChange(PREFIX + self.own_id, None)])
             except EntrepotError as error:
                 log.warning("the others learn later that this gateway has left", problem=error.message)
-        if self._client is not None:
-            await self._client.aclose()
+        for client in (self._client, *self._former):
+            if client is not None:
+                await client.aclose()
 
     def _changed(self, peer_id: str, before: PeerRecord | None, now: PeerRecord | None) -> None:
         if now is not None:
@@ -147,6 +162,10 @@ class Peers:
             self._rewriting = None
 
     async def _ping_all(self) -> None:
+        former, self._former = self._former, []  # nobody waits so long for an answer
+        for client in former:
+            await client.aclose()
+        self._renew()
         await self.gather(PING)
         if self._table.get(self.own_id) is None:
             await self._table.write([self._table.change(self.own_id, self.own)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,11 +53,18 @@ class RemoteSettings:
     """host:port by id; those that brokers name are added."""
 
 
-def client_tls(trust: ClusterTrust) -> ssl.SSLContext | None:
-    """Return the context of connections to the cluster's processes; None for plain TCP. Raises OSError or
-    ssl.SSLError for unusable files."""
+def client_tls(trust: ClusterTrust) -> Callable[[], ssl.SSLContext | None]:
+    """Return the contexts of connections to the cluster's processes, None for plain TCP: another one once its files
+    have changed. Raises OSError or ssl.SSLError for unusable files."""
     tls = WireTrust.of_client(trust).tls
-    return None if tls is None else tls.context
+
+    def present() -> ssl.SSLContext | None:
+        if tls is None:
+            return None
+        tls.refresh()
+        return tls.present
+
+    return present
 
 
 async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
