@@ -11,6 +11,7 @@ import structlog
 import uvloop
 from rich.console import Console
 
+from benchmarks.failover import gaps
 from benchmarks.processes import Server
 from benchmarks.remote import broker, remote_figures
 from benchmarks.report import Goal, Report
@@ -23,7 +24,7 @@ CONNECTIONS: Final = 200
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """Run all of it in two minutes."""
+    """Run all of it in five minutes."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     rounds, messages = (1, 50_000) if quick else (7, 300_000)
     report = Report("authentication", "The wire with a secret beside without one", "without")
@@ -40,8 +41,23 @@ def run(console: Console, *, quick: bool) -> Report:
         report.add(name, "msg/CPU-s", ours, theirs, judged="ratio", goal=Goal(0.97))
     for name, what in (("trip", "round trip, p50"), ("connected", "until a connection is up, p50")):
         report.add(what, "ms", *(_median(found[trust], name) for trust in (SECRET, NO_TRUST)))
+    _add_failovers(report, console, quick=quick)
     report.notes.append(f"medians of {rounds}; ours: both ends have proved that they know the secret")
     return report
+
+
+def _add_failovers(report: Report, console: Console, *, quick: bool) -> None:
+    """Add the time without confirms after kills of a master; both sides take turns."""
+    turns, kills = (1, 2) if quick else (3, 5)
+    found: dict[str, list[float]] = {SECRET.secret: [], "": []}
+    for number in range(turns):
+        console.print(f"failover, turn {number + 1} of {turns}", style="dim")
+        for secret in found:
+            found[secret] += gaps(kills, 0, secret)[0]
+    ours, theirs = statistics.median(found[SECRET.secret]), statistics.median(found[""])
+    what = "the master is killed: longest time between two confirms, median"
+    report.add(what, "s", ours, theirs, judged="ratio", goal=Goal(1.03, at_most=True))
+    report.notes.append(f"failover: in-sync, 3 replicas, 3 controllers, lease 1 s; {turns * kills} kills of each")
 
 
 def _median(found: list[dict[str, float]], name: str) -> float:

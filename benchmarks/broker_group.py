@@ -43,9 +43,12 @@ ELECT_SECONDS: Final = 60.0
 
 class BrokerGroup:
     """A broker with `replicas` behind one gateway. Without a rule it is one broker that is no replica. `controllers` is
-    the number that elect its masters; `lease` is a master's silence, in seconds, before they do."""
+    the number that elect its masters; `lease` is a master's silence, in seconds, before they do. `secret`: of all
+    parts."""
 
-    def __init__(self, directory: Path, rule: str, replicas: int, controllers: int = 0, lease: float = 3.0) -> None:
+    def __init__(
+        self, directory: Path, rule: str, replicas: int, controllers: int = 0, lease: float = 3.0, secret: str = ""
+    ) -> None:
         self.what = f"{replicas} replicas, {rule}" if rule else "a broker without replicas"
         self.replicas = tuple(range(1, replicas + 1)) if rule else (0,)
         self._directory, self._rule = directory, rule
@@ -53,7 +56,7 @@ class BrokerGroup:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._name_server = f"127.0.0.1:{free_port()}"
         self._controller_ports = {number: free_port() for number in range(1, controllers + 1)}
-        self._lease = lease
+        self._lease, self._secret = lease, secret
         self._client: httpx2.Client | None = None
         self.ports: dict[str, int] = {}
 
@@ -130,6 +133,7 @@ class BrokerGroup:
         ready = self._directory / f"{name}.json"
         ready.unlink(missing_ok=True)
         arguments = [*ENTREPOT, *command, "--ready-file", str(ready), "--set", "log.level=error"]
+        arguments += _flags({"cluster.secret": self._secret}) if self._secret else []
         self._processes[name] = start(arguments)
 
     def _ready(self, name: str) -> dict[str, int]:
@@ -230,11 +234,13 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
 
 
 @contextmanager
-def broker_group(rule: str = "", replicas: int = 1, controllers: int = 0, lease: float = 3.0) -> Iterator[BrokerGroup]:
+def broker_group(
+    rule: str = "", replicas: int = 1, controllers: int = 0, lease: float = 3.0, secret: str = ""
+) -> Iterator[BrokerGroup]:
     """All of it on free ports, with empty stores that are removed at the end."""
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="entrepot-bench-"))
-        group = BrokerGroup(Path(directory), rule, replicas, controllers, lease)
+        group = BrokerGroup(Path(directory), rule, replicas, controllers, lease, secret)
         stack.callback(group.close)
         group.start()
         yield group

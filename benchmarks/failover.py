@@ -52,7 +52,7 @@ def measure(report: Report, console: Console, *, quick: bool) -> None:
         report.notes.append("rabbitmq-server is not installed (make peers): no failover beside ours")
     for number in range(turns):
         console.print(f"failover, turn {number + 1} of {turns}, {kills} kills of each", style="dim")
-        killed, paused, failed = _ours(kills, pauses=kills // 4 + 1)
+        killed, paused, failed = gaps(kills, pauses=kills // 4 + 1)
         ours, still, failures = [*ours, *killed], [*still, *paused], [*failures, *failed]
         theirs += _theirs(kills) if is_installed() else []
     _compare(report, ours, theirs)
@@ -81,9 +81,9 @@ def _compare(report: Report, ours: list[float], theirs: list[float]) -> None:
     report.add(f"{what}, worst", "s", max(ours), max(theirs, default=None))
 
 
-def _ours(kills: int, pauses: int) -> tuple[list[float], list[float], list[str]]:
+def gaps(kills: int, pauses: int, secret: str = "") -> tuple[list[float], list[float], list[str]]:
     """Seconds without confirms around each kill, and around each pause; the publishes that failed."""
-    with broker_group("in-sync", NODES, NODES, LEASE_SECONDS) as group:
+    with broker_group("in-sync", NODES, NODES, LEASE_SECONDS, secret) as group:
         _declare(group.ports["amqp"])
         producer = QueueProducer(port=group.ports["amqp"], queue=QUEUE)
         with producer.running():
