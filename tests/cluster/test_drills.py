@@ -1,7 +1,7 @@
-"""A drill of operators while every door is at work: back to the last backup after the loss of all disks.
+"""Drills of operators while every door is at work: back to the last backup after the loss of all disks, and moves.
 
 What was confirmed before the last backup began comes back, once; what was acknowledged by then stays so; and the doors
-go on.
+go on.  Moves that controllers make one after the other are all made, lose nothing and double nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
 BROKER = "broker-0"
+MOVES = 10
 _SETTINGS = {**SETTINGS, "webhooks.allowed_networks": '["127.0.0.0/8"]'}
 
 
@@ -208,3 +209,35 @@ def _is_tail(reader: str) -> bool:
 def _without(allowed: set[str], found: dict[str, list[str]]) -> dict[str, list[str]]:
     left = {reader: [name for name in names if name not in allowed] for reader, names in found.items()}
     return {reader: names for reader, names in left.items() if names}
+
+
+@pytest.mark.failure_also("The mastership is moved by hand")
+@pytest.mark.parametrize("rule", ["in-sync", "2-3"])
+def test_every_door_through_moves_by_controllers(tmp_path: Path, capsys: pytest.CaptureFixture[str], rule: str) -> None:
+    """An election is asked for as soon as the one before is done, whoever is wanted, or nobody in particular."""
+    drill = Drill(tmp_path, rule, capsys)
+    with drill.cluster as cluster:
+        cluster.wait_in_sync(3)
+        with drill.doors() as doors:
+            doors.goes_on()
+            before = doors.look()
+            for number in range(MOVES):
+                old = cluster.master()
+                wanted = 0 if number % 4 == 3 else old % 3 + 1
+                told = drill.command("cluster", "elect", BROKER, *(["--to", str(wanted)] if wanted else []))
+                now = cluster.master()
+                assert now == wanted if wanted else now not in (0, old), f"{old} was master, wanted {wanted}: {told}"
+                assert f"replica {now} is master" in told
+                if number % 2:
+                    doors.goes_on(3)
+            doors.goes_on()
+            after = doors.look()
+            cluster.wait_in_sync(3)
+            found = doors.finish()
+        drill.wait_alike()
+        errors = [line for gateway in cluster.gateways for line in gateway.log_text().splitlines() if "[error" in line]
+    tell(f"every door through moves by controllers, {rule}", messages=found.messages, faults=MOVES, **found.counts())
+    assert found.is_clean, found
+    for what in ("connections", "refused"):
+        assert after[what] == before[what], f"{what}, through moves"
+    assert not errors
