@@ -7,6 +7,7 @@ time have moments close to each other.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,13 @@ log = structlog.get_logger(__name__)
 
 
 class BackupRun:
-    """The runs of one broker. `name`: of the broker, and of its place below the settings' one."""
+    """The runs of one broker. `name`: of the broker, and of its place below the settings' one. `confirmed`: the offset
+    up to which its log is confirmed, which is on its disk only later."""
 
-    def __init__(self, settings: BackupSettings, data_dir: Path, name: str, clock: Clock) -> None:
-        self._settings, self._data_dir, self._clock = settings, data_dir, clock
+    def __init__(
+        self, settings: BackupSettings, data_dir: Path, name: str, clock: Clock, confirmed: Callable[[], int]
+    ) -> None:
+        self._settings, self._data_dir, self._clock, self._confirmed = settings, data_dir, clock, confirmed
         self._status = BackupStatus(name, settings.place)
         self._is_closed = False
 
@@ -41,17 +45,17 @@ class BackupRun:
             )
         if is_to_start and not self._status.is_running and not self._is_closed:
             self._status = BackupStatus(self._status.broker, self._settings.place, is_running=True)
-            background().start("backup", self._run())
+            background().start("backup", self._run(self._confirmed()))
         return self._status
 
     def close(self) -> None:
         """End a run under way before its next part, which nobody waits for: the place has the backup before."""
         self._is_closed = True
 
-    async def _run(self) -> None:
+    async def _run(self, confirmed: int) -> None:
         status = self._status._replace(is_running=False)
         try:
-            saved = await asyncio.to_thread(self._save)
+            saved = await asyncio.to_thread(self._save, confirmed)
         except (EntrepotError, OSError) as error:
             problem = error.message if isinstance(error, EntrepotError) else str(error)
             log.error("the backup failed", place=status.place, problem=problem)
@@ -70,7 +74,7 @@ class BackupRun:
                 key=found.key,
             )
 
-    def _save(self) -> Saved:
+    def _save(self, confirmed: int) -> Saved:
         from entrepot.broker.backup.saving import save
         from entrepot.broker.backup.sealing import seal_of
         from entrepot.broker.backup.target import check_sealed, open_target
@@ -81,7 +85,7 @@ class BackupRun:
         seal = None if settings.key_file is None else seal_of(settings.key_file)
         options = StoreOptions(endpoint=settings.endpoint, region=settings.region, allow_http=settings.allow_http)
         target = open_target(settings.place, options, seal, is_new=True).at(self._status.broker)
-        return save(self._data_dir, target, self._clock.now_ms(), self._check_open)
+        return save(self._data_dir, target, self._clock.now_ms(), self._check_open, confirmed)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -1,9 +1,9 @@
 """Saving: the log of a data directory into a backup, while its server runs.
 
 A log only grows at its end, and what is before that never changes. So it is saved in parts, one by one, and whole ones
-once. The copy ends at the last whole record, and of a replica at what it keeps as confirmed. It is a moment of the
-store as a crash would have left it. The list is written last. Until then the place has the backup before: no part is
-changed, as its name has its digest.
+once. The copy ends at the last whole record, and of a replica at what it keeps as confirmed, or knows so while it runs.
+It is a moment of the store as a crash would have left it. The list is written last. Until then the place has the backup
+before: no part is changed, as its name has its digest.
 
 Only a replica that gives up what it had, as an unclean election makes it, has other bytes at the same place; then the
 end of a part differs, and it is saved again.
@@ -57,8 +57,11 @@ class Saved:
     copied_parts: int
 
 
-def save(data_dir: Path, target: BackupTarget, now_ms: int, check: Callable[[], None] = lambda: None) -> Saved:
-    """Bring a backup up to the log of a data directory. `check`: called before each part; it may raise. Raises
+def save(
+    data_dir: Path, target: BackupTarget, now_ms: int, check: Callable[[], None] = lambda: None, confirmed: int = 0
+) -> Saved:
+    """Bring a backup up to the log of a data directory. `check`: called before each part; it may raise. `confirmed`:
+    offset that a replica knows as confirmed, and may not keep on its disk yet. Raises
     BAD_REQUEST for a place with another store's backup or other files, PRECONDITION_FAILED where another run was
     faster, StoreFailedError, CorruptedError, TierError, OSError."""
     identity = StoreFiles(OsDisk(), str(data_dir)).identity()
@@ -67,7 +70,7 @@ def save(data_dir: Path, target: BackupTarget, now_ms: int, check: Callable[[], 
     before = _checked(target, identity)
     for left in range(TRIES - 1, -1, -1):
         try:
-            return _Saving(data_dir, target, identity, before, check).run(now_ms)
+            return _Saving(data_dir, target, identity, before, check).run(now_ms, confirmed)
         except FileNotFoundError:  # retention has removed a segment
             if not left:
                 raise
@@ -104,9 +107,9 @@ class _Saving:
         self._known = {part.start: part for part in (before.parts if before is not None else ())}
         self._copied_bytes = self._copied = 0
 
-    def run(self, now_ms: int) -> Saved:
+    def run(self, now_ms: int, confirmed: int) -> Saved:
         log, identity = LogFiles(str(self._data_dir)), self._identity
-        end = _end_of(self._data_dir, log)
+        end = _end_of(self._data_dir, log, confirmed)
         parts = [part for segment in log.segments for part in self._parts(segment, end)]
         begin = parts[0].start if parts else identity.began_at
         manifest = Manifest(
@@ -192,7 +195,7 @@ def _broker(data_dir: Path) -> BrokerName | None:
     return BrokerName(kept.name, kept.number, kept.keeps_key_values, max(kept.epoch, later))
 
 
-def _end_of(data_dir: Path, log: LogFiles) -> int:
+def _end_of(data_dir: Path, log: LogFiles, confirmed: int) -> int:
     """Return the end of what is whole, and of a replica confirmed."""
     if not log.segments:
         return 0
@@ -202,4 +205,4 @@ def _end_of(data_dir: Path, log: LogFiles) -> int:
             break
         end = found.header.commit_log_offset + found.header.length
     replica = ReplicaFiles(data_dir)
-    return end if replica.kept() is None else min(end, replica.confirmed.kept)
+    return end if replica.kept() is None else min(end, max(confirmed, replica.confirmed.kept))

@@ -108,7 +108,13 @@ class BrokerProcess:
         self._listener = (
             make_listener(settings, listener, broker.core.settings) if isinstance(listener, socket.socket) else listener
         )
-        self._backup = BackupRun(broker.core.settings.backup, data_dir, self.identity.name, clock)
+        self._backup = BackupRun(
+            broker.core.settings.backup,
+            data_dir,
+            self.identity.name,
+            clock,
+            lambda: broker.engine.confirmed_offset,
+        )
         self._offer = self._offered()
         self._registrar = Registrar(
             settings.name_servers,
