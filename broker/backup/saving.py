@@ -1,9 +1,9 @@
 """Saving: the log of a data directory into a backup, while its server runs.
 
 A log only grows at its end, and what is before that never changes. So it is saved in parts, one by one, and whole ones
-once. The copy ends at the last whole record, and of a replica at what it keeps as confirmed. It is a moment of the
-store as a crash would have left it. The list is written last. Until then the place has the backup before: no part is
-changed, as its name has its digest.
+once. The copy ends at the last whole record, and of a replica at what it keeps as confirmed, or knows so while it runs.
+It is a moment of the store as a crash would have left it. The list is written last. Until then the place has the backup
+before: no part is changed, as its name has its digest.
 
 Only a replica that gives up what it had, as an unclean election makes it, has other bytes at the same place. So a part
 is the same if its segment's file was not written to since, or if its digest is.

@@ -222,7 +222,8 @@ class Election:
 
 def caught_up(answers: Iterable[FenceAnswer], master: int) -> list[FenceAnswer]:
     """Return answers as they will be once a master that serves has let others catch up.  Reports are of different
-    moments: a log that lacks little counts as long as the master's, also one from before the master's last start."""
+    moments: a log that lacks little counts as long as the master's, also one from before the master's last start.  A
+    slave's report may be later than the master's, whose log has all of it by then."""
     found = {answer.member.replica: answer for answer in answers}
     most = found[master]
 
@@ -230,7 +231,9 @@ def caught_up(answers: Iterable[FenceAnswer], master: int) -> list[FenceAnswer]:
         lacks = most.end - each.end
         return lacks <= MAX_BEHIND_BYTES and (each.last == most.last or (each.last < most.last and lacks >= 0))
 
-    return [each._replace(last=most.last, end=most.end) if is_near(each) else each for each in found.values()]
+    near = [each for each in found.values() if is_near(each)]
+    end = max(each.end for each in near if each.last == most.last)
+    return [each._replace(last=most.last, end=end) if is_near(each) else each for each in found.values()]
 
 
 def not_moved(master: int, wanted: int) -> ElectionError:

@@ -26,7 +26,8 @@ IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entrepot.broker.replication.kept_confirmed.KEEP_SECONDS", 0.01)
+    """What is confirmed is kept on the disk late: a backup that a master makes of itself does not wait for that."""
+    monkeypatch.setattr("entrepot.broker.replication.kept_confirmed.KEEP_SECONDS", 60)
     monkeypatch.setattr("entrepot.broker.backup.saving.PART_BYTES", 100_000)
 
 
@@ -78,9 +79,6 @@ async def test_a_cluster_under_load_goes_back_to_its_backup(tmp_path: Path) -> N
         held = len(confirmed)
         await until(lambda: len(confirmed) > held + 50, "messages are confirmed by the next one")
         known = len(confirmed)
-        kept = group.replicas[group.master]._files.confirmed
-        end = group.replicas[group.master].machine.confirmed
-        await until(lambda: kept.kept >= end, "it keeps what it has confirmed")
         second = await backed_up(group)
         assert second.problem == "" and second.end > first.end
         assert second.copied_bytes < second.end - first.begin, "what was there is not copied again"

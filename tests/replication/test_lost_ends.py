@@ -8,7 +8,7 @@ import pytest
 
 from entrepot.broker.replication.effects import Cut, Halt, WelcomeSlave
 from entrepot.broker.replication.replica import Replica
-from entrepot.domain.replication.election import Election, ElectionError
+from entrepot.domain.replication.election import Election, ElectionError, caught_up
 from entrepot.domain.replication.epochs import EpochStart
 from entrepot.domain.replication.greeting import Welcome
 from entrepot.domain.replication.lost_ends import MAX_KNOWN, KnownLogs
@@ -218,3 +218,13 @@ def test_what_an_unclean_election_gives_up_is_kept_aside() -> None:
     others.starts = [others.starts[0]._replace(incarnation=bytes.fromhex(THREE.incarnation))]
     effects = others.welcomed(Welcome(2, 1, 10, 10, appointment=appointment(2, 2)))
     assert Cut(10, keeps=False, is_unclean=False) in effects, "that master keeps what was its own"
+
+
+def test_a_report_of_the_master_may_be_older_than_those_of_its_slaves() -> None:
+    """What slaves told as confirmed since then is no sign of a disk that was put back."""
+    reports = (answer(ONE, 10, 8), answer(TWO, 15, 12), answer(THREE, 13, 11))
+    even = caught_up(reports, master=1)
+    assert {each.end for each in even} == {15}
+    move = election(*even, known=reports)
+    move.wanted = 3
+    assert move.decide().master == 3

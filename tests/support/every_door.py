@@ -62,12 +62,40 @@ class Findings:
         return asdict(self)
 
 
-class EveryDoor:
-    """`begin`, `end_producing`, `findings` once nothing is missing, `stop`.  `host`: where webhooks reach this."""
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The promises of a moment.  `twice`: may be stored so; `settled`: taken, by reader, and acknowledged as far as its
+    door gives an answer to that."""
 
-    def __init__(self, gateways: Sequence[HasDoors], host: str = "127.0.0.1") -> None:
+    confirmed: set[str]
+    sent: set[str]
+    twice: set[str]
+    taken: dict[str, set[str]]
+    settled: dict[str, set[str]]
+
+    def as_json(self) -> dict[str, Any]:
+        readers = {name: {who: sorted(found) for who, found in getattr(self, name).items()} for name in _BY_READER}
+        return {**{name: sorted(getattr(self, name)) for name in ("confirmed", "sent", "twice")}, **readers}
+
+    @classmethod
+    def of_json(cls, told: dict[str, Any]) -> Record:
+        readers = {name: {who: set(found) for who, found in told[name].items()} for name in _BY_READER}
+        return cls(set(told["confirmed"]), set(told["sent"]), set(told["twice"]), **readers)
+
+
+_BY_READER = ("taken", "settled")
+
+
+class EveryDoor:
+    """`begin`, `end_producing`, `findings` once nothing is missing, `stop`.  `host`: where webhooks reach this.
+
+    `series`: ends the publishers' names, for those that come after others on the same groups and queues.
+    """
+
+    def __init__(self, gateways: Sequence[HasDoors], host: str = "127.0.0.1", series: str = "") -> None:
         self._gateways = gateways
         self._host = host
+        self._series = series
         self._turns = itertools.cycle(gateways)
         self._connections: Counter[str] = Counter()
 
@@ -75,7 +103,8 @@ class EveryDoor:
         """Readers first: they are to see all of it."""
         self._prepare()
         self._begin_readers()
-        self.http = HttpLoad(self._gateways, pause_seconds=PAUSE_SECONDS)
+        series = self._series
+        self.http = HttpLoad(self._gateways, pause_seconds=PAUSE_SECONDS, series=series)
         self.rocketmq = RocketMqLoad(
             self._gateways,
             TOPIC,
@@ -84,19 +113,21 @@ class EveryDoor:
             lease_ms=LEASE_MS,
             pause_seconds=PAUSE_SECONDS,
             counts_connections=True,
+            series=series,
         )
         self.rocketmq.begin(producers=1, consumers=2)
         self.mqtt.publish(
             *(
                 mqtt_load.Publisher(
-                    f"{name}{qos}", qos, f"load/{name}{qos}", window=WINDOW, pause_seconds=PAUSE_SECONDS
+                    f"{name}{qos}{series}", qos, f"load/{name}{qos}", window=WINDOW, pause_seconds=PAUSE_SECONDS
                 )
                 for qos in (1, 2)
                 for name in ("x", "y")
             )
         )
         publishers = [
-            amqp_load.Publisher(name, f"load.{name}", "amq.topic", pause_seconds=PAUSE_SECONDS) for name in ("v", "w")
+            amqp_load.Publisher(f"{name}{series}", f"load.{name}", "amq.topic", pause_seconds=PAUSE_SECONDS)
+            for name in ("v", "w")
         ]
         self.amqp = amqp_load.Load(self._amqp, publishers, [*self.singles, *self.queue])
         self._loads = (self.mqtt, self.http, self.amqp, self.rocketmq)
@@ -200,6 +231,12 @@ class EveryDoor:
         """How many confirmed messages each reader lacks."""
         confirmed = self.confirmed
         return {reader: count for reader, taken in self.taken.items() if (count := len(confirmed - taken.keys()))}
+
+    def record(self) -> Record:
+        """What was promised until now: an answer that is on its way is not in it."""
+        taken = {reader: set(counts) for reader, counts in self.taken.items()}
+        answered = {reader: names - self._may_come_twice(reader) for reader, names in taken.items()}
+        return Record(self.confirmed, self.sent, self._may_be_stored_twice(), taken, answered)
 
     def end_producing(self) -> None:
         for load in self._loads:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from tests.support.every_door import EveryDoor, Findings, gone_on
+from tests.support.every_door import EveryDoor, Findings, Record, gone_on
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 LONG_SECONDS = 3 * PATIENCE_SECONDS
@@ -32,15 +32,17 @@ class Gateway:
 
 
 class EveryDoorProcess:
-    """`command`: what starts a command on the clients' machine.  `host`: where webhooks reach that."""
+    """`command`: what starts a command on the clients' machine.  `host`: where webhooks reach that.  `series`: ends the
+    publishers' names."""
 
     def __init__(
         self,
         gateways: Sequence[dict[str, str]],
         host: str = "127.0.0.1",
         command: Callable[..., list[str]] | None = None,
+        series: str = "",
     ) -> None:
-        asked = json.dumps({"gateways": list(gateways), "host": host})
+        asked = json.dumps({"gateways": list(gateways), "host": host, "series": series})
         words = [sys.executable, "-m", "tests.support.every_door_process", asked]
         self._process = subprocess.Popen(
             command(*words) if command is not None else words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -73,6 +75,10 @@ class EveryDoorProcess:
         """Progress, connections, what is missing, and so on."""
         found: dict[str, Any] = self._ask("look")
         return found
+
+    def record(self) -> Record:
+        """The promises of this moment."""
+        return Record.of_json(self._ask("record"))
 
     def goes_on(self, count: int = 10) -> None:
         """Return when every publisher and every reader has so many more."""
@@ -111,10 +117,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what others print is no answer
     asked = json.loads(sys.argv[1])
-    doors = EveryDoor([Gateway(each) for each in asked["gateways"]], asked["host"])
+    doors = EveryDoor([Gateway(each) for each in asked["gateways"]], asked["host"], asked["series"])
     calls: dict[str, Callable[[], Any]] = {
         "begin": doors.begin,
         "look": lambda: _look(doors),
+        "record": lambda: doors.record().as_json(),
         "end producing": doors.end_producing,
         "findings": lambda: doors.findings().as_json(),
     }

@@ -65,10 +65,13 @@ class HttpLoad:
     whose acknowledgement was confirmed, `again` those of them that came once more.
     """
 
-    def __init__(self, doors: Sequence[HasDoors], group: str = "pullers", *, pause_seconds: float = 0.0) -> None:
+    def __init__(
+        self, doors: Sequence[HasDoors], group: str = "pullers", *, pause_seconds: float = 0.0, series: str = ""
+    ) -> None:
         self._doors = itertools.cycle(doors)
         self._group = f"/topics/{TOPIC}/eventsubscriptions/{group}"
         self._pause_seconds = pause_seconds
+        self._name = f"http{series}"
         self.sent: set[str] = set()
         self.confirmed: set[str] = set()
         self.taken: Counter[str] = Counter()
@@ -98,7 +101,7 @@ class HttpLoad:
     def _publish(self) -> None:
         number = 0
         while self.is_producing:
-            name = f"http-{number}"
+            name = f"{self._name}-{number}"
             number += 1
             self.sent.add(name)
             attributes = {"ce-specversion": "1.0", "ce-id": name, "ce-source": "/test", "ce-type": "t"}

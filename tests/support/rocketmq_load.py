@@ -36,10 +36,12 @@ class RocketMqLoad:
         lease_ms: int = LEASE_MS,
         pause_seconds: float = 0.0,
         counts_connections: bool = False,
+        series: str = "",
     ) -> None:
         self._processes, self._topic, self._group, self._sub_topic = processes, topic, group, sub_topic
         self._lease_ms = lease_ms
         self._pause_seconds = pause_seconds
+        self._series = series
         self._counts_connections = counts_connections
         self.connections = 0
         self.refusals: list[str] = []
@@ -56,7 +58,7 @@ class RocketMqLoad:
 
     def begin(self, producers: int, consumers: int) -> None:
         for number in range(producers):
-            self._producers.append(self._start(self._publish, f"rocketmq{number}"))
+            self._producers.append(self._start(self._publish, f"rocketmq{number}{self._series}"))
         for number in range(consumers):
             self._start(self._consume, f"consumer{number}")
 
