@@ -4,7 +4,7 @@ freezing; treat messages as values all the same."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 PropertyValue = str | bytes
@@ -178,6 +178,17 @@ class Message:
         (topic, queue_id), *further = places
         system = self.system if topic == self.topic else {**self.system, SystemProperty.SENT_TO: self.topic}
         return replace(self, topic=topic, queue_id=queue_id, further_queues=tuple(further), system=system)
+
+
+@dataclass(slots=True)
+class MessageInDoubt(Message):
+    """A message that an earlier try of its producer may have stored, or may store yet: brokers take it if they lack
+    it."""
+
+
+def in_doubt(message: Message) -> MessageInDoubt:
+    """Return a message as one that may be stored."""
+    return MessageInDoubt(*(getattr(message, each.name) for each in fields(Message)))
 
 
 @dataclass(slots=True)

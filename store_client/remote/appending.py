@@ -21,7 +21,7 @@ from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.acceptance import unfit
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import Message
+from entrepot.domain.message import Message, MessageInDoubt
 from entrepot.domain.shard import broker_of_queue
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.frames import RemotingError
@@ -195,6 +195,8 @@ class Appending:
                     return
                 part = current[key] = _Part(client, [], [], next(self._sequence), operation)
                 parts.append(part)
+            if message.__class__ is MessageInDoubt and part.operation is wire.APPEND:
+                part.operation = wire.APPEND_MISSING
             part.messages.append(message)
             part.indexes.append(index)
             part.size += len(message.body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from entrepot.broker.ports.missing import Missing
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.message import Message, SystemProperty, in_doubt
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
+from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.controller.failing_over import another, joined
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
@@ -173,3 +175,28 @@ async def test_an_id_that_a_gateway_made_is_of_one_message(tmp_path: Path) -> No
         assert leading is not None
         assert await leading.broker.missing.append([again]).wait() is None
         assert await stored(group) == {"1": 1}
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["in doubt", "as if it were new"])
+async def test_a_second_gateway_sends_what_the_first_is_about_to_send(tmp_path: Path, is_known: bool) -> None:
+    """It has asked, and it was not there; then the master got it from the first one."""
+    async with ReplicatedGroup(tmp_path, QUORUM, controllers=1) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await group.in_sync()
+        message = replace(born(1), message_id=b"0123456789abcdef")
+        other = await open_remote(RemoteSettings(name_servers=(group.name_server_address,)), group.clock)
+        try:
+            assert await other.finder.messages_by_id(message.message_id, everywhere=True) == []
+            leading = group.replicas[group.master]._leading
+            assert leading is not None
+            leading.broker.core.commit.hold()
+            first, before = group.store.messages.append([message]), leading.engine.end
+            await until(lambda: leading.engine.end > before, "the master has it from the first one")
+            again = replace(message, born_time_ms=2)
+            second = other.messages.append([in_doubt(again) if is_known else again])
+            await until(lambda: not other.cluster.ready[0].link.is_congested, "the second one has sent it")
+            leading.broker.core.commit.go_on()
+            assert (await settled(first), await settled(second)) == (None, None)
+            assert await stored(group) == Counter({"1": 1 if is_known else 2})
+        finally:
+            await other.close()

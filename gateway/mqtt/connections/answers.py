@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.message import Message, SystemProperty, in_doubt
 from entrepot.gateway.messaging.send import Refusals
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.services import MqttServices
@@ -88,6 +88,13 @@ class Sent(Awaited):
         message = self.messages.pop(place)
         if self.retained is not None:  # a later one may have replaced it since it was kept
             self.retained = [each for each in self.retained if each is not message] or None
+
+    def put_in_doubt(self, place: int) -> None:
+        """Have a publish taken only if the store lacks it."""
+        message = self.messages[place]
+        self.messages[place] = doubtful = in_doubt(message)
+        if self.retained is not None:
+            self.retained = [doubtful if each is message else each for each in self.retained]
 
     def tell(self) -> None:
         assert self.outcome is not None

@@ -258,6 +258,8 @@ class Publishing:
                     if SystemProperty.RETAIN in sent.messages[place].system:
                         await self._services.retained.order.check([sent.messages[place]])
                     sent.note_stored(place)
+                else:  # an earlier gateway may be about to send it: the broker decides
+                    sent.put_in_doubt(place)
 
     async def _is_stored(self, message: Message) -> bool:
         """True if a message of this id is stored or scheduled.  Raises UNAVAILABLE where that cannot be known now."""
