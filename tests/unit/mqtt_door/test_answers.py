@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 
 import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, MessageInDoubt
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.mqtt.connections.answers import Answers, Passed, Refused, Sent
 from entrepot.protocols.mqtt.mapping import to_message
@@ -133,6 +135,25 @@ async def test_what_was_stored_earlier_is_only_answered() -> None:
         answers.under_way += 1
         run(None, None)
         assert said(client) == [(Pubrec, 1, 0), (Pubrec, 3, 0), (Pubrec, 2, 0)]
+
+
+async def test_what_may_be_stored_is_sent_as_such_also_to_be_retained() -> None:
+    async with MqttDoor() as door:
+        _, answers = await connected(door)
+        run = answers.in_turn(Sent(answers))
+        for packet_id in (1, 2):
+            packet = Publish(f"t/{packet_id}", b"x", 2, packet_id, retain=True)
+            run.add(packet, to_message(packet, "t", 0, 1, 1))
+        before = list(run.messages)
+        run.put_in_doubt(1)
+        assert [type(each) for each in run.messages] == [Message, MessageInDoubt]
+        assert as_message(run.messages[1]) == before[1]
+        assert run.retained is not None
+        assert run.retained[0] is before[0] and run.retained[1] is run.messages[1]
+
+
+def as_message(message: Message) -> Message:
+    return Message(*(getattr(message, each.name) for each in fields(Message)))
 
 
 async def test_a_marker_passes_in_its_turn_and_all_is_settled() -> None:
