@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import Message, MessageInDoubt
+from entrepot.domain.message import Message, MessageInDoubt, SystemProperty
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.mqtt.connections.answers import Answers, Passed, Refused, Sent
 from entrepot.protocols.mqtt.mapping import to_message
@@ -143,7 +143,7 @@ async def test_what_may_be_stored_is_sent_as_such_also_to_be_retained() -> None:
         run = answers.in_turn(Sent(answers))
         for packet_id in (1, 2):
             packet = Publish(f"t/{packet_id}", b"x", 2, packet_id, retain=True)
-            run.add(packet, to_message(packet, "t", 0, 1, 1))
+            run.add(packet, replace(to_message(packet, "t", 0, 1, 1), system={SystemProperty.RETAIN: "1"}))
         before = list(run.messages)
         run.put_in_doubt(1)
         assert [type(each) for each in run.messages] == [Message, MessageInDoubt]
