@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tests.controller.simulated_controllers import NO_FAULTS, ControlledGroup, PlantedFaults
 from tests.controller.simulated_machines import Machines
 from tests.controller.simulated_put_backs import PutBacks
 from tests.controller.simulated_replacements import Replacements
 from tests.replication.histories import RULES, HistoryError
+from tests.support.seed import SEED
+from tests.support.soak_table import tell
 
 
 def run_history(
@@ -43,6 +47,22 @@ def run_history(
         told = [f"{error!r} at {group.clock.now:.2f}", *group.clock.tail(), f"again: {again}"]
         raise HistoryError("\n".join(told)) from error
     return group
+
+
+def told_histories(
+    what: str, rule: str, count: int, factor: int, faults: Callable[[ControlledGroup], int], **options: Any
+) -> Iterator[ControlledGroup]:
+    """Yield so many histories, and tell how many they were at the end, whatever that is.  `factor`: of their seeds;
+    `faults`: returns how many came in one; `options`: as of `run_history`."""
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    done = confirmed = found = 0
+    try:
+        for number in range(count):
+            group = run_history(SEED * factor + number, rule, **options)
+            done, confirmed, found = done + 1, confirmed + len(group.truth), found + faults(group)
+            yield group
+    finally:
+        tell(f"{what}, {rule}", rounds=done, messages=confirmed, lost=int(done < count), faults=found)
 
 
 def main() -> int:

@@ -11,40 +11,29 @@ from entrepot.broker.controller.controller import Controller
 from entrepot.broker.controller.register import Group
 from entrepot.broker.controller.watched import Watched
 from entrepot.gateway.clock import SystemClock
-from tests.controller.histories import run_history
-from tests.controller.simulated_controllers import PlantedFaults
+from tests.controller.histories import run_history, told_histories
+from tests.controller.simulated_controllers import ControlledGroup, PlantedFaults
 from tests.controller.simulated_machines import Machine, Machines, ProcessClock
 from tests.replication.histories import RULES, HistoryError
 from tests.support.seed import SEED
-from tests.support.soak_table import tell
 from tests.tiers.marks import scaled, soak_only
 
 HISTORIES = scaled(10, 3_000)
 MOST_HISTORIES = 3_000
 
 
+def stepped(group: ControlledGroup) -> int:
+    assert group.machines is not None
+    return group.machines.steps
+
+
 @pytest.mark.scaled
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rule", RULES)
 def test_a_wrong_clock_does_not_decide(rule: str) -> None:
-    print(f"ENTREPOT_TEST_SEED={SEED}")
-    steps = ahead = confirmed = histories = 0
-    try:
-        for number in range(HISTORIES):
-            group = run_history(SEED * 3_000_017 + number, rule, machines=Machines)
-            assert group.machines is not None
-            histories += 1
-            steps += group.machines.steps
-            ahead += group.machines.ahead
-            confirmed += len(group.truth)
-    finally:
-        tell(
-            f"histories with wrong clocks, {rule}",
-            rounds=histories,
-            messages=confirmed,
-            lost=int(histories < HISTORIES),
-            faults=steps,
-        )
+    found = told_histories("histories with wrong clocks", rule, HISTORIES, 3_000_017, stepped, machines=Machines)
+    machines = [group.machines for group in found]
+    steps, ahead = sum(each.steps for each in machines if each), sum(each.ahead for each in machines if each)
     assert steps > HISTORIES, "clocks are set"
     assert ahead, "processes begin with clocks that are ahead"
 

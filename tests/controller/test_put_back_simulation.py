@@ -12,12 +12,11 @@ from entrepot.broker.controller.contest import Contest
 from entrepot.broker.controller.elections import Elections
 from entrepot.domain.replication.lost_ends import KnownLogs
 from entrepot.domain.replication.mastership import Appointment
-from tests.controller.histories import run_history
-from tests.controller.simulated_controllers import PlantedFaults
+from tests.controller.histories import run_history, told_histories
+from tests.controller.simulated_controllers import ControlledGroup, PlantedFaults
 from tests.controller.test_planted_faults import with_elections
 from tests.replication.histories import RULES, HistoryError
 from tests.support.seed import SEED
-from tests.support.soak_table import tell
 from tests.tiers.marks import scaled, soak_only
 
 HISTORIES = scaled(12, 3_000)
@@ -25,27 +24,17 @@ MOST_HISTORIES = 5_000
 
 
 @pytest.mark.failure_also("A replica's disk is put back to a snapshot, and no other replica is there")
+def put_back(group: ControlledGroup) -> int:
+    assert group.put_backs is not None
+    return group.put_backs.found
+
+
 @pytest.mark.scaled
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rule", RULES)
 def test_a_disk_that_is_put_back_loses_nothing(rule: str) -> None:
-    print(f"ENTREPOT_TEST_SEED={SEED}")
-    done = confirmed = histories = 0
-    try:
-        for number in range(HISTORIES):
-            group = run_history(SEED * 2_000_003 + number, rule, puts_back=True)
-            assert group.put_backs is not None
-            histories += 1
-            done += group.put_backs.found
-            confirmed += len(group.truth)
-    finally:
-        tell(
-            f"histories with disks put back, {rule}",
-            rounds=histories,
-            messages=confirmed,
-            lost=int(histories < HISTORIES),
-            faults=done,
-        )
+    groups = told_histories("histories with disks put back", rule, HISTORIES, 2_000_003, put_back, puts_back=True)
+    done = sum(map(put_back, groups))
     assert done or rule == "3-3" or HISTORIES < 100, "disks are put back that lack what was confirmed"
 
 

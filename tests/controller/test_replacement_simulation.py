@@ -6,39 +6,28 @@ from random import Random
 
 import pytest
 
-from tests.controller.histories import run_history
-from tests.controller.simulated_controllers import PlantedFaults
+from tests.controller.histories import run_history, told_histories
+from tests.controller.simulated_controllers import ControlledGroup, PlantedFaults
 from tests.replication.histories import RULES, HistoryError
 from tests.support.seed import SEED
-from tests.support.soak_table import tell
 from tests.tiers.marks import scaled
 
 HISTORIES = scaled(8, 3_000)
 MOST_HISTORIES = 1_000
 
 
+def asked_for(group: ControlledGroup) -> int:
+    assert group.replacements is not None
+    return group.replacements.asked
+
+
 @pytest.mark.scaled
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rule", RULES)
 def test_failover_goes_on_with_other_controllers(rule: str) -> None:
-    print(f"ENTREPOT_TEST_SEED={SEED}")
-    asked = done = confirmed = histories = 0
-    try:
-        for number in range(HISTORIES):
-            group = run_history(SEED * 4_000_037 + number, rule, replaces=True)
-            assert group.replacements is not None
-            histories += 1
-            asked += group.replacements.asked
-            done += group.replacements.done
-            confirmed += len(group.truth)
-    finally:
-        tell(
-            f"histories with controllers replaced, {rule}",
-            rounds=histories,
-            messages=confirmed,
-            lost=int(histories < HISTORIES),
-            faults=asked,
-        )
+    found = told_histories("histories with controllers replaced", rule, HISTORIES, 4_000_037, asked_for, replaces=True)
+    replacements = [group.replacements for group in found]
+    asked, done = sum(each.asked for each in replacements if each), sum(each.done for each in replacements if each)
     assert asked > HISTORIES, "an operator replaces controllers"
     assert done > HISTORIES, "the old ones end"
 
