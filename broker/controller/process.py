@@ -236,14 +236,14 @@ class ControllerServer:
         member = self._member
         if member is None:
             return
+        own = self._directory.identity
+        self._known.look(member, own.controller, own.start)
         try:
             self._directory.note_refused(bool(self._peers.refusals))
             if member.is_leader or member.leader:
                 self._directory.note_addresses(self._known.addresses(member))
         except OSError as error:
             self._failed(StoreFailedError(f"the controller's disk: {error}"))
-        own = self._directory.identity
-        self._known.look(member, own.controller, own.start)
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:

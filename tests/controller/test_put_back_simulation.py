@@ -23,12 +23,12 @@ HISTORIES = scaled(12, 3_000)
 MOST_HISTORIES = 5_000
 
 
-@pytest.mark.failure_also("A replica's disk is put back to a snapshot, and no other replica is there")
 def put_back(group: ControlledGroup) -> int:
     assert group.put_backs is not None
     return group.put_backs.found
 
 
+@pytest.mark.failure_also("A replica's disk is put back to a snapshot, and no other replica is there")
 @pytest.mark.scaled
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rule", RULES)

@@ -141,6 +141,8 @@ OPERATIONS = [
     http("GET", "/api/v1/brokers", ("LIST", "Cluster:default")),
     http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
     http("POST", "/api/v1/brokers/b:elect", ("UPDATE", "Cluster:default"), json={"to": 1}),
+    http("GET", "/api/v1/brokers/b/backup", ("GET", "Cluster:default")),
+    http("POST", "/api/v1/brokers/b:backup", ("UPDATE", "Cluster:default")),
     http("DELETE", "/api/v1/brokers/b", ("DELETE", "Cluster:default")),
     http("PUT", "/api/v1/brokers/b/replicas/3", ("UPDATE", "Cluster:default"), json={"isObserver": True}),
     http("DELETE", "/api/v1/brokers/b/replicas/3", ("DELETE", "Cluster:default")),
