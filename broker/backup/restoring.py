@@ -55,17 +55,10 @@ def problems(target: BackupTarget) -> Iterator[str]:
 def _problems_of(
     target: BackupTarget, manifest: Manifest, start: int, parts: list[SavedPart], directory: str
 ) -> Iterator[str]:
-    is_whole = True
-    for part in parts:
-        try:
-            _read(target, manifest, part)
-        except CorruptedError as error:
-            is_whole = False
-            yield f"{error.message}; once it is gone, the next backup saves it again"
-    if not is_whole:
-        return
     make_directories(f"{directory}/{LOG}")
-    _put(target, manifest, start, parts, Path(directory))
+    if wrong := _put(target, manifest, start, parts, Path(directory)):
+        yield from (f"{error.message}; once it is gone, the next backup saves it again" for error in wrong)
+        return
     log = LogFiles(directory)
     log.segment_size = manifest.segment_size_bytes
     for found in log.scan():
@@ -82,7 +75,8 @@ def restore(target: BackupTarget, data_dir: Path) -> StoreIdentity:
     make_directories_durably(data_dir / LOG)
     try:
         for start, parts in _segments(manifest):
-            _put(target, manifest, start, parts, data_dir)
+            if wrong := _put(target, manifest, start, parts, data_dir):
+                raise wrong[0]
     except BaseException:
         shutil.rmtree(data_dir / LOG)
         raise
@@ -101,15 +95,22 @@ def _segments(manifest: Manifest) -> Iterator[tuple[int, list[SavedPart]]]:
         yield start, list(parts)
 
 
-def _put(target: BackupTarget, manifest: Manifest, start: int, parts: list[SavedPart], directory: Path) -> None:
-    """Put a segment together, durably."""
+def _put(
+    target: BackupTarget, manifest: Manifest, start: int, parts: list[SavedPart], directory: Path
+) -> list[CorruptedError]:
+    """Put a segment together, durably; return what is wrong with its parts."""
+    wrong: list[CorruptedError] = []
     path = directory / LOG / f"{start:020d}"
     with open(open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         for part in parts:
             file.seek(part.start - start)
-            file.write(_read(target, manifest, part))
+            try:
+                file.write(_read(target, manifest, part))
+            except CorruptedError as error:
+                wrong.append(error)
         file.flush()
         os.fsync(file.fileno())
+    return wrong
 
 
 def _read(target: BackupTarget, manifest: Manifest, part: SavedPart) -> bytes:

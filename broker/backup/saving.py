@@ -37,7 +37,6 @@ from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.server.identity import identity_kept
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
-from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import mastership_order
 
@@ -111,6 +110,9 @@ class _Saving:
         self._data_dir, self._target, self._identity, self._check = data_dir, target, identity, check
         self._before, self._confirmed = before, confirmed
         self._known = {part.start: part for part in (before.parts if before is not None else ())}
+        below = target.path("")
+        self._there = {each.path.removeprefix(below): each for each in target.objects.objects(target.path(f"{LOG}/"))}
+        """Objects at the place when the run begins, by name."""
         self._copied_bytes = self._copied = 0
 
     def run(self, now_ms: int) -> Saved:
@@ -176,25 +178,15 @@ class _Saving:
 
     def _is_there(self, part: SavedPart) -> bool:
         """True if the object is there, as long as it should be. `verify` reads it."""
-        target = self._target
-        try:
-            found = target.objects.size(target.path(part.name))
-        except MissingObjectError:
-            return False
-        return found == stored_bytes(part, target)
+        found = self._there.get(part.name)
+        return found is not None and found.size == stored_bytes(part, self._target)
 
     def _remove_others(self, names: set[str], now_ms: int) -> None:
         """Remove old parts that neither this list nor the one before has: the one before may be another run's, which
         ends at this moment."""
-        target = self._target
-        kept, below = names | {part.name for part in self._known.values()}, target.path("")
-        target.delete(
-            [
-                name
-                for each in target.objects.objects(target.path(f"{LOG}/"))
-                if each.modified_ms < now_ms - STALE_MS and (name := each.path.removeprefix(below)) not in kept
-            ]
-        )
+        kept = names | {part.name for part in self._known.values()}
+        old = [name for name, each in self._there.items() if each.modified_ms < now_ms - STALE_MS]
+        self._target.delete([name for name in old if name not in kept])
 
 
 def _stamp(found: os.stat_result) -> str:

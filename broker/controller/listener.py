@@ -19,6 +19,11 @@ from entrepot.protocols.remoting.authentication import Role
 
 MOST_FENCE_SECONDS: Final = 1.0
 MOST_TICK_SECONDS: Final = 0.1
+REFUSED: Final = (
+    *(wire.RAFT, wire.REPORT, wire.CLOCK, wire.OBEYED, wire.CHANGE_SET),
+    *(wire.ELECT, wire.GROUPS, wire.CHANGE_CONTROLLERS, wire.CHANGE_REPLICAS),
+)
+"""Requests that a controller answers, and a broken one refuses."""
 TICKS: Final = 20
 """Checks of all groups in the time of a lease."""
 
@@ -67,10 +72,7 @@ class BrokenController:
         self._view = ControllerView(controller, "", problem=error.message)  # no incarnation: nobody founds with it
         self._error = EntrepotError(Code.UNAVAILABLE, error.message)
         service.calls[wire.CONTROLLER] = self._told
-        for operation in (wire.RAFT, wire.REPORT, wire.CLOCK, wire.OBEYED, wire.CHANGE_SET, wire.ELECT, wire.GROUPS):
-            service.calls[operation] = self._refuse
-        for operation in (wire.CHANGE_CONTROLLERS, wire.CHANGE_REPLICAS):
-            service.calls[operation] = self._refuse
+        service.calls.update(dict.fromkeys(REFUSED, self._refuse))
         service.streams[wire.ATTACH] = self._refuse_stream
 
     async def start(self) -> None:

@@ -242,7 +242,7 @@ TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=T
 BACKUP: Final = _operation(104, "backup", tuple[bool], BackupStatus, again=True, callers=GATEWAYS)
 """The broker's backup of itself; True: a new run is to start."""
 TIME: Final = _operation(103, "time", tuple[()], tuple[int, bool], again=True)
-"""What a broker's clock says, in epoch milliseconds; True where its controllers say that most clocks
+"""Time of a broker's clock, in epoch milliseconds; True where its controllers say that most clocks
 agree with it."""
 PINS: Final = _operation(79, "pins", tuple[()], list[Pin], again=True)
 RESTORE_TOPIC: Final = _operation(128, "restore_topic", tuple[RestoreRequest], TableTopic)

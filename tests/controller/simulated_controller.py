@@ -110,7 +110,7 @@ class SimulatedController:
         self.perform(self.decisions.tick(self.now))
 
     def wall_ms(self) -> int:
-        """What its clock says."""
+        """Return the time of its clock."""
         machines = self.world.group.machines
         return 0 if machines is None else machines.of(self).clock.now_ms()
 

@@ -72,7 +72,7 @@ class ProcessClock:
 
     @property
     def words(self) -> tuple[int, int]:
-        """What is told of it: its time, and by how much its system's is ahead of that."""
+        """Its time, and by how much its system's is ahead of that: as it is told."""
         return self.clock.now_ms(), error_ms(self.clock)
 
 

@@ -82,7 +82,7 @@ class Replacements:
         self._group.network.send_once(self._world, leader, leader.change, Replace(old, new))
 
     def _look(self) -> None:
-        """Who has left for good ends, and so does one that was never taken in."""
+        """End those that have left for good, and those that were never taken in."""
         self._group.clock.after(LOOK_MEAN, self._look)
         members, highest = self._members()
         for number, controller in [*self._world.controllers.items()]:

@@ -26,13 +26,7 @@ QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 RULES = pytest.mark.parametrize("rule", [IN_SYNC, QUORUM], ids=["in-sync", "2-3"])
 DAY_MS = 24 * 3600 * 1000
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a broker does by itself is done often."""
-    monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
-    monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @asynccontextmanager

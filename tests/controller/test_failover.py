@@ -16,13 +16,7 @@ IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
 TWO = Rule(RuleKind.IN_SYNC, 2)
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a broker does by itself is done often."""
-    monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
-    monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.mark.parametrize("rule", [IN_SYNC, TWO, QUORUM], ids=["in-sync", "2-2", "2-3"])

@@ -26,13 +26,7 @@ RULES = pytest.mark.parametrize("rule", [IN_SYNC, QUORUM], ids=["in-sync", "2-3"
 ROLES = pytest.mark.parametrize("of_master", [False, True], ids=["of a slave", "of the master"])
 WORDS = r"replica\.json cannot be read: .*: put its directory aside, and start it with an empty one"
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a broker does by itself is done often."""
-    monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
-    monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 @cases("kind", ["half", "empty", "zeros", "no text", "deep", "another shape"])

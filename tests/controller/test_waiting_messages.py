@@ -30,13 +30,7 @@ FAULTS = scaled(2, 12)
 LONGEST_MS = 2_000
 NEVER = 1 << 60
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a broker does by itself is done often."""
-    monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
-    monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def half(body: str) -> Message:

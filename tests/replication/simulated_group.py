@@ -94,7 +94,7 @@ class Group:
         """A process has begun."""
 
     def wall_of(self, replica: SimulatedReplica) -> float:
-        """What the clock of a process says."""
+        """Return the time of a process's clock."""
         return self.clock.now + replica.skew
 
     def appended(self, replica: SimulatedReplica, record: Record) -> None:

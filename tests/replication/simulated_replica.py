@@ -92,7 +92,7 @@ class SimulatedReplica:
 
     @property
     def wall(self) -> float:
-        """What its clock says."""
+        """The time of its clock."""
         return self.group.wall_of(self)
 
     @property
