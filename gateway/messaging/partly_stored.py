@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from entrepot.domain.errors import raise_if
-from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.message import Message, StoredMessage, in_doubt
 from entrepot.domain.ports import Store
 from entrepot.domain.shard import broker_of_queue
 from entrepot.gateway.messaging.appending import append_and_wait
@@ -24,7 +24,7 @@ async def store_the_rest(store: Store, sender: Sender, message: Message, found: 
     rest = _without(message, {broker_of_queue(each.queue_id) for each in found if each.topic in topics})
     if rest is None:
         return
-    raise_if((await append_and_wait(store.messages, [rest]))[0])
+    raise_if((await append_and_wait(store.messages, [in_doubt(rest)]))[0])  # the first try may still be under way
 
 
 def _without(message: Message, brokers: set[int]) -> Message | None:

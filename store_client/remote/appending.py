@@ -1,10 +1,14 @@
 """Appending over several brokers: a batch is cut by broker, and each part is confirmed by itself.
 
 A message with further queues on other brokers goes to each of them as a message of its own, in its topic there; SENT_TO
-names the original one.  It is stored once on each broker.  If one accepts it and another refuses, it counts as refused.
+names the original one.  It is stored once on each broker.  If one accepts it and another refuses it for good, it counts
+as refused.
 
 A part in doubt of a broker with replicas goes to the next master, which stores what it does not have.  An earlier
 master cannot confirm it any more, and the next one has all that it did confirm.
+
+A broker that is away refuses what is stored nowhere.  A message that is stored in part, or that an earlier try may have
+stored, is in doubt then.
 """
 
 from __future__ import annotations
@@ -36,13 +40,15 @@ FRAME_BODY_BYTES: Final = 8 << 20
 _NEVER_LEFT: Final = frozenset((Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.MESSAGE_BODY_TOO_LARGE))
 MAY_BE_MISSING: Final = frozenset((wire.APPEND, wire.APPEND_MISSING))
 """Operations that the next master can complete if their answer was lost."""
+_PASSING: Final = frozenset((Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS))
+"""Refusals of a broker that may take the same message soon."""
 OnSettled = Callable[[EntrepotError | None], None]
 
 
 class PartedConfirmation(Confirmation):
     """The outcome of a batch whose parts went to several brokers.  A message may be in several parts."""
 
-    __slots__ = ("_parts", "_pending", "_size", "_waiting")
+    __slots__ = ("_may_be_there", "_parted", "_parts", "_pending", "_size", "_waiting")
     has_parts = True
 
     def __init__(self, size: int) -> None:
@@ -51,6 +57,8 @@ class PartedConfirmation(Confirmation):
         self._parts: list[tuple[Sequence[int], EntrepotError | None]] = []
         self._pending: set[int] = set()
         self._waiting: list[tuple[set[int], list[int], OnSettled]] = []
+        self._parted: set[int] = set()
+        self._may_be_there: set[int] = set()
 
     @property
     def is_pending(self) -> bool:
@@ -63,12 +71,39 @@ class PartedConfirmation(Confirmation):
         self._pending.add(len(self._parts) - 1)
         return len(self._parts) - 1
 
+    def note_parted(self, index: int) -> None:
+        """Note a message that goes to several brokers."""
+        self._parted.add(index)
+
+    def note_doubtful(self, index: int) -> None:
+        """Note a message that an earlier try may have stored."""
+        self._may_be_there.add(index)
+
     def refuse(self, index: int, refusal: EntrepotError) -> None:
         """Note the refusal of one message."""
         if self.refusals is None:
             self.refusals = [None] * self._size
         assert isinstance(self.refusals, list)
-        self.refusals[index] = refusal
+        self.refusals[index] = self._told(index, refusal)
+
+    def answered(self, indexes: Sequence[int], refusals: Sequence[EntrepotError | None]) -> None:
+        """Note a broker's answer for each message of a part."""
+        for index, refusal in zip(indexes, refusals, strict=True):
+            if refusal is not None:
+                self.refuse(index, refusal)
+            elif index in self._parted:
+                self._note_taken(index)
+
+    def _note_taken(self, index: int) -> None:
+        self._may_be_there.add(index)
+        if self.refusals is not None and (refusal := self.refusals[index]) is not None:
+            self.refuse(index, refusal)
+
+    def _told(self, index: int, refusal: EntrepotError) -> EntrepotError:
+        """Return the refusal; a doubt where the message may be stored and a broker is only away."""
+        if index not in self._may_be_there or refusal.code not in _PASSING:
+            return refusal
+        return EntrepotError(Code.OUTCOME_UNKNOWN, f"it may be stored already: {refusal.message}")
 
     def settle_part(self, part: int, failure: EntrepotError | None = None) -> None:
         """Settle a part: it is confirmed, or its outcome is unknown."""
@@ -202,11 +237,16 @@ class Appending:
             part.size += len(message.body)
 
         for index, message in enumerate(messages):
-            if message.further_queues:
-                for each in _by_broker(message):
-                    put(each, index)
-            else:
+            if message.__class__ is MessageInDoubt:
+                confirmation.note_doubtful(index)
+            if not message.further_queues:
                 put(message, index)
+                continue
+            copies = _by_broker(message)
+            if len(copies) > 1:
+                confirmation.note_parted(index)
+            for each in copies:
+                put(each, index)
         return parts
 
     def _send(self, number: int, part: _Part, confirmation: PartedConfirmation) -> None:
@@ -305,9 +345,7 @@ class Appending:
         if first is not None and all(each is not None and each.message == wire.LEAVES for each in refusals):
             self._ride(number, part, confirmation, first)  # a master that is about to leave
             return
-        for index, refusal in zip(part.indexes, refusals, strict=True):
-            if refusal is not None:
-                confirmation.refuse(index, refusal)
+        confirmation.answered(part.indexes, refusals)
         confirmation.settle_part(number)
 
 

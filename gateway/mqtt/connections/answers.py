@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty, in_doubt
 from entrepot.gateway.messaging.send import Refusals
 from entrepot.gateway.mqtt.connections.client import MqttClient
@@ -72,10 +72,17 @@ class Sent(Awaited):
             for message, refusal in zip(self.messages, refusals, strict=True):
                 if refusal is not None:  # also for a client that is gone: the operator sees it
                     counters.refuse(client, message.sub_topic, refusal.message, REASON_OF_CODE[refusal.code])
-        if failure is not None or (refusals is not None and self.answers.client.machine.version != 5):
+        if failure is not None or (refusals is not None and any(map(self._ends_with, self.words, refusals))):
             self.answers.break_off()
         self.answers.arrived()
         self.answers.tell_in_turn()
+
+    def _ends_with(self, word: int, refusal: EntrepotError | None) -> bool:
+        """True if the connection ends at a publish without its answer, so that its client sends it again: version 3 has
+        no code for a refusal, and no version has one for a publish that may be stored."""
+        if refusal is None:
+            return False
+        return self.answers.client.machine.version != 5 or (word > 0 and refusal.code is Code.OUTCOME_UNKNOWN)
 
     @property
     def has_qos_2(self) -> bool:
@@ -135,7 +142,7 @@ class Sent(Awaited):
                     client.machine.confirm([word])
                 continue
             reason = REASON_OF_CODE[refusal.code]
-            if client.machine.version != 5:  # no code for a refusal: never confirm a message that was not stored
+            if self._ends_with(word, refusal):
                 client.close(reason, refusal.message)
                 return
             if word:

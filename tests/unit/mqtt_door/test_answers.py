@@ -88,6 +88,24 @@ async def test_version_3_confirms_nothing_that_is_not_stored() -> None:
         assert client.is_closed
 
 
+UNKNOWN = EntrepotError(Code.OUTCOME_UNKNOWN, "it may be stored already")
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_publish_that_may_be_stored_is_not_refused(qos: int) -> None:
+    """A refusal would have its identifier free, and the client would send it as a new one."""
+    async with MqttDoor() as door:
+        client, answers = await connected(door)
+        session = client.conversation.client.session
+        assert session is not None
+        session.message_ids = {2: b"i" * 16}
+        run, later = sent(answers, publish(1), publish(2 if qos else 0, qos)), sent(answers, publish(3))
+        run(None, [None, UNKNOWN])
+        assert said(client) == [(Puback, 1, 0)]
+        assert (client.is_closed, later.is_withdrawn) == (qos > 0, qos > 0)
+        assert list(session.message_ids) == [2]
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize(
     ("reason", "is_for_ever"),

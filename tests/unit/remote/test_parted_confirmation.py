@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import permutations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.broker.remoting.link import ConnectionLostError, OnAnswer
+from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.message import Message, SystemProperty, in_doubt
 from entrepot.domain.shard import first_queue
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import decode_messages
@@ -149,6 +152,52 @@ async def test_further_queues_of_other_brokers_get_a_message_of_their_own():
     assert (home.topic, home.queue_id, home.further_queues) == ("t", 0, (("u", 5),))
     assert (other.topic, other.queue_id, other.further_queues) == ("v", 2, (("w", 3),))
     assert other.system_text(SystemProperty.SENT_TO) == "t"
+
+
+def spread(*brokers: int) -> Message:
+    """A message with a queue on each of these brokers."""
+    return message(brokers[0], b"x", further_queues=tuple(("u", first_queue(broker)) for broker in brokers[1:]))
+
+
+def codes_of(confirmation: Confirmation) -> list[Code | None]:
+    return [None if refusal is None else refusal.code for refusal in confirmation.refusals or ()]
+
+
+@pytest.mark.parametrize("away", [0, 1])
+async def test_what_is_stored_in_part_is_in_doubt(away: int):
+    """Who is told that it is nowhere sends it as a new one: then it is there twice."""
+    brokers = {number: Sent("away" if number == away else "", number) for number in range(2)}
+    confirmation = appending(brokers).append([spread(0, 1), message(away)])
+    brokers[1 - away].requests[0][1](None, encode(None))
+    assert confirmation.failure is None
+    assert codes_of(confirmation) == [Code.OUTCOME_UNKNOWN, Code.UNAVAILABLE]
+
+
+async def test_in_whichever_order_the_brokers_answer():
+    for order in permutations(range(3)):
+        brokers = {number: Sent(number=number) for number in range(3)}
+        confirmation = appending(brokers).append([spread(0, 1, 2)])
+        away = encode([EntrepotError(Code.UNAVAILABLE, "too few are in sync")])
+        for number in order:
+            brokers[number].requests[0][1](None, encode(None) if number == 1 else away)
+        assert codes_of(confirmation) == [Code.OUTCOME_UNKNOWN]
+        assert confirmation.refusals is not None and confirmation.refusals[0] is not None
+        assert confirmation.refusals[0].message == "it may be stored already: too few are in sync"
+
+
+async def test_what_is_stored_nowhere_or_refused_for_good_is_refused():
+    confirmation = appending({0: Sent("away"), 1: Sent("away", 1)}).append([spread(0, 1)])
+    assert codes_of(confirmation) == [Code.UNAVAILABLE]
+    brokers = {0: Sent(), 1: Sent(number=1)}
+    confirmation = appending(brokers).append([spread(0, 1)])
+    brokers[0].requests[0][1](None, encode(None))
+    brokers[1].requests[0][1](None, encode([EntrepotError(Code.FORBIDDEN, "it is not writable")]))
+    assert codes_of(confirmation) == [Code.FORBIDDEN]
+
+
+async def test_what_an_earlier_try_may_have_stored_stays_in_doubt_while_its_broker_is_away():
+    confirmation = appending({0: Sent("away")}).append([in_doubt(message(0)), message(0)])
+    assert codes_of(confirmation) == [Code.OUTCOME_UNKNOWN, Code.UNAVAILABLE]
 
 
 async def test_settle_waits_for_every_batch():
