@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 PREFIX: Final = "ingest/"
+WRITTEN_PREFIX: Final = "spark/written/"
+"""Prefix of key-values with the last batch begun, by writer and partition."""
 MAX_TEXT: Final = 1024
 """Characters of a text in a report."""
 MAX_QUEUES: Final = 512

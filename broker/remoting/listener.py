@@ -303,6 +303,7 @@ class ServerChannel(asyncio.Protocol):
 
     def _begin_call(self, operation: Operation, call: Call, request: Requested) -> None:
         arguments = () if operation.arguments is None else operation.arguments.decode(request.payload)
+        operation.check_keys(self._connection.role, arguments)
         task = self._loop.create_task(self._run(operation, call, arguments, request))
         self._tasks[request.id] = task
 

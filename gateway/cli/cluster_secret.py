@@ -21,14 +21,15 @@ FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", show_defaul
 def secret(
     file: FileArgument = None,
     role: Annotated[
-        str, typer.Option(metavar="ROLE", help="Print the key of this role of the secret in FILE: gateway.")
+        str, typer.Option(metavar="ROLE", help="Print the key of this role of the secret in FILE: gateway or job.")
     ] = "",
     keep: Annotated[bool, typer.Option("--keep", help="Leave a file alone that is there.")] = False,
 ) -> None:
     """Make a cluster secret: print it, or write it to a new file that only its owner reads.
 
-    All parts of a cluster need the same one (cluster.secret_file). A gateway or a job may have the key of its role
-    instead: with that it cannot ask what only brokers and controllers may.
+    All parts of a cluster need the same one (cluster.secret_file). A gateway or a Spark job may have the key of its
+    role instead. A gateway cannot ask then what only brokers and controllers may. A job reads and writes messages,
+    topics and progress, and nothing else.
     """
     if role:
         _print_key(file, role)
@@ -39,8 +40,8 @@ def secret(
 
 
 def _print_key(file: Path | None, role: str) -> None:
-    if role != Role.GATEWAY:
-        raise CommandError(f"{role!r}: only gateways take a key; all others need the secret itself", USAGE)
+    if role not in (Role.GATEWAY, Role.JOB):
+        raise CommandError(f"{role!r}: only a gateway or a job takes a key; all others need the secret itself", USAGE)
     if file is None:
         raise CommandError("the key of a role is made of a secret: name its file", USAGE)
     try:

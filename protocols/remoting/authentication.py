@@ -31,9 +31,11 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Role(StrEnum):
-    """The part that a client is.  Jobs and tools are gateways; name servers connect to nobody."""
+    """The part that a client is.  Tools are gateways, and jobs that hold more than a job's key; name servers connect to
+    nobody."""
 
     GATEWAY = "gateway"
+    JOB = "job"
     BROKER = "broker"
     CONTROLLER = "controller"
 
@@ -54,6 +56,11 @@ class ClusterSecret:
             raise ValueError(f"a secret of {len(root)} bytes is too short, it needs {MIN_SECRET_BYTES}")
         self._keys = {each: hmac.digest(root, _PURPOSE + each.encode(), "sha256") for each in Role}
         self.is_whole = True
+
+    @property
+    def client_role(self) -> Role:
+        """The role of a client of brokers: that of its key, else a gateway."""
+        return Role.JOB if Role.GATEWAY not in self._keys and Role.JOB in self._keys else Role.GATEWAY
 
     def key(self, role: Role) -> bytes:
         """Return the key of a role.  Raises ValueError where it is not held."""

@@ -8,6 +8,7 @@ Names are those of `domain.ports`; numbers are fixed for ever.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -42,36 +43,13 @@ from entrepot.domain.timing import TimerCursor
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.protocols.remoting.authentication import Role
-from entrepot.protocols.remoting.values import Codec, encode
+from entrepot.protocols.remoting.operation import ANYBODY, BROKERS, CONTROLLERS, ELECTORS, GATEWAYS, PARTS
+from entrepot.protocols.remoting.operation import Operation as Operation
+from entrepot.protocols.remoting.values import Codec
 
 RAW: Final = None
-ANYBODY: Final = frozenset(Role)
 Outcomes = list[EntrepotError | None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Operation:
-    """One operation of the wire."""
-
-    number: int
-    name: str
-    arguments: Codec[Any] | None
-    result: Codec[Any] | None
-    is_idempotent: bool = False
-    is_stream: bool = False
-    callers: frozenset[Role] = ANYBODY
-    """The parts that may ask for it, where the cluster has a secret."""
-
-    def encode_arguments(self, *arguments: Any) -> bytes:
-        """Return the payload of a request."""
-        return encode(arguments)
-
-
 OPERATIONS: Final[dict[int, Operation]] = {}
-BROKERS: Final = frozenset((Role.BROKER,))
-CONTROLLERS: Final = frozenset((Role.CONTROLLER,))
-GATEWAYS: Final = frozenset((Role.GATEWAY,))
-ELECTORS: Final = frozenset((Role.BROKER, Role.GATEWAY))
 
 
 def _operation(
@@ -82,7 +60,8 @@ def _operation(
     *,
     again: bool = False,
     stream: bool = False,
-    callers: frozenset[Role] = ANYBODY,
+    callers: frozenset[Role] = PARTS,
+    keys: Callable[[Any], Iterable[str]] | None = None,
 ) -> Operation:
     made = Operation(
         number,
@@ -92,6 +71,7 @@ def _operation(
         again,
         stream,
         callers,
+        keys,
     )
     assert number not in OPERATIONS
     OPERATIONS[number] = made
@@ -104,23 +84,25 @@ NOT_HERE: Final = "is not available here"
 """Last words of a refusal of an unknown operation, as from a replica that is not master: nothing was done."""
 
 # -- messages --------------------------------------------------------------------------------------------------------
-APPEND: Final = _operation(1, "append", RAW, Outcomes | None)
+APPEND: Final = _operation(1, "append", RAW, Outcomes | None, callers=ANYBODY)
 APPEND_HALF: Final = _operation(2, "append_half", RAW, Outcomes | None)
-APPEND_MISSING: Final = _operation(3, "append_missing", RAW, Outcomes | None)
+APPEND_MISSING: Final = _operation(3, "append_missing", RAW, Outcomes | None, callers=ANYBODY)
 """An APPEND repeated at a later master than the one that lost the answer: it stores what it does not have."""
-READ: Final = _operation(10, "read", tuple[str, int, int, int], RAW, again=True)
+READ: Final = _operation(10, "read", tuple[str, int, int, int], RAW, again=True, callers=ANYBODY)
 PULL: Final = _operation(
     11, "pull", tuple[str, int, int, int, FilterExpression | None], tuple[bytes, int, int, int], again=True
 )
 MATCHING_OFFSETS: Final = _operation(
     12, "matching_offsets", tuple[str, int, str, int, int], tuple[list[int], int], again=True
 )
-OFFSET_AT: Final = _operation(13, "offset_at", tuple[str, int, Position], int, again=True)
-BOUNDS: Final = _operation(14, "bounds", tuple[str], list[QueueBounds], again=True)
+OFFSET_AT: Final = _operation(13, "offset_at", tuple[str, int, Position], int, again=True, callers=ANYBODY)
+BOUNDS: Final = _operation(14, "bounds", tuple[str], list[QueueBounds], again=True, callers=ANYBODY)
 TAIL: Final = _operation(15, "tail", tuple[str, int, int | Position | None], tuple[int, bytes], stream=True)
 
-RECORDS: Final = _operation(16, "records", tuple[str, int, int, int, int, FilterExpression | None], RAW, again=True)
-BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int], int, again=True)
+RECORDS: Final = _operation(
+    16, "records", tuple[str, int, int, int, int, FilterExpression | None], RAW, again=True, callers=ANYBODY
+)
+BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int], int, again=True, callers=ANYBODY)
 
 # -- consumption -----------------------------------------------------------------------------------------------------
 POP_RUNS: Final = _operation(28, "pop_runs", tuple[PopRequest], RAW)
@@ -154,33 +136,43 @@ class ChangedInvisible(NamedTuple):
 
 CHANGE_INVISIBLE_DURATION: Final = _operation(22, "change_invisible_duration", ChangedInvisible, Outcomes)
 REJECT: Final = _operation(23, "reject", tuple[str, str, Receipts, str], Outcomes)
-RESET_GROUP: Final = _operation(24, "reset_group", tuple[str, str, Position, int | None], GroupStatus)
+RESET_GROUP: Final = _operation(24, "reset_group", tuple[str, str, Position, int | None], GroupStatus, callers=ANYBODY)
 RESEND_DEAD_LETTERS: Final = _operation(25, "resend_dead_letters", tuple[str, list[int], int], Outcomes)
 WATCH_AVAILABLE: Final = _operation(26, "watch_available", tuple[str, str], None, stream=True)
 
 # -- topology --------------------------------------------------------------------------------------------------------
-PUT_TOPICS: Final = _operation(30, "put_topics", tuple[list[Topic]], Outcomes, again=True)
+PUT_TOPICS: Final = _operation(30, "put_topics", tuple[list[Topic]], Outcomes, again=True, callers=ANYBODY)
 DELETE_TOPIC: Final = _operation(31, "delete_topic", tuple[str, int], None)
-TOPIC_STATUS: Final = _operation(32, "topic_status", tuple[str], TopicStatus, again=True)
+TOPIC_STATUS: Final = _operation(32, "topic_status", tuple[str], TopicStatus, again=True, callers=ANYBODY)
 PUT_NAMESPACE: Final = _operation(33, "put_namespace", tuple[str, int], None, again=True)
 DELETE_NAMESPACE: Final = _operation(34, "delete_namespace", tuple[str, int], None)
-PUT_GROUP: Final = _operation(35, "put_group", tuple[ConsumerGroup], None, again=True)
+PUT_GROUP: Final = _operation(35, "put_group", tuple[ConsumerGroup], None, again=True, callers=ANYBODY)
 DELETE_GROUP: Final = _operation(36, "delete_group", tuple[str, int], None)
-GROUP_STATUS: Final = _operation(37, "group_status", tuple[str], GroupStatus, again=True)
-TOPIC_STATUSES: Final = _operation(38, "topic_statuses", tuple[list[str]], list[TopicStatus], again=True)
-GROUP_STATUSES: Final = _operation(39, "group_statuses", tuple[list[str]], list[GroupStatus], again=True)
+GROUP_STATUS: Final = _operation(37, "group_status", tuple[str], GroupStatus, again=True, callers=ANYBODY)
+TOPIC_STATUSES: Final = _operation(
+    38, "topic_statuses", tuple[list[str]], list[TopicStatus], again=True, callers=ANYBODY
+)
+GROUP_STATUSES: Final = _operation(
+    39, "group_statuses", tuple[list[str]], list[GroupStatus], again=True, callers=ANYBODY
+)
 
 # -- key-values ------------------------------------------------------------------------------------------------------
-GET: Final = _operation(40, "get", tuple[list[str]], list[KeyValue | None], again=True)
-SCAN: Final = _operation(41, "scan", tuple[str, str, int], list[KeyValue], again=True)
+GET: Final = _operation(
+    40, "get", tuple[list[str]], list[KeyValue | None], again=True, callers=ANYBODY, keys=lambda asked: asked[0]
+)
+SCAN: Final = _operation(
+    41, "scan", tuple[str, str, int], list[KeyValue], again=True, callers=ANYBODY, keys=lambda asked: asked[:1]
+)
 SCAN_BYTES: Final = 16 << 20
 """Size at which a scan's answer ends before its limit, with the value that exceeds it."""
-WRITE: Final = _operation(42, "write", tuple[list[KeyValueChange]], int)
+WRITE: Final = _operation(
+    42, "write", tuple[list[KeyValueChange]], int, callers=ANYBODY, keys=lambda asked: [each.key for each in asked[0]]
+)
 WATCH_KEY_VALUES: Final = _operation(43, "watch", tuple[str], list[KeyValueEvent], stream=True)
 
 # -- finder ----------------------------------------------------------------------------------------------------------
 QUERY: Final = _operation(50, "query", tuple[MessageQuery], tuple[bytes, str | None], again=True)
-MESSAGES_BY_ID: Final = _operation(51, "messages_by_id", tuple[bytes], RAW, again=True)
+MESSAGES_BY_ID: Final = _operation(51, "messages_by_id", tuple[bytes], RAW, again=True, callers=ANYBODY)
 MESSAGE_AT: Final = _operation(52, "message_at", tuple[int], RAW, again=True)
 MESSAGE_CONSUMERS: Final = _operation(53, "message_consumers", tuple[bytes], list[MessageConsumer], again=True)
 MESSAGE_TRACE: Final = _operation(54, "message_trace", tuple[bytes], list[MessageHop], again=True)
@@ -234,14 +226,14 @@ class Drainage:
 
 Readers = list[tuple[str, str]]
 """Groups with topics that they read, as (group, topic)."""
-WATCH_DEFINITIONS: Final = _operation(70, "watch_definitions", tuple[()], Definitions, stream=True)
+WATCH_DEFINITIONS: Final = _operation(70, "watch_definitions", tuple[()], Definitions, stream=True, callers=ANYBODY)
 MEASURE: Final = _operation(
     71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
 )
-TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=True)
+TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=True, callers=ANYBODY)
 BACKUP: Final = _operation(104, "backup", tuple[bool], BackupStatus, again=True, callers=GATEWAYS)
 """The broker's backup of itself; True: a new run is to start."""
-TIME: Final = _operation(103, "time", tuple[()], tuple[int, bool], again=True)
+TIME: Final = _operation(103, "time", tuple[()], tuple[int, bool], again=True, callers=ANYBODY)
 """Time of a broker's clock, in epoch milliseconds; True where its controllers say that most clocks
 agree with it."""
 PINS: Final = _operation(79, "pins", tuple[()], list[Pin], again=True)
@@ -348,7 +340,7 @@ class ReadOffer(NamedTuple):
     keeps_up: bool = False
 
 
-WATCH_READS: Final = _operation(97, "watch_reads", tuple[bool], ReadOffer, stream=True)
+WATCH_READS: Final = _operation(97, "watch_reads", tuple[bool], ReadOffer, stream=True, callers=ANYBODY)
 """An item once a slave answers reads (with all topics, if wanted), and at each change of `keeps_up`.  It ends when the
 slave stops answering reads."""
 
@@ -381,10 +373,10 @@ CHANGE_REPLICAS: Final = _operation(120, "change_replicas", tuple[str, int, Repl
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True, callers=BROKERS)
 HEARTBEAT: Final = _operation(81, "heartbeat", tuple[str, int, int], bool, again=True, callers=BROKERS)
 UNREGISTER: Final = _operation(82, "unregister", tuple[str, int], None, again=True, callers=BROKERS)
-ROUTES: Final = _operation(83, "routes", tuple[()], Routes, again=True)
-WATCH_ROUTES: Final = _operation(84, "watch_routes", tuple[()], Routes, stream=True)
+ROUTES: Final = _operation(83, "routes", tuple[()], Routes, again=True, callers=ANYBODY)
+WATCH_ROUTES: Final = _operation(84, "watch_routes", tuple[()], Routes, stream=True, callers=ANYBODY)
 """All routes at each change, for gateways of an earlier version."""
 REGISTER_CHANGE: Final = _operation(85, "register_change", tuple[Registration, int], bool, again=True, callers=BROKERS)
 """Changes since the version with which the broker registered before; False: it is to register all."""
-WATCH_ROUTE_CHANGES: Final = _operation(86, "watch_route_changes", tuple[()], Routes, stream=True)
+WATCH_ROUTE_CHANGES: Final = _operation(86, "watch_route_changes", tuple[()], Routes, stream=True, callers=ANYBODY)
 """All routes, then what changed since the item before."""

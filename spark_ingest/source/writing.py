@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.ingest_job import WRITTEN_PREFIX
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import Message, ordering_key
 from entrepot.domain.names import check_topic_name, split_name
@@ -36,8 +37,6 @@ from entrepot.spark_ingest.source.stores import store_of
 from entrepot.store_client.blocking import StoreLocation
 
 CHUNK_ROWS: Final = 500
-MARK_PREFIX: Final = "spark/written/"
-"""Prefix of key-values with the last batch begun, by writer and partition."""
 TEXT_COLUMNS: Final = ("topic", "sub_topic", "tag", "message_group")
 COLUMNS: Final = (*TEXT_COLUMNS, "body", "keys", "properties")
 _BUSY: Final = frozenset((Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL, Code.UNAVAILABLE))
@@ -135,7 +134,7 @@ def _write(plan: WritePlan, batch: int, iterator: Iterator[pa.RecordBatch]) -> W
 
 
 def _mark(writer: str, partition: int) -> str:
-    return f"{MARK_PREFIX}{writer}/{partition}"
+    return f"{WRITTEN_PREFIX}{writer}/{partition}"
 
 
 class _Part:

@@ -16,6 +16,7 @@ from entrepot.domain.clock import Clock, ComparedClock
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.authentication import Role
 from entrepot.store_client.remote.clock_comparing import ClockComparing
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.directory import Directory
@@ -72,10 +73,12 @@ async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
     UNAVAILABLE if none comes within `start_seconds`."""
     if not settings.name_servers and not settings.brokers:
         raise EntrepotError(Code.BAD_REQUEST, "neither name servers nor brokers are given: where is the store?")
+    trust = WireTrust.of_client(settings.trust)
     links = LinkSettings(
         who=settings.who,
         cluster=settings.cluster,
-        trust=WireTrust.of_client(settings.trust),
+        trust=trust,
+        role=Role.GATEWAY if trust.secret is None else trust.secret.client_role,
         silence_seconds=settings.silence_seconds,
     )
     cluster = Cluster(

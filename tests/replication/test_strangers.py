@@ -15,11 +15,14 @@ from entrepot.broker.remoting.listener import RemotingListener, Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import Message
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.authentication import ClusterSecret, Role
 from entrepot.protocols.remoting.operations import Operation
+from entrepot.store_client.blocking.store import BlockingStore
 from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.controller.failing_over import another, held, taken
 from tests.support.controllers import listening
@@ -158,6 +161,54 @@ async def test_the_key_of_a_gateway_makes_no_broker_and_no_controller(tmp_path: 
                 WireTrust.of_client(trust).secret.key(Role.BROKER)  # type: ignore[union-attr]
         with pytest.raises(EntrepotError, match="needs the cluster's secret"):
             WireTrust.of_server(trust)
+
+
+@pytest.mark.failure(
+    "The key of a Spark job is stolen",
+    group="Strangers and floods",
+    does="Its holder reads and writes messages, topics and progress; it reads no users, and deletes nothing.",
+    lost="what a job can read or write",
+)
+async def test_the_key_of_a_job_opens_messages_and_no_more(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as group:
+        trust = ClusterTrust(secret=ClusterSecret(SECRET).role_key(Role.JOB))
+        await asyncio.to_thread(work_as_job, RemoteSettings((group.name_server_address,), trust=trust, only_reads=True))
+        [found] = await group.store.key_values.get(["security/users/root"])
+        assert found is None
+        async with linked(ports(group)["master"], trust, Role.JOB) as link:
+            assert await link.wait_up(5)
+            for operation in wire.OPERATIONS.values():
+                if Role.JOB not in operation.callers:
+                    with pytest.raises(EntrepotError, match=f"{operation.name} is not for a job"):
+                        await link.call(operation, b"", 5)
+
+
+def work_as_job(settings: RemoteSettings) -> None:
+    """Ask what a job asks, and what it has no right to."""
+    own, others = KeyValueChange("ingest/j", b"1"), KeyValueChange("security/users/root", b"1")
+    store = BlockingStore(settings)
+    try:
+        store.put_topic(Topic("of-a-job", queues=1))
+        assert store.append([Message("of-a-job", b"x", queue_id=0)]) == [None]
+        [bounds] = store.bounds("of-a-job")
+        assert store.records("of-a-job", 0, bounds.min_offset, bounds.max_offset, 1 << 20).next_offset == 1
+        store.move_group("g", "of-a-job", {0: 1})
+        assert store.tiering(["of-a-job"]) == []
+        store.write([own, KeyValueChange("spark/written/w/0", b"1"), KeyValueChange("ingested/app", b"1")])
+        assert [found.value for found in store.get([own.key]) if found] == [b"1"]
+        assert [found.key for found in store.scan("ingest/")] == [own.key]
+        refused: dict[str, Callable[[], object]] = {
+            "write of 'security/users/root'": lambda: store.write([own, others]),
+            "get of 'security/users/root'": lambda: store.get([own.key, others.key]),
+            "scan of ''": lambda: store.scan(""),
+            "scan of 'i'": lambda: store.scan("i"),
+        }
+        for words, asked in refused.items():
+            with pytest.raises(EntrepotError, match=f"{words} is not for a job") as refusal:
+                asked()
+            assert refusal.value.code is Code.FORBIDDEN
+    finally:
+        store.close()
 
 
 @pytest.mark.failure_also("Garbage, or nothing, comes over a connection to a broker's port")

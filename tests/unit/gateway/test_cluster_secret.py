@@ -47,13 +47,15 @@ def test_a_file_is_made_once_and_for_its_owner(tmp_path: Path, secret: Secret) -
     assert code == 1 and "cannot be written" in error
 
 
-def test_the_key_of_a_gateway_is_printed(tmp_path: Path, secret: Secret) -> None:
+@pytest.mark.parametrize("role", [Role.GATEWAY, Role.JOB])
+def test_the_key_of_a_role_is_printed(tmp_path: Path, secret: Secret, role: Role) -> None:
     file = tmp_path / "cluster-secret"
     secret(file)
-    code, key, _ = secret(file, "--role", "gateway")
+    code, key, _ = secret(file, "--role", role)
     assert code == 0
     assert not ClusterSecret(key).is_whole
-    assert ClusterSecret(key).key(Role.GATEWAY) == ClusterSecret(file.read_text()).key(Role.GATEWAY)
+    assert ClusterSecret(key).key(role) == ClusterSecret(file.read_text()).key(role)
+    assert (ClusterSecret(key).client_role, ClusterSecret(file.read_text()).client_role) == (role, Role.GATEWAY)
 
 
 def test_wrong_usage_is_told(tmp_path: Path, secret: Secret) -> None:
