@@ -109,9 +109,10 @@ demo-tier: $(TIERED) ## messages that go cold into a folder, replayed over MQTT 
 demo-spark: $(SPARK) ## 500 devices into a Delta table, a job that is killed, the reckoning and a page of plots
 	$(BIN)/python examples/demo_spark.py $(ARGS)
 
-docs: setup ## write references into docs/: settings and commands from the program, failures from the tests
+docs: setup ## write references into docs/: settings, commands and API from the program, failures from the tests
 	$(BIN)/python -m entrepot.gateway.cli.references docs
 	$(BIN)/python -m tests.failures docs
+	$(BIN)/python -m tests.e2e.http.kept_document docs
 
 proto: setup ## generate the stubs of protocols from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \

@@ -22,6 +22,7 @@ from entrepot.gateway.http.publish import Publishing
 from entrepot.gateway.http.routes import PUBLIC_PAGES, routes_of
 from tests.e2e.http.documented import Described, operations, own_schema, resolved
 from tests.e2e.http.everything import ROOT, ask_everything
+from tests.e2e.http.kept_document import PAGE, laid_out
 from tests.e2e.http.steps import event, publish
 from tests.support.cases import cases
 from tests.support.http_client import http_client
@@ -60,6 +61,12 @@ def contents(told: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, 
     for status, response in told["responses"].items():
         found += [(status, *each) for each in resolved(document, response).get("content", {}).items()]
     return found
+
+
+def test_the_kept_document_is_current(document: dict[str, Any]) -> None:
+    kept = (Path(__file__).parents[3] / "docs" / PAGE).read_text(encoding="utf-8")
+    assert json.loads(kept) == document, "make docs writes it anew"
+    assert kept == laid_out(document) + "\n", "the order of its members is the server's"
 
 
 def test_openapi_is_valid(document: dict[str, Any]) -> None:
