@@ -30,7 +30,7 @@ PARTS: Final = {
     "amqp": "amqp_connection",
     "rocketmq": "rocketmq_client",
     "webhook": "webhook",
-    "namespace": "namespace",
+    "namespace": "namespaces:NAMESPACES",
     "user": "user",
     "acl": "acl",
     "cluster": "cluster",
@@ -41,7 +41,8 @@ PARTS: Final = {
     "tier": "tier",
     "config": "config",
 }
-"""Groups of commands, by name: the module of each, whose `app` is loaded when it is named or listed."""
+"""Groups of commands, by name: the module of each, whose `app` is loaded when it is named or listed; or the module of
+a noun, whose operations they are made of."""
 
 
 class CommandGroup(TyperGroup):
@@ -69,9 +70,19 @@ class CommandGroup(TyperGroup):
 
 @cache
 def _part(name: str) -> Any:
-    group = typer.main.get_group(import_module(f"{__package__}.{PARTS[name]}").app)
+    group = typer.main.get_group(_app_of(PARTS[name]))
     group.name = name
     return group
+
+
+def _app_of(part: str) -> typer.Typer:
+    module, _, noun = part.partition(":")
+    if noun:
+        from entrepot.gateway.cli.noun_commands import commands_of  # no other command pays for it
+
+        return commands_of(getattr(import_module(f"entrepot.gateway.operations.{module}"), noun))
+    app: typer.Typer = import_module(f"{__package__}.{module}").app
+    return app
 
 
 def _brought() -> dict[str, EntryPoint]:

@@ -23,6 +23,7 @@ from entrepot.gateway.http.health import health_routes
 from entrepot.gateway.http.hot_routes import HotRoutes
 from entrepot.gateway.http.login import login_routes
 from entrepot.gateway.http.methods import RouteMethods, as_get
+from entrepot.gateway.http.nouns import objects_of
 from entrepot.gateway.http.overview.figures import HTTP_PUBLISHES
 from entrepot.gateway.http.overview.overview import Overview
 from entrepot.gateway.http.overview.routes import overview_routes
@@ -35,10 +36,12 @@ from entrepot.gateway.http.receive import receive_routes
 from entrepot.gateway.http.request_times import ROUTED, TimedPublish
 from entrepot.gateway.http.rights import check_rights
 from entrepot.gateway.http.routes import RouteTable
+from entrepot.gateway.http.serving import ServedOperations
 from entrepot.gateway.http.streaming.event_socket import EventSockets
 from entrepot.gateway.http.streaming.server_sent_events import stream_routes
 from entrepot.gateway.http.subscriptions import add_consent, subscription_routes
 from entrepot.gateway.http.webhooks import webhook_routes
+from entrepot.gateway.operations.nouns import TABLE
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.gateway.version import own_version
 
@@ -64,10 +67,11 @@ def build_app(context: HttpContext) -> HttpApp:
     context.counters[HTTP_PUBLISHES] = described
     overview = Overview(context)
     rest, table = build_rest(context, access, publishing, overview)
-    methods = RouteMethods(rest)
+    methods = RouteMethods(rest, TABLE)
     install(rest, methods.at)
     hot = HotRoutes(context, access, table.routes)
-    changes = AuditedChanges(context.security.audit, table.routes)
+    operations = ServedOperations(objects_of(context), TABLE, context.store, access, settings.http.max_body_bytes)
+    changes = AuditedChanges(context.security.audit, table.routes, TABLE.operations)
     sockets = EventSockets(context, access, origins)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,12 +83,17 @@ def build_app(context: HttpContext) -> HttpApp:
         if found is not None:
             await hot.answer(*found, scope, receive, send)
             return
-        routed = routable(scope)
         if scope["method"] == "OPTIONS":
-            await methods.answer_options(routed, send)
+            await methods.answer_options(routable(scope), send)
             return
-        if scope["method"] == "HEAD":
-            routed, send = as_get(routed, send)
+        asked, answered = as_get(scope, send) if scope["method"] == "HEAD" else (scope, send)
+        operation = operations.find(asked)
+        if asked is not scope:
+            scope[ROUTED] = asked
+        if operation is not None:
+            await operations.answer(operation, asked, receive, answered, changes)
+            return
+        routed, send = routable(asked), answered
         if routed is not scope:
             scope[ROUTED] = routed
         try:

@@ -8,47 +8,47 @@ and has no entry here; a denial has one by `gateway.security`.
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import Request
 
 from entrepot.gateway.http.access import PROTOCOL
-from entrepot.gateway.http.asgi import Scope, Send
-from entrepot.gateway.http.change_names import CHANGED, CREATED, resource_of
+from entrepot.gateway.http.asgi import Scope, Send, name_in_path
+from entrepot.gateway.http.request_times import template_of
 from entrepot.gateway.http.routes import Route
+from entrepot.gateway.operations.change_names import CHANGED, CREATED, resource_of
+from entrepot.gateway.operations.operation import Operation
 from entrepot.gateway.security.audit import OUTCOME_UNKNOWN, AuditLog
 
 _UNSURE: Final = frozenset({500, 503, 504})
 """Statuses after which part of a change may have been made."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """A handler's part of its entry; an empty resource leaves the path's."""
-
-    resource: str = ""
-    detail: str = ""
+TOLD: Final = "told"
+"""Of a request's state: what the handler says of its change, as (resource, detail) of each entry."""
 
 
 def tell(request: Request, resource: str = "", detail: str = "") -> None:
     """Name the changed resource better than the path does, and add details.  Neither may contain a secret."""
-    request.state.told = (_Told(resource, detail),)
+    request.state.told = ((resource, detail),)
 
 
 def tell_each(request: Request, resources: Iterable[str], detail: str = "") -> None:
     """Name all changed resources of one request: each has an entry.  None of them: none."""
-    request.state.told = tuple(_Told(resource, detail) for resource in resources)
+    request.state.told = tuple((resource, detail) for resource in resources)
 
 
 class AuditedChanges:
-    """The entries of all routes that change something."""
+    """The entries of all routes and operations that change something, by method and template."""
 
-    def __init__(self, audit: AuditLog, routes: Iterable[Route]) -> None:
+    def __init__(self, audit: AuditLog, routes: Iterable[Route], operations: Iterable[Operation]) -> None:
         self._audit = audit
-        self._routes = {(route.method, route.path): route for route in routes if route.change}
-        self._methods = {method for method, _ in self._routes}
+        self._changes = {(route.method, route.path): route.change for route in routes if route.change}
+        self._changes |= {
+            (each.method, template): each.change for each in operations if each.change for template in each.templates
+        }
+        self._methods = {method for method, _ in self._changes}
 
     def noting(self, scope: Scope, send: Send) -> Send:
         """A `send` that writes the entry before the client learns the outcome."""
@@ -64,20 +64,20 @@ class AuditedChanges:
         return noted
 
     def _note(self, scope: Scope, state: dict[str, Any], status: int) -> None:
-        route = self._routes.get((scope["method"], getattr(scope.get("route"), "path", "")))
-        principal = state.get("principal")
-        if route is None or principal is None or not (status < 300 or status in _UNSURE):
+        template = template_of(scope)
+        event, principal = self._changes.get((scope["method"], template)), state.get("principal")
+        if event is None or principal is None or not (status < 300 or status in _UNSURE):
             return
-        event = route.change
         if status == HTTPStatus.CREATED and event.endswith(CHANGED):
             event = event.removesuffix(CHANGED) + CREATED
-        for told in state.get("told", (_Told(),)):
+        names = {name: name_in_path(str(value)) for name, value in scope.get("path_params", {}).items()}
+        for resource, detail in state.get(TOLD, (("", ""),)):
             self._audit.changed(
                 event + OUTCOME_UNKNOWN if status in _UNSURE else event,
                 principal.name,
                 principal.source,
-                told.resource or resource_of(route.path, scope.get("path_params", {})),
-                f"{told.detail}, status {status}" if told.detail else f"status {status}",
+                resource or resource_of(template, names),
+                f"{detail}, status {status}" if detail else f"status {status}",
                 PROTOCOL,
-                f"{route.method} {route.path}",
+                f"{scope['method']} {template}",
             )

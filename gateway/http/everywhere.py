@@ -14,7 +14,7 @@ from entrepot.domain.base64url import decode_unpadded, encode_unpadded
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import MissingError, bad_request
+from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.peers.gathered import Gathered, merged
 
 HERE: Final = "here"

@@ -17,8 +17,8 @@ from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import PopRequest, Store
 from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.messaging.release import release
+from entrepot.gateway.operations.problem import bad_request
 from entrepot.protocols.cloudevents.mapping import to_event
 
 MAX_FILTERS_LENGTH: Final = 16_384

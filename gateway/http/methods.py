@@ -12,6 +12,7 @@ from starlette.routing import compile_path
 from entrepot.gateway.http.asgi import Scope, Send, answer
 from entrepot.gateway.http.problems import answer_of_status, log_refusal, send_problem
 from entrepot.gateway.http.routes import routes_of
+from entrepot.gateway.operations.table import Table
 
 SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 """Methods in the answer to `OPTIONS *`: those of any path."""
@@ -19,17 +20,20 @@ _HEAD: Final = "entrepot.head"
 
 
 class RouteMethods:
-    """The methods of each path, read from an app's routes."""
+    """The methods of each path, read from an app's routes and the table of operations."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, table: Table) -> None:
+        self._table = table
         methods: dict[str, set[str]] = {}
         for method, path in routes_of(app):
             methods.setdefault(path, set()).add(method or "GET")  # the framework's own pages
         self._known = [(compile_path(path)[0], frozenset(own)) for path, own in methods.items()]
 
-    def at(self, path: str) -> list[str]:
-        """The methods of a path, in the order of `SERVER_METHODS`; empty where there is no such path."""
+    def at(self, scope: Scope) -> list[str]:
+        """The methods of a request's path, in the order of `SERVER_METHODS`; empty where there is no such path."""
+        path: str = scope["path"]
         found = {method for pattern, methods in self._known if pattern.match(path) for method in methods}
+        found |= self._table.methods_at(scope.get("raw_path") or b"")
         if "GET" in found:
             found.add("HEAD")
         if found:
@@ -38,7 +42,7 @@ class RouteMethods:
 
     async def answer_options(self, scope: Scope, send: Send) -> None:
         """Answer OPTIONS with `Allow`."""
-        allowed = SERVER_METHODS if scope["path"] == "*" else self.at(scope["path"])
+        allowed = SERVER_METHODS if scope["path"] == "*" else self.at(scope)
         if allowed:
             await answer(send, HTTPStatus.OK, [(b"allow", ", ".join(allowed).encode())], b"")
             return

@@ -6,16 +6,12 @@ namespace, because a name with a slash is invalid.
 
 from __future__ import annotations
 
-from typing import Final
-
 from fastapi import Request
 
 from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from entrepot.domain.ports import Store
 from entrepot.gateway.http.asgi import name_in_path
-from entrepot.gateway.http.problems import MissingError
-
-NAMESPACE_PATH: Final = "/namespaces/{namespace}"
+from entrepot.gateway.operations.asked import known_namespace
 
 
 def asked_namespace(request: Request) -> str:
@@ -43,15 +39,6 @@ def asked_group(request: Request, parameter: str) -> str:
 def namespace_of(store: Store, request: Request) -> str:
     """The path's namespace, or the default one.  Raises MissingError if it does not exist."""
     return known_namespace(store, asked_namespace(request))
-
-
-def known_namespace(store: Store, name: str) -> str:
-    """Return the name.  Raises MissingError if there is no such namespace."""
-    if name not in store.topology.namespaces():
-        raise MissingError(
-            "namespace-not-found", "The namespace does not exist", f"there is no namespace {name[:80]!r}"
-        )
-    return name
 
 
 def topic_name(store: Store, request: Request, parameter: str) -> str:

@@ -6,23 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.operations.problem import Problem
 from entrepot.protocols.cloudevents.errors import BatchTooLargeError, CloudEventError, UnsupportedFormatError
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """The fixed part of a problem detail (RFC 9457 section 3.1).  `slug` is the last segment of the problem's `type`
-    URI; `detail` is the error's own sentence."""
-
-    status: int
-    slug: str
-    title: str
-
 
 PROBLEMS: Final[Mapping[Code, Problem]] = MappingProxyType(
     {

@@ -19,7 +19,8 @@ from starlette.exceptions import HTTPException
 from entrepot.domain.errors import Code, EntrepotError, FieldError
 from entrepot.gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
 from entrepot.gateway.http.login_cookie import is_by_script
-from entrepot.gateway.http.problem_types import EVENT_PROBLEMS, PROBLEMS, Problem, problem_of
+from entrepot.gateway.http.problem_types import EVENT_PROBLEMS, PROBLEMS, problem_of
+from entrepot.gateway.operations.problem import HttpRefusalError, Problem, bad_request
 from entrepot.gateway.security.setup_token import SetupTokenNeededError
 from entrepot.protocols.cloudevents.errors import CloudEventError
 
@@ -43,21 +44,6 @@ class ProblemAnswer:
 
     def raw_headers(self) -> Headers:
         return [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
-
-
-class HttpRefusalError(EntrepotError):
-    """A refusal that exists in HTTP only."""
-
-    def __init__(self, code: Code, problem: Problem, message: str) -> None:
-        super().__init__(code, message)
-        self.problem = problem
-
-
-class MissingError(HttpRefusalError):
-    """Something missing for which the store has no code: answered with 404."""
-
-    def __init__(self, slug: str, title: str, message: str) -> None:
-        super().__init__(Code.BAD_REQUEST, Problem(HTTPStatus.NOT_FOUND, slug, title), message)
 
 
 class ForeignPageError(HttpRefusalError):
@@ -200,11 +186,6 @@ async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None
     error.with_traceback(None)  # its frames may hold it
 
 
-def bad_request(message: str) -> EntrepotError:
-    """A BAD_REQUEST error."""
-    return EntrepotError(Code.BAD_REQUEST, message)
-
-
 def bad_json(error: msgspec.MsgspecError | pydantic.ValidationError | UnicodeDecodeError) -> EntrepotError:
     """A BAD_REQUEST error for a JSON body, in the decoder's own words."""
     if isinstance(error, pydantic.ValidationError):
@@ -212,7 +193,7 @@ def bad_json(error: msgspec.MsgspecError | pydantic.ValidationError | UnicodeDec
     return bad_request(f"the body is not what is expected here: {error}")
 
 
-def install(app: FastAPI, methods_at: Callable[[str], Sequence[str]]) -> None:
+def install(app: FastAPI, methods_at: Callable[[Scope], Sequence[str]]) -> None:
     """Turn every refusal of an app's routes into a problem.  `methods_at`: the methods of a path."""
 
     async def refused(request: Request, error: Exception) -> Response:
@@ -227,17 +208,18 @@ def install(app: FastAPI, methods_at: Callable[[str], Sequence[str]]) -> None:
 
     async def no_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # the framework names one route's methods alone, and knows none of the table's operations
+        is_unrouted = error.status_code == HTTPStatus.NOT_FOUND and "endpoint" not in request.scope
+        is_by_method = is_unrouted or error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
+        if is_by_method and (methods := methods_at(request.scope)):
             detail = f"{request.method} is not a method of this path"
-        elif error.status_code == HTTPStatus.NOT_FOUND:
-            detail = "there is nothing at this path"
-        else:
-            detail = str(error.detail)
+            problem = answer_of_status(HTTPStatus.METHOD_NOT_ALLOWED, detail)
+            problem.headers["allow"] = ", ".join(methods)
+            return _told(request, problem, detail)
+        is_missing = error.status_code == HTTPStatus.NOT_FOUND
+        detail = "there is nothing at this path" if is_missing else str(error.detail)
         problem = answer_of_status(error.status_code, detail)
-        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the framework names only one route's methods
-            problem.headers["allow"] = ", ".join(methods_at(request.scope["path"]))
-        else:
-            problem.headers.update(error.headers or {})
+        problem.headers.update(error.headers or {})
         return _told(request, problem, detail)
 
     async def gone(request: Request, error: Exception) -> Response:

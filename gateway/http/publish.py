@@ -33,15 +33,15 @@ from entrepot.gateway.http.access import PROTOCOL, HttpAccess
 from entrepot.gateway.http.asgi import Headers, Receive, decoded_name, name_in_path, read_body
 from entrepot.gateway.http.at_once import Client, OnPublished
 from entrepot.gateway.http.batch_refusals import check_batch, refusal_of
-from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.namespaced import known_namespace
 from entrepot.gateway.http.problems import ProblemAnswer, answer_of, log_refusal
 from entrepot.gateway.http.published_events import CONFIRM_HEADER, examined, messages_of
 from entrepot.gateway.http.request_times import PUBLISH
 from entrepot.gateway.http.rights import IN_THE_BODY, Open
 from entrepot.gateway.http.routes import Hot, Routes
 from entrepot.gateway.messaging.send import Refusals
+from entrepot.gateway.operations.asked import known_namespace
+from entrepot.gateway.operations.change_names import NO_CHANGE
 from entrepot.gateway.security.security import refusal_of as rights_refusal
 from entrepot.protocols.cloudevents import webhook
 from entrepot.protocols.cloudevents.errors import CloudEventError

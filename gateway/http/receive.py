@@ -22,7 +22,6 @@ from entrepot.domain.names import check_group_name, check_topic_name
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
 from entrepot.gateway.http.bodies import json_body, json_response, schema_of_body
-from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
 from entrepot.gateway.http.namespaced import group_name, topic_name
@@ -32,6 +31,7 @@ from entrepot.gateway.http.routes import Hot, Routes
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.release import release
+from entrepot.gateway.operations.change_names import NO_CHANGE
 from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event
 from entrepot.protocols.cloudevents.recorded import event_json_of

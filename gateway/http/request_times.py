@@ -96,7 +96,7 @@ class RequestTimes:
 
             async def noted(message: MutableMapping[str, Any]) -> None:
                 if message["type"] == "http.response.start":
-                    route = self.of(scope["method"], _template(scope))
+                    route = self.of(scope["method"], template_of(scope))
                     route.note(message["status"], perf_counter() - began)
                 await send(message)
 
@@ -134,8 +134,8 @@ def _timed_at_once(publish: PublishAtOnce, route: RouteTimes) -> Callable[..., b
     return at_once
 
 
-def _template(scope: Scope) -> str:
-    template = scope.get(TEMPLATE)
-    if template is None:
-        template = getattr(scope.get(ROUTED, scope).get("route"), "path", OTHER)
-    return str(template)
+def template_of(scope: Scope) -> str:
+    """The template of a request's route; `other` where it has none."""
+    routed = scope.get(ROUTED, scope)
+    template = routed.get(TEMPLATE)
+    return str(getattr(routed.get("route"), "path", OTHER) if template is None else template)

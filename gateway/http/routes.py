@@ -14,9 +14,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from entrepot.gateway.http.change_names import change_of
-from entrepot.gateway.http.namespaced import NAMESPACE_PATH
 from entrepot.gateway.http.rights import Rule
+from entrepot.gateway.operations.change_names import NAMESPACE_PATH, change_of
 
 ROOT: Final = "/"
 DASHBOARD: Final = "/dashboard"

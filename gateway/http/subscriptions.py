@@ -23,15 +23,17 @@ from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.admin.common import CREATED, NO_CONTENT, OK
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer, json_body, json_response, schema_of_body
-from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.methods import is_head
-from entrepot.gateway.http.namespaced import asked_namespace, known_namespace, namespace_of
-from entrepot.gateway.http.problems import MissingError, bad_json, bad_request
+from entrepot.gateway.http.namespaced import asked_namespace, namespace_of
+from entrepot.gateway.http.problems import bad_json
 from entrepot.gateway.http.rights import IN_THE_BODY, PER_TOPIC, Open, Veiled, shown
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.http.streaming.server_sent_events import position_of
+from entrepot.gateway.operations.asked import known_namespace
+from entrepot.gateway.operations.change_names import NO_CHANGE
+from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.protocols.cloudevents import webhook
 
 PATH: Final = "/subscriptions"

@@ -47,6 +47,14 @@ def test_a_server_loads_what_it_uses() -> None:
 
 def test_a_command_loads_no_other() -> None:
     loaded = _loaded("from entrepot.gateway.cli.app import run; run(['ping', '--help'])")
-    parts = {f"entrepot.gateway.cli.{module}" for module in PARTS.values()}
+    parts = {f"entrepot.gateway.cli.{module}" for module in PARTS.values() if ":" not in module}
+    parts |= {"entrepot.gateway.operations", "entrepot.gateway.cli.noun_commands"}
     assert loaded.isdisjoint({*parts, *HEAVY, "fastapi", "asyncio", "structlog"})
     assert "entrepot.gateway.cli.topic" in _loaded("from entrepot.gateway.cli.app import run; run(['topic', '--help'])")
+
+
+@pytest.mark.parametrize("name", [name for name, part in PARTS.items() if ":" in part])
+def test_commands_of_a_noun_load_no_server(name: str) -> None:
+    loaded = _loaded(f"from entrepot.gateway.cli.app import run; run([{name!r}, '--help'])")
+    assert f"entrepot.gateway.operations.{PARTS[name].partition(':')[0]}" in loaded
+    assert loaded.isdisjoint({*HEAVY, "fastapi", "uvicorn", "entrepot.gateway.http", "entrepot.broker"})

@@ -8,7 +8,6 @@ from __future__ import annotations
 from entrepot.gateway.http.admin.access_tester import access_tester_routes
 from entrepot.gateway.http.admin.acls import acl_routes
 from entrepot.gateway.http.admin.amqp import amqp_routes
-from entrepot.gateway.http.admin.audit import audit_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.brokers import broker_routes
 from entrepot.gateway.http.admin.clients import client_routes
@@ -22,7 +21,6 @@ from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
 from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
-from entrepot.gateway.http.admin.namespaces import namespace_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.retained import retained_routes
 from entrepot.gateway.http.admin.rocketmq import rocketmq_routes
@@ -65,12 +63,10 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         trace_routes,
         amqp_routes,
         rocketmq_routes,
-        namespace_routes,
         gateway_routes,
         broker_routes,
         controller_routes,
         user_routes,
-        audit_routes,
         access_tester_routes,
         acl_routes,
         bridge_routes,

@@ -22,9 +22,9 @@ from entrepot.gateway.http.admin.acls import statement_shape
 from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import SUPER_USERS
 from entrepot.gateway.http.routes import Router, Routes
+from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.security.explaining import Explanation, explain, reach_of, rights_of
 from entrepot.gateway.security.security import Security
 

@@ -12,13 +12,14 @@ from entrepot.domain.backups import BackupStatus
 from entrepot.domain.cluster import BrokerStatus, ClusterControl, Clustered, ElectionView
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ReplicaChange
-from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, time_shape
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Router, Routes
+from entrepot.gateway.operations.times import time_shape
 from entrepot.gateway.replica_shape import replica_shape
 
 

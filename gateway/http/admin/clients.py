@@ -23,10 +23,10 @@ from entrepot.gateway.http.everywhere import (
     merged_page,
     merged_page_by_key,
 )
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.operations.problem import MissingError
 
 MAX_LIMIT: Final = 1000
 MAX_TEXT: Final = 1024

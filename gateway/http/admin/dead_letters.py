@@ -16,7 +16,7 @@ from entrepot.domain.access.model import Action
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.names import dead_letter_topic
-from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, schema_of, time_shape
+from entrepot.gateway.http.admin.common import PREFIX, Body, Offset, schema_of
 from entrepot.gateway.http.admin.letter_actions import (
     Marked,
     Outcome,
@@ -34,9 +34,11 @@ from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import group_name
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import group
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.shapes import MAX_NUMBER
+from entrepot.gateway.operations.times import time_shape
 
 MAX_LIMIT: Final = 1000
 MAX_OFFSETS: Final = 10_000

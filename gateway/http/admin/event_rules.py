@@ -24,9 +24,9 @@ from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schem
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_namespace, namespace_of, topic_name
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import PER_TOPIC, topic
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import bad_request
 
 PATH: Final = "/topics/{name}/event-rules"
 MAX_LIMIT: Final = 200

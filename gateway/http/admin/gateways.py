@@ -7,11 +7,12 @@ from typing import Any
 from fastapi import Response
 
 from entrepot.domain.access.model import Action
-from entrepot.gateway.http.admin.common import PREFIX, time_shape
+from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.times import time_shape
 from entrepot.gateway.peers.peers import PING, PeerRecord, Peers
 
 

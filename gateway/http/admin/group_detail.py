@@ -14,15 +14,16 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import Store
 from entrepot.domain.position import EARLIEST_POSITION
-from entrepot.gateway.http.admin.common import PREFIX, time_shape
+from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.group_consumers import consumer_shape, consumers_everywhere, consumers_here
 from entrepot.gateway.http.admin.paging import answered_shape, group_statuses
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import group_name
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import group
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.times import time_shape
 
 MAX_ROWS: Final = 256
 DEFAULT_ROWS: Final = 64

@@ -16,18 +16,7 @@ from entrepot.domain.names import split_name
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.retry_policy import RetryKind, RetryPolicy
 from entrepot.domain.timestamp import MAX_EPOCH_MS, to_epoch_ms
-from entrepot.gateway.http.admin.common import (
-    CREATED,
-    MAX_NUMBER,
-    NO_CONTENT,
-    OK,
-    PREFIX,
-    Body,
-    Change,
-    Number,
-    Offset,
-    schema_of,
-)
+from entrepot.gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body, Change, Number, Offset, schema_of
 from entrepot.gateway.http.admin.kinds import GROUP_KINDS, check_kinds, group_kind
 from entrepot.gateway.http.admin.paging import (
     Selection,
@@ -44,9 +33,10 @@ from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_group, group_name, namespace_of, topic_name
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import group, putting
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.shapes import MAX_NUMBER
 
 
 class RetryChange(Change):

@@ -17,7 +17,7 @@ from entrepot.domain.names import (
 from entrepot.domain.ports import Topology
 from entrepot.domain.share import SHARE_SEPARATOR
 from entrepot.gateway.events.subscriptions.record import CATCH_UP_PREFIX, DISPATCH_PREFIX, GROUP_PREFIX
-from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.operations.problem import bad_request
 
 NORMAL: Final = "normal"
 QUEUE: Final = "queue"

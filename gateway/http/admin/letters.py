@@ -15,8 +15,8 @@ from entrepot.domain.message import StoredMessage, SystemProperty, dead_letter_o
 from entrepot.domain.names import dead_letter_topic, split_name
 from entrepot.domain.ports import Store
 from entrepot.domain.shard import broker_of_place, broker_of_queue, first_place, first_queue
-from entrepot.gateway.http.admin.common import time_shape
 from entrepot.gateway.messaging.deleted_letters import DeletedLetters
+from entrepot.gateway.operations.times import time_shape
 
 
 @dataclass(slots=True)

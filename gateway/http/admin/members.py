@@ -13,16 +13,17 @@ from entrepot.domain.allocation import AllocationStrategy
 from entrepot.domain.membership import DEFAULT_LEASE_MS, MAX_LEASE_MS, MAX_MEMBER_LENGTH, MIN_LEASE_MS, Membership
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.domain.topic import MAX_QUEUES
-from entrepot.gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offset, schema_of
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, Offset, schema_of
 from entrepot.gateway.http.asgi import ClientGoneError, name_in_path, until_gone
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
-from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import group_name, topic_name
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import consuming
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.messaging.membership import Assignment
+from entrepot.gateway.operations.change_names import NO_CHANGE
+from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.shapes import MAX_NUMBER
 
 _PATH: Final = "/groups/{name}/topics/{topic}"
 _T = TypeVar("_T")

@@ -19,7 +19,7 @@ from entrepot.domain.query import (
     MessageHop,
     MessageQuery,
 )
-from entrepot.gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
+from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.journeys.looking_up import ids_of
 from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.asgi import name_in_path
@@ -27,9 +27,11 @@ from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import topic_name
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import ANY_CONTENTS, contents_in_query
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import MissingError
+from entrepot.gateway.operations.shapes import MAX_CURSOR_LENGTH
+from entrepot.gateway.operations.times import epoch_ms_of, time_shape
 
 DEFAULT_LIMIT: Final = 32
 STATES: Final[Mapping[ConsumptionState, str]] = {

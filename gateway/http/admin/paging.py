@@ -23,10 +23,11 @@ from entrepot.domain.ports import Store
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.domain.topic import TopicStatus
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.namespaced import asked_namespace, known_namespace
-from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.namespaced import asked_namespace
 from entrepot.gateway.http.rights import Needs, listed
 from entrepot.gateway.messaging.yielding import in_pages
+from entrepot.gateway.operations.asked import known_namespace
+from entrepot.gateway.operations.problem import bad_request
 
 STATUS_SECONDS: Final = 1.5
 """Longest wait for a broker's figures."""

@@ -9,16 +9,17 @@ from fastapi import Query, Request, Response
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.query import MAX_QUERY_MESSAGES
-from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX
+from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.messages import DEFAULT_LIMIT, full_shape
 from entrepot.gateway.http.admin.seen import shown_to
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import topic_name
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import contents
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.shapes import MAX_NUMBER
 
 MAX_FILTER_LENGTH: Final = 4096
 

@@ -13,18 +13,19 @@ from entrepot.domain.message import SystemProperty
 from entrepot.domain.retained import NEVER, RetainedMessage, expiry_of
 from entrepot.domain.routing.topic_filter import MAX_TOPIC_BYTES, is_valid_filter
 from entrepot.domain.timestamp import MAX_EPOCH_MS
-from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX
 from entrepot.gateway.http.admin.messages import id_text
 from entrepot.gateway.http.admin.seen import body_shown, note_seen
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import MissingError, bad_request
 from entrepot.gateway.http.rights import Needs
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.messaging.yielding import with_pauses
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.operations.problem import MissingError, bad_request
+from entrepot.gateway.operations.times import time_shape
 
 MAX_LIMIT: Final = 1000
 _TEXT: Final = "text/plain; charset=utf-8"

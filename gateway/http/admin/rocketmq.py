@@ -14,9 +14,9 @@ from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell_each
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.everywhere import AFTER, GATEWAY, check_complete, merged_page_by_key
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.peers.gathered import Gathered
 
 

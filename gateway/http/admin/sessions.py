@@ -11,18 +11,19 @@ from entrepot.domain.access.model import Action
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.timestamp import MAX_EPOCH_MS
 from entrepot.gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of
-from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX
 from entrepot.gateway.http.admin.local_views.mqtt_clients import subscription_shape
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.mqtt_metrics import version_name
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.mqtt.connections.conversation import MqttConversation
 from entrepot.gateway.mqtt.sessions.record import SessionRecord
+from entrepot.gateway.operations.problem import MissingError
+from entrepot.gateway.operations.times import time_shape
 
 MAX_CURSOR: Final = 2000
 END_SECONDS: Final = 10.0

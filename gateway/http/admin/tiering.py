@@ -18,9 +18,9 @@ from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import cluster, listed
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import bad_request
 
 MAX_TEXT = 1000
 

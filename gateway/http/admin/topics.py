@@ -41,9 +41,9 @@ from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_topic, namespace_of, topic_name
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import fixed, putting, topic
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import bad_request
 
 MAX_TOPICS_AT_ONCE: Final = 10_000
 

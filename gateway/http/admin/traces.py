@@ -16,10 +16,10 @@ from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.everywhere import check_complete
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import SUPER_USERS
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.mqtt.connections.traces import MAX_ENTRIES, MAX_SECONDS
+from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.peers.gathered import Gathered
 
 

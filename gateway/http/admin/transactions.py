@@ -10,14 +10,16 @@ from entrepot.domain.message import SystemProperty
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import Store
 from entrepot.domain.transaction import HalfMessage
-from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX, time_shape
+from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.messages import message_shape
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
-from entrepot.gateway.http.problems import MissingError, bad_request
 from entrepot.gateway.http.rights import contents_in_query
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.problem import MissingError, bad_request
+from entrepot.gateway.operations.shapes import MAX_NUMBER
+from entrepot.gateway.operations.times import time_shape
 
 MAX_LIMIT: Final = 1000
 

@@ -20,13 +20,11 @@ from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import DEFAULT_VHOST, namespace_of
 from entrepot.gateway.http.access import PROTOCOL
 from entrepot.gateway.http.admin.clients import mqtt_of
-from entrepot.gateway.http.admin.common import PREFIX, Body, epoch_ms_of, schema_of
+from entrepot.gateway.http.admin.common import PREFIX, Body, schema_of
 from entrepot.gateway.http.admin.messages import id_text
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.namespaced import known_namespace
-from entrepot.gateway.http.problems import MissingError, bad_request
 from entrepot.gateway.http.publish import is_reserved
 from entrepot.gateway.http.rabbitmq.api import frontend_of, vhost_of_name
 from entrepot.gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
@@ -35,6 +33,9 @@ from entrepot.gateway.http.rights import IN_THE_BODY
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.messaging.test_message import RocketMqTestMessage
 from entrepot.gateway.mqtt.connections.accepted_publish import message_of, refusal_of
+from entrepot.gateway.operations.asked import known_namespace
+from entrepot.gateway.operations.problem import MissingError, bad_request
+from entrepot.gateway.operations.times import epoch_ms_of
 from entrepot.protocols.cloudevents.http import from_structured
 from entrepot.protocols.cloudevents.mapping import to_message
 from entrepot.protocols.mqtt.packets import Publish

@@ -12,11 +12,11 @@ from fastapi import Header, Query, Request, Response
 from entrepot.gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Change, schema_of
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
-from entrepot.gateway.http.change_names import TOLD_BELOW
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import SUPER_USERS
 from entrepot.gateway.http.routes import Router, Routes
+from entrepot.gateway.operations.change_names import TOLD_BELOW
+from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.security.administration import By, UserChange
 from entrepot.gateway.security.records import PolicyRecord, UserRecord
 

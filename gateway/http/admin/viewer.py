@@ -19,7 +19,6 @@ from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.query import MessageQuery
 from entrepot.domain.topic import QueueBounds
-from entrepot.gateway.http.admin.common import time_shape
 from entrepot.gateway.http.admin.journeys.looking_up import ids_of
 from entrepot.gateway.http.admin.messages import id_text, message_shape, property_shape
 from entrepot.gateway.http.admin.pulling import queue_number
@@ -28,7 +27,8 @@ from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.masking import Shown
-from entrepot.gateway.http.problems import MissingError, bad_request
+from entrepot.gateway.operations.problem import MissingError, bad_request
+from entrepot.gateway.operations.times import time_shape
 
 NEWEST_FIRST: Final = "backward"
 

@@ -14,7 +14,7 @@ from fastapi import Depends, Query, Request, Response
 from entrepot.domain.access.model import Action, ResourceType, whole_topic
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
-from entrepot.gateway.http.admin.common import MAX_CURSOR_LENGTH, MAX_NUMBER, PREFIX, epoch_ms_of
+from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.pulling import MAX_FILTER_LENGTH
 from entrepot.gateway.http.admin.seen import body_shown, note_seen
 from entrepot.gateway.http.admin.viewer import NEWEST_FIRST, View, Viewer
@@ -24,6 +24,8 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.rights import contents, topic
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.shapes import MAX_CURSOR_LENGTH, MAX_NUMBER
+from entrepot.gateway.operations.times import epoch_ms_of
 from entrepot.gateway.security.security import refusal_of
 
 MAX_SHOWN: Final = 200

@@ -118,9 +118,6 @@ ACCESS_OPERATIONS: Final[Operations] = {
         "putUser", put(_USER), example={"password": "a long one", "super": False}
     ),
     ("DELETE", f"{PREFIX}/users/{{name}}"): Operation("deleteUser", GONE),
-    ("GET", f"{PREFIX}/audit"): Operation(
-        "listAuditEntries", answers(listed(_ENTRY, next=Maybe(_CURSOR), suppressed=0, answered=ANSWERED))
-    ),
     ("GET", f"{PREFIX}/acls"): Operation("listAccessPolicies", answers(listed(_POLICY, next=Maybe("bob")))),
     ("GET", f"{PREFIX}/acls:explain"): Operation("explainAccess", answers(_DECISION)),
     ("GET", f"{PREFIX}/acls:effective"): Operation("listEffectiveRights", answers(_EFFECTIVE)),

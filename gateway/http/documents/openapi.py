@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from entrepot.gateway.http.documents.access_operations import ACCESS_OPERATIONS
 from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
@@ -11,6 +11,7 @@ from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
 from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from entrepot.gateway.http.documents.journey_operations import JOURNEY_OPERATIONS
+from entrepot.gateway.http.documents.of_table import paths_of
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from entrepot.gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
 from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
@@ -18,11 +19,13 @@ from entrepot.gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATI
 from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
 from entrepot.gateway.http.documents.shapes import Schema
 from entrepot.gateway.http.documents.viewer_operations import VIEWER_OPERATIONS
-from entrepot.gateway.http.namespaced import NAMESPACE_PATH
 from entrepot.gateway.http.rabbitmq.api import PREFIX as RABBITMQ_PREFIX
 from entrepot.gateway.http.request_times import PUBLISH
 from entrepot.gateway.http.rights import Open
 from entrepot.gateway.http.routes import RouteTable
+from entrepot.gateway.operations.change_names import NAMESPACE_PATH
+from entrepot.gateway.operations.nouns import TABLE
+from entrepot.gateway.operations.schema import Schemas
 
 OPERATIONS: Final[Operations] = {
     **EVENT_OPERATIONS,
@@ -88,6 +91,7 @@ TAGS: Final[Mapping[str, str]] = {
     "rabbitmq": "RabbitMQ's management API",
     "namespaces": "The same operations in a namespace",
 }
+_METHODS: Final = ("get", "put", "post", "delete", "options")
 PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "topic": ("A topic", "factory"),
     "group": ("A consumer group", "workers"),
@@ -113,16 +117,23 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def completed(document: Schema, table: RouteTable) -> Schema:
-    """FastAPI's document with all details of its operations.  Raises KeyError for an operation in no table."""
+    """FastAPI's document with all details of its routes, and the operations of the table.  Raises KeyError for a route
+    without details."""
     parts: dict[str, Schema] = {**CLOUD_EVENT.parts, **problem_schemas()}
+    document["paths"] = _without_titles(document["paths"])
     for path, operations in document["paths"].items():
         for method, told in operations.items():
             _complete(method.upper(), path, told, parts, table)
-    document["paths"] = {
-        PUBLISH: publish_operations("", "publish"),
-        **document["paths"],
-        PUBLISH_PATH_OF_NAMESPACES: publish_operations("InNamespace", "namespaces"),
-    }
+    schemas = Schemas()
+    document["paths"] = _in_order(
+        {
+            PUBLISH: publish_operations("", "publish"),
+            **document["paths"],
+            **paths_of(TABLE.operations, schemas),
+            PUBLISH_PATH_OF_NAMESPACES: publish_operations("InNamespace", "namespaces"),
+        }
+    )
+    parts |= schemas.parts
     for path, operations in document["paths"].items():
         for told in operations.values():
             told["parameters"] = _with_path(path, told.get("parameters", []))
@@ -135,6 +146,27 @@ def completed(document: Schema, table: RouteTable) -> Schema:
         "securitySchemes": SECURITY_SCHEMES,
     }
     return document
+
+
+def _in_order(paths: Schema) -> Schema:
+    """The paths by tag, and by name; operations of a path by method."""
+    tags = list(TAGS)
+
+    def place(path: str) -> tuple[int, str]:
+        return min(tags.index(told["tags"][0]) for told in paths[path].values()), path
+
+    return {path: {m: paths[path][m] for m in _METHODS if m in paths[path]} for path in sorted(paths, key=place)}
+
+
+def _without_titles(node: Any) -> Any:
+    """What the framework tells, without its titles: they repeat the names."""
+    if isinstance(node, list):
+        return [_without_titles(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        name: _without_titles(value) for name, value in node.items() if not (name == "title" and isinstance(value, str))
+    }
 
 
 def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], table: RouteTable) -> None:

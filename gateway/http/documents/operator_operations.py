@@ -9,8 +9,7 @@ from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
 from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.controllers import NewController
-from entrepot.gateway.http.admin.namespaces import NamespaceChange
-from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers, put
+from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, time
 
 _NAMESPACE: Final = named(
@@ -125,12 +124,6 @@ _BACKUP: Final = named(
     },
 )
 SERVER_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/namespaces"): Operation("listNamespaces", answers(listed(_NAMESPACE, next=Maybe("team")))),
-    ("GET", f"{PREFIX}/namespaces/{{name}}"): Operation("getNamespace", answers(_NAMESPACE)),
-    ("PUT", f"{PREFIX}/namespaces/{{name}}"): Operation(
-        "putNamespace", put(_NAMESPACE), body=Shape(schema_of(NamespaceChange), {})
-    ),
-    ("DELETE", f"{PREFIX}/namespaces/{{name}}"): Operation("deleteNamespace", GONE),
     ("GET", f"{PREFIX}/brokers"): Operation(
         "listBrokers",
         answers(listed(BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),

@@ -19,10 +19,10 @@ from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.overview.history import SPANS
 from entrepot.gateway.http.overview.overview import FRESH_SECONDS, Overview
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import check_rights, cluster
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.http.streaming.server_sent_events import MEDIA_TYPE, STREAM_HEADERS, Streams
+from entrepot.gateway.operations.problem import bad_request
 
 MAX_WATCHERS: Final = 1000
 _SEES: Final = cluster(Action.LIST)

@@ -17,15 +17,9 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problem_types import Problem
-from entrepot.gateway.http.problems import (
-    MissingError,
-    answer_of,
-    fit_for,
-    log_refusal,
-    problem_answer,
-)
+from entrepot.gateway.http.problems import answer_of, fit_for, log_refusal, problem_answer
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.problem import MissingError, Problem
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 

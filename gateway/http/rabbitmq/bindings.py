@@ -21,7 +21,6 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rabbitmq.api import (
     CREATED,
     ArgumentsBody,
@@ -37,6 +36,7 @@ from entrepot.gateway.http.rabbitmq.listing import Row, listing, rows_of
 from entrepot.gateway.http.rabbitmq.rights import GET, LIST, check, named
 from entrepot.gateway.http.rabbitmq.shapes import binding_shape, properties_key
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.problem import bad_request
 
 _KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
 _BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"

@@ -15,12 +15,12 @@ from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.everywhere import all_rows, check_complete, found_anywhere, with_missing
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rabbitmq import local_views as views
 from entrepot.gateway.http.rabbitmq.api import frontend_of, new_router, nothing, vhost_in_path
 from entrepot.gateway.http.rabbitmq.listing import listing
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.problem import MissingError
 
 DEFAULT_REASON: Final = "Closed via management plugin"
 MAX_REASON: Final = 200

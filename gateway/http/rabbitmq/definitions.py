@@ -15,7 +15,6 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, vhost_of
 from entrepot.gateway.http.bodies import json_answer, json_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rabbitmq.api import new_router, nothing, vhost_in_path, virtual_hosts_of
 from entrepot.gateway.http.rabbitmq.importing import Import
 from entrepot.gateway.http.rabbitmq.permissions import permission_rows
@@ -23,6 +22,7 @@ from entrepot.gateway.http.rabbitmq.shapes import binding_shape, exchange_shape,
 from entrepot.gateway.http.rabbitmq.users import user_shape
 from entrepot.gateway.http.rights import SUPER_USERS
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.security.administration import By
 from entrepot.gateway.version import own_version
 

@@ -21,9 +21,7 @@ from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
-from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rabbitmq.api import (
     ArgumentsBody,
     LenientBody,
@@ -44,6 +42,8 @@ from entrepot.gateway.http.rights import IN_THE_BODY
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.messaging.send import Refusals
+from entrepot.gateway.operations.change_names import NO_CHANGE
+from entrepot.gateway.operations.problem import bad_request
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.mapping import expiration_ms

@@ -18,7 +18,7 @@ from entrepot.domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import bad_json, bad_request
+from entrepot.gateway.http.problems import bad_json
 from entrepot.gateway.http.rabbitmq.api import LenientBody, vhost_of_name
 from entrepot.gateway.http.rabbitmq.bindings import BindingBody
 from entrepot.gateway.http.rabbitmq.exchanges import ExchangeBody
@@ -27,6 +27,7 @@ from entrepot.gateway.http.rabbitmq.policies import PolicyBody
 from entrepot.gateway.http.rabbitmq.queues import QueueBody
 from entrepot.gateway.http.rabbitmq.users import UserBody, create_user, unknown_tags
 from entrepot.gateway.http.rabbitmq.vhosts import create_vhost
+from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.security.administration import By
 from entrepot.protocols.amqp.errors import AmqpError
 

@@ -14,8 +14,8 @@ from fastapi import Request, Response
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.regular_expression import RegularExpression
 from entrepot.gateway.http.bodies import json_answer
-from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.messaging.yielding import in_pages
+from entrepot.gateway.operations.problem import bad_request
 
 MAX_PAGE_SIZE: Final = 500
 DEFAULT_PAGE_SIZE: Final = 100

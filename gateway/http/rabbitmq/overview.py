@@ -18,7 +18,6 @@ from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.everywhere import with_missing
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rabbitmq.api import frontend_of, new_router, vhost_in_path, virtual_hosts_of
 from entrepot.gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
 from entrepot.gateway.http.rabbitmq.listing import listing
@@ -29,6 +28,7 @@ from entrepot.gateway.http.rabbitmq.rights import resource_name
 from entrepot.gateway.http.rabbitmq.shapes import node_name
 from entrepot.gateway.http.rights import cluster, no_rights
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.version import own_version
 
 ALIVENESS_QUEUE: Final = "aliveness-test"

@@ -14,9 +14,7 @@ from entrepot.domain.access.vhost_permission import VhostPermission, is_of_vhost
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
-from entrepot.gateway.http.change_names import TOLD_BELOW
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rabbitmq.api import (
     LenientBody,
     created,
@@ -28,6 +26,8 @@ from entrepot.gateway.http.rabbitmq.api import (
 from entrepot.gateway.http.rabbitmq.listing import listing
 from entrepot.gateway.http.rights import SUPER_USERS
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.change_names import TOLD_BELOW
+from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.security.administration import By
 
 

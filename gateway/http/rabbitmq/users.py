@@ -12,13 +12,13 @@ from pydantic import Field, field_validator
 
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
-from entrepot.gateway.http.change_names import TOLD_BELOW
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import MissingError, bad_request
 from entrepot.gateway.http.rabbitmq.api import LenientBody, created, new_router, nothing
 from entrepot.gateway.http.rabbitmq.listing import listing
 from entrepot.gateway.http.rights import SUPER_USERS
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.change_names import TOLD_BELOW
+from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.security.administration import By, UserChange
 from entrepot.gateway.security.records import UserRecord
 

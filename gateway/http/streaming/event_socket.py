@@ -24,7 +24,6 @@ from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.asgi import Receive, Scope, Send, decoded_name
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.filtering import filters_in, wants
-from entrepot.gateway.http.namespaced import known_namespace
 from entrepot.gateway.http.page_guard import check_page
 from entrepot.gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
 from entrepot.gateway.http.receive import ensure_both
@@ -35,6 +34,7 @@ from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.settling import PASSING
 from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.operations.asked import known_namespace
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.protocols.cloudevents.errors import CloudEventError
 

@@ -22,13 +22,14 @@ from entrepot.domain.names import split_name
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
 from entrepot.gateway.http.access import PROTOCOL
-from entrepot.gateway.http.admin.common import MAX_NUMBER, epoch_ms_of
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.rights import contents
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.http.streaming.topic_stream import TopicStream, cursor_of, parse_cursor, places_of
+from entrepot.gateway.operations.shapes import MAX_NUMBER
+from entrepot.gateway.operations.times import epoch_ms_of
 from entrepot.protocols.cloudevents.event import CloudEvent
 from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event

@@ -16,13 +16,9 @@ import pytest
 from fastapi import FastAPI
 
 from entrepot.domain.timestamp import to_rfc3339
-from entrepot.gateway.http.access import HttpAccess
-from entrepot.gateway.http.app import build_rest
-from entrepot.gateway.http.overview.overview import Overview
-from entrepot.gateway.http.publish import Publishing
-from entrepot.gateway.http.rights import Open, SuperUsers
-from entrepot.gateway.http.routes import PUBLIC_PAGES, MissingRightsError, RouteTable, routes_of
+from entrepot.gateway.http.routes import PUBLIC_PAGES, MissingRightsError, routes_of
 from entrepot.gateway.settings import SecuritySettings, Settings
+from tests.e2e.http.every_route import every_route, rest_of
 from tests.e2e.http.operations import (
     BY_TIMER_HANDLE,
     BY_TOKEN,
@@ -266,33 +262,24 @@ def test_who_diverts_events_must_be_allowed_to_send_them_there(user: Callable[..
         assert client.put(path, json={"onInvalid": "refuse"}).status_code == 200
 
 
-def rest_of(server: HttpServer) -> tuple[FastAPI, RouteTable]:
-    context = server.context
-
-    def build() -> tuple[FastAPI, RouteTable]:
-        access = HttpAccess(context.security, context.clock)
-        return build_rest(context, access, Publishing(context, access), Overview(context))
-
-    return server.call(build)
-
-
 def test_every_route_has_a_rule_and_stands_in_the_grid(server: HttpServer) -> None:
     rest, table = rest_of(server)
     routes = {route for route in routes_of(rest) if route[1] not in PUBLIC_PAGES}
     assert routes == {(route.method, route.path) for route in table.routes}
+    every = every_route(server)
+    assert len({(route.method, route.path) for route in every}) == len(every), "each is in one place"
     tried = {
         tuple(one.name.partition("?")[0].split(" ", 1))
         for one in (*OPERATIONS, *ONLY_SUPER, *OWN, *BY_TOKEN, *LOGIN, *PUBLIC)
     }
     in_the_other = {tuple(row.verb.split(" ", 1)) for row in ROWS}
     """Of the grid of rights, by which names are tried as well."""
-    for route in table.routes:
+    for route in every:
         if (route.method, route.path) not in BY_TIMER_HANDLE:
-            verbs = tried if isinstance(route.rights, Open | SuperUsers) else tried | in_the_other
+            verbs = tried if route.is_for_all else tried | in_the_other
             found = any(verb == route.method and fits(route.path, given) for verb, given in verbs)
             assert found, f"{route.method} {route.path}"
-    supers = [route for route in table.routes if isinstance(route.rights, SuperUsers)]
-    assert len(supers) == len(ONLY_SUPER)
+    assert sum(route.is_for_supers for route in every) == len(ONLY_SUPER)
 
 
 def fits(template: str, path: str) -> bool:

@@ -13,14 +13,10 @@ import httpx2
 import jsonschema_rs
 import pytest
 
-from entrepot.gateway.http.access import HttpAccess
-from entrepot.gateway.http.app import build_rest
-from entrepot.gateway.http.overview.overview import Overview
 from entrepot.gateway.http.page_headers import CONTENT_SECURITY_POLICY
 from entrepot.gateway.http.problems import MISSING, problem_types
-from entrepot.gateway.http.publish import Publishing
-from entrepot.gateway.http.routes import PUBLIC_PAGES, routes_of
 from tests.e2e.http.documented import Described, operations, own_schema, resolved
+from tests.e2e.http.every_route import every_route
 from tests.e2e.http.everything import ROOT, ask_everything
 from tests.e2e.http.kept_document import PAGE, laid_out
 from tests.e2e.http.steps import event, publish
@@ -89,9 +85,7 @@ def test_openapi_is_valid(document: dict[str, Any]) -> None:
 
 def test_every_route_is_described(server: HttpServer, document: dict[str, Any]) -> None:
     """A route without a name, an answer, a schema or an example fails here, or in the document's making."""
-    access = HttpAccess(server.context.security, server.clock)
-    app, _ = build_rest(server.context, access, Publishing(server.context, access), Overview(server.context))
-    routes = {each for each in routes_of(app) if each[1] not in PUBLIC_PAGES}
+    routes = {(route.method, route.path) for route in every_route(server)}
     described = {(method, path): told for method, path, told in operations(document)}
     assert described.keys() == routes
     examples: list[tuple[str, Any, Any]] = []

@@ -156,6 +156,7 @@ def test_consumers_of_all_gateways_are_seen_at_each(cluster: ClusterProcesses, c
 def test_a_gateway_that_is_silent_is_named(cluster: ClusterProcesses, clients: Clients) -> None:
     """The last one: it ends the second gateway."""
     one, _ = clients
+    assert one.put("/api/v1/groups/silent", json={}).status_code in (200, 201)
     cluster.gateways[1].kill()
     answer = one.get("/api/v1/audit", params={"limit": 5}).json()
     assert answer["value"]
@@ -166,5 +167,5 @@ def test_a_gateway_that_is_silent_is_named(cluster: ClusterProcesses, clients: C
     settings = one.get("/api/v1/settings", params={"find": "receive_maximum"}).json()
     assert settings["answered"] == {**answered, "missing": settings["answered"]["missing"]}
     assert all(each["different"] == [] for each in settings["value"]), "unknown is not another value"
-    consumers = one.get("/api/v1/groups/shared-work/consumers").json()
+    consumers = one.get("/api/v1/groups/silent/consumers").json()
     assert [missing["name"] for missing in consumers["answered"]["missing"]] == ["gw-b"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from entrepot.gateway.http.admin.common import time_shape
 from entrepot.gateway.http.admin.local_views.mqtt_clients import accepted_of, client_shape, subscription_shape
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.mqtt_metrics import version_name
@@ -16,6 +15,7 @@ from entrepot.gateway.mqtt.connections.in_flight import MAX_LISTED, InFlight, in
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.sessions.record import WillRecord
+from entrepot.gateway.operations.times import time_shape
 from entrepot.protocols.mqtt.outgoing import UNLIMITED_PACKET
 
 CLIENT: Final = "mqtt-client"

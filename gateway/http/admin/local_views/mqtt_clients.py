@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterator
 from typing import Any, Final
 
-from entrepot.gateway.http.admin.common import time_shape
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.everywhere import page_of
 from entrepot.gateway.http.mqtt_metrics import version_name
@@ -16,6 +15,7 @@ from entrepot.gateway.mqtt.connections.facts import messages_behind
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.sessions.record import SubscriptionRecord
+from entrepot.gateway.operations.times import time_shape
 
 CLIENTS: Final = "mqtt-clients"
 SUBSCRIPTIONS: Final = "mqtt-subscriptions"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from entrepot.gateway.http.admin.common import time_shape
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.mqtt.connections.traces import Trace
+from entrepot.gateway.operations.times import time_shape
 
 TRACES: Final = "mqtt-traces"
 START: Final = "mqtt-trace-start"

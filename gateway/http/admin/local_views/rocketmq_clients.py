@@ -5,9 +5,9 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from entrepot.gateway.http.admin.common import time_shape
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.everywhere import page_of
+from entrepot.gateway.operations.times import time_shape
 from entrepot.gateway.rocketmq.connected import RocketMqClient
 
 CLIENTS: Final = "rocketmq-clients"

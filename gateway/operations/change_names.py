@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from entrepot.gateway.http.asgi import name_in_path
-from entrepot.gateway.http.namespaced import NAMESPACE_PATH
-
+NAMESPACE_PATH: Final = "/namespaces/{namespace}"
+"""Where paths of a namespace are, below their prefix."""
 NO_CHANGE: Final = ""
 """Declaration of a route that changes nothing for an operator: publishing, consuming, a member's own progress."""
 TOLD_BELOW: Final = ""
@@ -31,9 +30,9 @@ def change_of(method: str, template: str) -> str:
     return _nouns(template)[-1] + (f" {_PAST.get(verb, verb)}" if verb else ending)
 
 
-def resource_of(template: str, names: Mapping[str, object]) -> str:
+def resource_of(template: str, names: Mapping[str, str]) -> str:
     """The resource in a path: the first noun of its template and the names, with their namespace or virtual host."""
-    given = {name: name_in_path(str(value)) for name, value in names.items()}
+    given = dict(names)
     if given.get("vhost") == _DEFAULT_VHOST:
         del given["vhost"]
     wanted = [part[1:].partition("}")[0] for part in template.split("/") if part.startswith("{")]

@@ -1,0 +1,16 @@
+"""The object of each noun, made of the gateway's parts that it needs."""
+
+from __future__ import annotations
+
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.operations.audit import AUDIT, Audit
+from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
+from entrepot.gateway.operations.operation import Noun
+
+
+def objects_of(context: HttpContext) -> dict[Noun, object]:
+    """Return the nouns' objects of one gateway."""
+    return {
+        NAMESPACES: Namespaces(context.store, context.amqp),
+        AUDIT: Audit(context.security.audit, context.peers),
+    }

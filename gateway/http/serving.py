@@ -1,0 +1,131 @@
+"""Serving: an operation over HTTP: who asks, what may be asked, what comes in, what goes out.
+
+One request, in this order: principal, names, rights, the namespace, query, body, handler, answer.  Who may not ask
+learns nothing of names, and no body is read before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.gateway.http.access import PROTOCOL, HttpAccess
+from entrepot.gateway.http.asgi import Receive, Scope, Send, declared_length
+from entrepot.gateway.http.asgi import answer as send_answer
+from entrepot.gateway.http.asgi import read_body as read_whole_body
+from entrepot.gateway.http.changes import TOLD, AuditedChanges
+from entrepot.gateway.http.problems import send_what_is_wrong
+from entrepot.gateway.http.request_times import TEMPLATE
+from entrepot.gateway.operations.asked import Asked, known_namespace
+from entrepot.gateway.operations.operation import Noun, Operation
+from entrepot.gateway.operations.reading import read_body, read_query
+from entrepot.gateway.operations.shapes import GroupName, Made, PlainName, TopicName
+from entrepot.gateway.operations.table import Found, Table
+from entrepot.gateway.security.security import refusal_of
+
+_JSON: Final = (b"content-type", b"application/json")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """An operation with its noun's object."""
+
+    own: object
+    handler: Any
+    decoder: msgspec.json.Decoder[Any] | None
+    is_in_namespace: bool
+
+
+class ServedOperations:
+    """The operations of nouns, each with the object of its noun."""
+
+    def __init__(
+        self, objects: Mapping[Noun, object], table: Table, store: Store, access: HttpAccess, max_body_bytes: int
+    ) -> None:
+        self.table, self._store, self._access, self._max_body_bytes = table, store, access, max_body_bytes
+        self._bound = {operation: _bound(operation, objects[operation.noun]) for operation in table.operations}
+
+    def find(self, scope: Scope) -> Found | None:
+        """Return the operation of a request, or None."""
+        return self.table.find(scope["method"], scope.get("raw_path") or b"")
+
+    async def answer(self, found: Found, scope: Scope, receive: Receive, send: Send, changes: AuditedChanges) -> None:
+        """Send the operation's answer, or its problem; `changes` notes it in the audit log."""
+        scope["path_params"], scope[TEMPLATE] = found.names, found.template
+        send = changes.noting(scope, send)
+        try:
+            status, body = await self._answer(found.operation, found.names, scope, receive)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+            await send_what_is_wrong(scope, send, error)
+            return
+        if body:
+            await send_answer(send, status, [_JSON], body)
+        else:
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _answer(
+        self, operation: Operation, names: dict[str, str], scope: Scope, receive: Receive
+    ) -> tuple[int, bytes]:
+        bound = self._bound[operation]
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        principal = await self._access.principal(scope)
+        state: dict[str, Any] = scope.setdefault("state", {})
+        state["principal"] = principal
+        asked = Asked(names, frozenset(name for name, _ in pairs), principal)
+        arguments: dict[str, Any] = {}
+        for name, kind in operation.names.items():
+            arguments[name] = asked.stored[name] = _stored(asked, names[name], kind)
+        self._check(operation, bound.own, asked)
+        if bound.is_in_namespace:
+            known_namespace(self._store, asked.namespace)
+        if operation.asked is not None:
+            arguments[operation.asked] = asked
+        if operation.query is not None:
+            arguments["query"] = read_query(operation.query, pairs)
+        if bound.decoder is not None:
+            limit, declared = self._max_body_bytes, declared_length(scope["headers"])
+            arguments["body"] = read_body(bound.decoder, await read_whole_body(receive, limit, declared))
+        try:
+            return _encoded(await bound.handler(**arguments))
+        finally:  # what failed may have changed something, too
+            if asked.told is not None:
+                state[TOLD] = asked.told
+
+    def _check(self, operation: Operation, own: object, asked: Asked) -> None:
+        """Raise FORBIDDEN where a right is lacking."""
+        right, allows = operation.right, self._access.security.allows
+        if right.is_for_super_users:
+            self._access.check_administration(asked.principal)
+        for need in right.needs(own, asked):
+            if not allows(asked.principal, need.action, need.resource_type, need.name, PROTOCOL):
+                if right.refusal is not None:
+                    raise EntrepotError(Code.FORBIDDEN, right.refusal(asked))
+                raise refusal_of(need.action, need.resource_type, need.name)
+
+
+def _bound(operation: Operation, own: object) -> _Bound:
+    decoder = None if operation.body is None else msgspec.json.Decoder(operation.body)
+    is_in_namespace = any(kind is not PlainName for kind in operation.names.values())
+    return _Bound(own, operation.handler.__get__(own), decoder, is_in_namespace)
+
+
+def _stored(asked: Asked, plain: str, kind: Any) -> str:
+    if kind is GroupName:
+        return asked.group(plain)
+    return asked.topic(plain) if kind is TopicName else plain
+
+
+def _encoded(answer: Any) -> tuple[int, bytes]:
+    if answer is None:
+        return 204, b""
+    if isinstance(answer, Made):
+        return (201 if answer.is_new else 200), _encode(answer.value)
+    return 200, _encode(answer)

@@ -1,0 +1,57 @@
+"""Asked: one request as an operation sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from entrepot.domain.access.model import Principal
+from entrepot.domain.names import (
+    DEFAULT_NAMESPACE,
+    NAMESPACE_SEPARATOR,
+    check_group_name,
+    check_topic_name,
+    qualified,
+)
+from entrepot.gateway.operations.problem import MissingError
+
+if TYPE_CHECKING:
+    from entrepot.domain.ports import Store
+
+
+class Asked:
+    """The names of the path, each resolved once, and who asks.  `plain`: the names as they stand in the path; `query`:
+    names of the query's parameters; `told`: what the audit log says beside the path, by resource and detail."""
+
+    __slots__ = ("namespace", "plain", "principal", "query", "stored", "told")
+
+    def __init__(self, plain: Mapping[str, str], query: frozenset[str], principal: Principal) -> None:
+        self.plain, self.query, self.principal = plain, query, principal
+        self.namespace = plain.get("namespace", DEFAULT_NAMESPACE)
+        self.stored: dict[str, str] = {}
+        self.told: tuple[tuple[str, str], ...] | None = None
+
+    def group(self, plain: str) -> str:
+        """Return the stored name of a group in the path's namespace.  Raises ILLEGAL_CONSUMER_GROUP."""
+        if NAMESPACE_SEPARATOR in plain:
+            check_group_name(plain)
+        return qualified(self.namespace, plain)
+
+    def topic(self, plain: str) -> str:
+        """Return the stored name of a topic in the path's namespace.  Raises ILLEGAL_TOPIC."""
+        if NAMESPACE_SEPARATOR in plain:
+            check_topic_name(plain)
+        return qualified(self.namespace, plain)
+
+    def tell(self, detail: str, resource: str = "") -> None:
+        """Say in the audit log more than the path does.  Neither may contain a secret."""
+        self.told = ((resource, detail),)
+
+
+def known_namespace(store: Store, name: str) -> str:
+    """Return the name.  Raises MissingError if there is no such namespace."""
+    if name not in store.topology.namespaces():
+        raise MissingError(
+            "namespace-not-found", "The namespace does not exist", f"there is no namespace {name[:80]!r}"
+        )
+    return name

@@ -1,0 +1,13 @@
+"""All nouns, in the order of the documentation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from entrepot.gateway.operations.audit import AUDIT
+from entrepot.gateway.operations.namespaces import NAMESPACES
+from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.table import Table
+
+NOUNS: Final[tuple[Noun, ...]] = (NAMESPACES, AUDIT)
+TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

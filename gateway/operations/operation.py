@@ -1,0 +1,149 @@
+"""Operation: one row of the REST API, written beside its handler.
+
+What goes in and comes out is read from the handler's signature, once, when the row is made: names of the path by their
+kind, one `Query`, one `Body`, `Asked`, and the answer.  A row that cannot be read so is a TypeError at import.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, get_type_hints
+
+import msgspec
+
+from entrepot.gateway.operations.asked import Asked
+from entrepot.gateway.operations.change_names import NAMESPACE_PATH, change_of
+from entrepot.gateway.operations.rights import Right
+from entrepot.gateway.operations.shapes import Body, GroupName, PlainName, Query, TopicName
+
+PREFIX: Final = "/api/v1"
+_KINDS_OF_NAMES: Final = (GroupName, TopicName, PlainName)
+_HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The command of an operation.  `columns`, `cells`: of a list.  `show`: prints an answer.  `outcome`: the line of a
+    change, `confirm`: the question before one, with names of the path in braces.  `shown_as`: metavar of each name of
+    the path; the noun's word in capitals for others."""
+
+    command: str
+    help: str
+    columns: tuple[str, ...] = ()
+    cells: Callable[[dict[str, Any]], tuple[object, ...]] | None = None
+    show: Callable[[dict[str, Any]], None] | None = None
+    outcome: str = ""
+    confirm: str = ""
+    shown_as: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """One row.  `change`: the event of its entries in the audit log; empty for none.  `example`: of its body.
+    `shows`: members of the answer's example that no type gives, such as a cursor.  `names`: kinds of the path's names,
+    by parameter of the handler."""
+
+    noun: Noun
+    method: str
+    path: str
+    id: str
+    summary: str
+    right: Right
+    handler: Callable[..., Any]
+    about: str
+    example: Any
+    shows: Mapping[str, Any]
+    words: Words | None
+    change: str
+    names: Mapping[str, Any]
+    query: type[Query] | None
+    body: type[Body] | None
+    asked: str | None
+    """Name of the parameter that takes the request, if there is one."""
+    answer: Any
+
+    @property
+    def needs_body(self) -> bool:
+        """True if an empty body is refused."""
+        return self.body is not None and any(each.required for each in msgspec.structs.fields(self.body))
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """Its paths: one, or two where the noun is in namespaces."""
+        if not self.noun.is_in_namespaces:
+            return (self.path,)
+        return self.path, self.path.replace(PREFIX, PREFIX + NAMESPACE_PATH, 1)
+
+
+class Noun:
+    """A noun of the API.  `name`: its tag in the document.  `one`, `about`: a single one, and the help of its group, in
+    commands."""
+
+    def __init__(self, name: str, path: str, one: str, about: str = "", *, is_in_namespaces: bool = False) -> None:
+        self.name, self.path, self.one, self.about = name, path, one, about
+        self.is_in_namespaces = is_in_namespaces
+        self.operations: list[Operation] = []
+
+    def get(self, path: str, name: str, summary: str, right: Right, **more: Any) -> Callable[[_HandlerT], _HandlerT]:
+        return self._add("GET", path, name, summary, right, **more)
+
+    def put(self, path: str, name: str, summary: str, right: Right, **more: Any) -> Callable[[_HandlerT], _HandlerT]:
+        return self._add("PUT", path, name, summary, right, **more)
+
+    def post(self, path: str, name: str, summary: str, right: Right, **more: Any) -> Callable[[_HandlerT], _HandlerT]:
+        return self._add("POST", path, name, summary, right, **more)
+
+    def delete(self, path: str, name: str, summary: str, right: Right, **more: Any) -> Callable[[_HandlerT], _HandlerT]:
+        return self._add("DELETE", path, name, summary, right, **more)
+
+    def _add(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        summary: str,
+        right: Right,
+        *,
+        about: str = "",
+        example: Any = None,
+        shows: Mapping[str, Any] = MappingProxyType({}),
+        words: Words | None = None,
+        change: str | None = None,
+    ) -> Callable[[_HandlerT], _HandlerT]:
+        """Add a row.  `name`: its id in the document.  `change`: None for the event that its template gives."""
+
+        def register(handler: _HandlerT) -> _HandlerT:
+            full = PREFIX + self.path + path
+            told = change_of(method, full) if change is None else change
+            parts = _parts_of(handler, full)
+            self.operations.append(
+                Operation(
+                    self, method, full, name, summary, right, handler, about, example, shows, words, told, **parts
+                )
+            )
+            return handler
+
+        return register
+
+
+def _parts_of(handler: Callable[..., Any], path: str) -> dict[str, Any]:
+    """Return what the parameters of a handler are.  Raises TypeError."""
+    hints = get_type_hints(handler, include_extras=True)
+    names: dict[str, Any] = {}
+    found: dict[str, Any] = {"names": names, "query": None, "body": None, "asked": None, "answer": hints["return"]}
+    for name in list(inspect.signature(handler).parameters)[1:]:  # the first is the noun's object
+        kind = hints[name]
+        if kind in _KINDS_OF_NAMES:
+            names[name] = kind
+        elif kind is Asked:
+            found["asked"] = name
+        elif isinstance(kind, type) and issubclass(kind, Body | Query) and name in found:
+            found[name] = kind
+        else:
+            raise TypeError(f"{handler.__qualname__}: {name} is no part of a request")
+    if sorted(names) != sorted(part[1:].partition("}")[0] for part in path.split("/") if part.startswith("{")):
+        raise TypeError(f"{handler.__qualname__} does not take the names of {path}")
+    return found

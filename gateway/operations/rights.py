@@ -1,0 +1,41 @@
+"""Rights of operations, on names that are resolved already.  A row without one cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, access_name
+from entrepot.domain.access.model import Request as Need
+from entrepot.gateway.operations.asked import Asked
+
+_IN_NAMESPACES: Final = frozenset((ResourceType.TOPIC, ResourceType.GROUP))
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """`needs`: what a request needs, by the noun's object and the request.  `refusal`: a text that does not tell what
+    is there.  `is_for_super_users`: for them alone."""
+
+    needs: Callable[[Any, Asked], list[Need]]
+    refusal: Callable[[Asked], str] | None = None
+    is_for_super_users: bool = False
+
+
+def on(kind: ResourceType, action: Action, parameter: str = "name") -> Right:
+    """A right on a name of the path."""
+
+    def needs(own: Any, asked: Asked) -> list[Need]:
+        stored = asked.stored[parameter]
+        return [Need(action, kind, access_name(stored) if kind in _IN_NAMESPACES else stored)]
+
+    return Right(needs)
+
+
+def listed(kind: ResourceType) -> Right:
+    """Listing all entities of a kind."""
+    return Right(lambda own, asked: [Need(Action.LIST, kind, EVERYTHING)])
+
+
+SUPER_USERS: Final = Right(lambda own, asked: [], is_for_super_users=True)

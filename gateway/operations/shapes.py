@@ -1,0 +1,85 @@
+"""Shapes of what comes in and goes out, as the document and the command line read them.
+
+A struct is a shape: its fields, their types and limits (`Meta`), and `Flag` for the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Generic, NewType, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+MAX_NUMBER: Final = 2**63 - 1
+"""Largest number accepted anywhere: a signed one of 64 bits."""
+MAX_CURSOR_LENGTH: Final = 512
+Number = Annotated[int, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]
+Offset = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time that goes out, by RFC 3339."""
+
+GroupName = NewType("GroupName", str)
+"""A group of the path, by its stored name, which has its namespace."""
+TopicName = NewType("TopicName", str)
+"""A topic of the path, likewise."""
+PlainName = NewType("PlainName", str)
+"""A name of the path as it is: of a user, a namespace, an id."""
+
+_T = TypeVar("_T")
+
+
+class Part(Struct, rename="camel", frozen=True):
+    """A part of an answer, documented in its place."""
+
+
+class Shown(Struct, rename="camel", frozen=True):
+    """An answer with a name of its own in the document: that of its class without `Shown`.  Its docstring is the
+    description.  A field that gateways of the version before do not tell has a default."""
+
+
+class Body(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
+    """A JSON body.  A field that may be omitted is `| UnsetType = UNSET`; one that may be null says so."""
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that the body has."""
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not msgspec.UNSET}
+
+
+class Query(Struct, rename="camel", frozen=True):
+    """Parameters of the query; of one that comes several times the last counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made(Generic[_T]):
+    """The answer of a PUT: 201 for what is new, else 200."""
+
+    value: _T
+    is_new: bool
+
+
+class Continued(Part, Generic[_T], frozen=True):
+    """A list with the cursor of what follows, or null at its end."""
+
+    value: list[_T]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """How the command line takes a field: part of its annotation.  `read`: the JSON value of the option's text."""
+
+    help: str
+    metavar: str | None = None
+    name: str | None = None
+    read: Callable[[str], Any] | None = None
+
+
+EXAMPLES: Final[dict[type, Struct]] = {}
+"""Example of each shape that goes out."""
+
+
+def shown_as(example: Struct) -> None:
+    """Set the example of its type, for the document and for tests."""
+    EXAMPLES[type(example)] = example
