@@ -34,7 +34,7 @@ from entrepot.gateway.http.publish import Publishing, publish_routes
 from entrepot.gateway.http.rabbitmq import rabbitmq_routes
 from entrepot.gateway.http.receive import receive_routes
 from entrepot.gateway.http.request_times import ROUTED, TimedPublish
-from entrepot.gateway.http.rights import check_rights
+from entrepot.gateway.http.rights import DEFAULT_CLUSTER, check_rights
 from entrepot.gateway.http.routes import RouteTable
 from entrepot.gateway.http.serving import ServedOperations
 from entrepot.gateway.http.streaming.event_socket import EventSockets
@@ -70,7 +70,14 @@ def build_app(context: HttpContext) -> HttpApp:
     methods = RouteMethods(rest, TABLE)
     install(rest, methods.at)
     hot = HotRoutes(context, access, table.routes)
-    operations = ServedOperations(objects_of(context), TABLE, context.store, access, settings.http.max_body_bytes)
+    operations = ServedOperations(
+        objects_of(context),
+        TABLE,
+        context.store,
+        access,
+        cluster=settings.cluster.name or DEFAULT_CLUSTER,
+        max_body_bytes=settings.http.max_body_bytes,
+    )
     changes = AuditedChanges(context.security.audit, table.routes, TABLE.operations)
     sockets = EventSockets(context, access, origins)
 

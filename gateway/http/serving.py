@@ -6,7 +6,8 @@ learns nothing of names, and no body is read before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -24,8 +25,8 @@ from entrepot.gateway.http.problems import send_what_is_wrong
 from entrepot.gateway.http.request_times import TEMPLATE
 from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.operation import Noun, Operation
-from entrepot.gateway.operations.reading import read_body, read_query
-from entrepot.gateway.operations.shapes import GroupName, Made, PlainName, TopicName
+from entrepot.gateway.operations.reading import read_body, read_query, whole_name
+from entrepot.gateway.operations.shapes import GroupName, Made, TopicName, WholeName
 from entrepot.gateway.operations.table import Found, Table
 from entrepot.gateway.security.security import refusal_of
 
@@ -39,6 +40,8 @@ class _Bound:
 
     own: object
     handler: Any
+    parameters: tuple[str, ...]
+    """Of the handler, for the names of the path."""
     decoder: msgspec.json.Decoder[Any] | None
     is_in_namespace: bool
 
@@ -47,9 +50,18 @@ class ServedOperations:
     """The operations of nouns, each with the object of its noun."""
 
     def __init__(
-        self, objects: Mapping[Noun, object], table: Table, store: Store, access: HttpAccess, max_body_bytes: int
+        self,
+        objects: Mapping[Noun, object],
+        table: Table,
+        store: Store,
+        access: HttpAccess,
+        *,
+        cluster: str,
+        max_body_bytes: int,
     ) -> None:
-        self.table, self._store, self._access, self._max_body_bytes = table, store, access, max_body_bytes
+        """`cluster`: name of the Cluster resource."""
+        self.table, self._store, self._access = table, store, access
+        self._cluster, self._max_body_bytes = cluster, max_body_bytes
         self._bound = {operation: _bound(operation, objects[operation.noun]) for operation in table.operations}
 
     def find(self, scope: Scope) -> Found | None:
@@ -79,17 +91,22 @@ class ServedOperations:
         principal = await self._access.principal(scope)
         state: dict[str, Any] = scope.setdefault("state", {})
         state["principal"] = principal
-        asked = Asked(names, frozenset(name for name, _ in pairs), principal)
-        arguments: dict[str, Any] = {}
+        asked = Asked(names, dict(pairs), principal, self._cluster)
         for name, kind in operation.names.items():
-            arguments[name] = asked.stored[name] = _stored(asked, names[name], kind)
+            asked.stored[name] = _stored(asked, names[name], kind)
         self._check(operation, bound.own, asked)
         if bound.is_in_namespace:
             known_namespace(self._store, asked.namespace)
-        if operation.asked is not None:
-            arguments[operation.asked] = asked
+        arguments: dict[str, Any] = {
+            parameter: whole_name(name, asked.stored[name]) if kind is WholeName else asked.stored[name]
+            for (name, kind), parameter in zip(operation.names.items(), bound.parameters, strict=True)
+        }
+        if operation.takes_asked:
+            arguments["asked"] = asked
         if operation.query is not None:
             arguments["query"] = read_query(operation.query, pairs)
+        if operation.head is not None:
+            arguments["head"] = read_query(operation.head, _texts(scope["headers"]))
         if bound.decoder is not None:
             limit, declared = self._max_body_bytes, declared_length(scope["headers"])
             arguments["body"] = read_body(bound.decoder, await read_whole_body(receive, limit, declared))
@@ -113,8 +130,14 @@ class ServedOperations:
 
 def _bound(operation: Operation, own: object) -> _Bound:
     decoder = None if operation.body is None else msgspec.json.Decoder(operation.body)
-    is_in_namespace = any(kind is not PlainName for kind in operation.names.values())
-    return _Bound(own, operation.handler.__get__(own), decoder, is_in_namespace)
+    handler = operation.handler.__get__(own)
+    by_name = {parameter.rstrip("_"): parameter for parameter in inspect.signature(handler).parameters}
+    parameters = tuple(by_name[name] for name in operation.names)
+    return _Bound(own, handler, parameters, decoder, operation.noun.is_in_namespaces)
+
+
+def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
 
 
 def _stored(asked: Asked, plain: str, kind: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from entrepot.domain.access.model import Principal
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 class Asked:
     """The names of the path, each resolved once, and who asks.  `plain`: the names as they stand in the path; `query`:
-    names of the query's parameters; `told`: what the audit log says beside the path, by resource and detail."""
+    parameters, the last of each name; `cluster`: name of the Cluster resource; `told`: what the audit log says beside
+    the path, by resource and detail."""
 
-    __slots__ = ("namespace", "plain", "principal", "query", "stored", "told")
+    __slots__ = ("cluster", "namespace", "plain", "principal", "query", "stored", "told")
 
-    def __init__(self, plain: Mapping[str, str], query: frozenset[str], principal: Principal) -> None:
-        self.plain, self.query, self.principal = plain, query, principal
+    def __init__(
+        self, plain: Mapping[str, str], query: Mapping[str, str], principal: Principal, cluster: str = ""
+    ) -> None:
+        self.plain, self.query, self.principal, self.cluster = plain, query, principal, cluster
         self.namespace = plain.get("namespace", DEFAULT_NAMESPACE)
         self.stored: dict[str, str] = {}
         self.told: tuple[tuple[str, str], ...] | None = None
@@ -43,9 +46,13 @@ class Asked:
             check_topic_name(plain)
         return qualified(self.namespace, plain)
 
-    def tell(self, detail: str, resource: str = "") -> None:
-        """Say in the audit log more than the path does.  Neither may contain a secret."""
+    def tell(self, resource: str = "", detail: str = "") -> None:
+        """Name the changed resource better than the path does, and add details.  Neither may contain a secret."""
         self.told = ((resource, detail),)
+
+    def tell_each(self, resources: Iterable[str], detail: str = "") -> None:
+        """Name all changed resources of one request: each has an entry in the audit log.  None of them: none."""
+        self.told = tuple((resource, detail) for resource in resources)
 
 
 def known_namespace(store: Store, name: str) -> str:

@@ -17,10 +17,10 @@ import msgspec
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.change_names import NAMESPACE_PATH, change_of
 from entrepot.gateway.operations.rights import Right
-from entrepot.gateway.operations.shapes import Body, GroupName, PlainName, Query, TopicName
+from entrepot.gateway.operations.shapes import Body, GroupName, Head, PlainName, Query, TopicName, WholeName
 
 PREFIX: Final = "/api/v1"
-_KINDS_OF_NAMES: Final = (GroupName, TopicName, PlainName)
+_KINDS_OF_NAMES: Final = (GroupName, TopicName, PlainName, WholeName)
 _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
 
@@ -43,8 +43,8 @@ class Words:
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """One row.  `change`: the event of its entries in the audit log; empty for none.  `example`: of its body.
-    `shows`: members of the answer's example that no type gives, such as a cursor.  `names`: kinds of the path's names,
-    by parameter of the handler."""
+    `shows`: members of the answer's example that no type gives, such as a cursor.  `outcome`: description of the
+    answer.  `names`: kinds of the path's names."""
 
     noun: Noun
     method: str
@@ -56,13 +56,14 @@ class Operation:
     about: str
     example: Any
     shows: Mapping[str, Any]
+    outcome: str
     words: Words | None
     change: str
     names: Mapping[str, Any]
     query: type[Query] | None
     body: type[Body] | None
-    asked: str | None
-    """Name of the parameter that takes the request, if there is one."""
+    head: type[Head] | None
+    takes_asked: bool
     answer: Any
 
     @property
@@ -110,6 +111,7 @@ class Noun:
         about: str = "",
         example: Any = None,
         shows: Mapping[str, Any] = MappingProxyType({}),
+        outcome: str = "As asked",
         words: Words | None = None,
         change: str | None = None,
     ) -> Callable[[_HandlerT], _HandlerT]:
@@ -121,7 +123,20 @@ class Noun:
             parts = _parts_of(handler, full)
             self.operations.append(
                 Operation(
-                    self, method, full, name, summary, right, handler, about, example, shows, words, told, **parts
+                    self,
+                    method,
+                    full,
+                    name,
+                    summary,
+                    right,
+                    handler,
+                    about,
+                    example,
+                    shows,
+                    outcome,
+                    words,
+                    told,
+                    **parts,
                 )
             )
             return handler
@@ -133,14 +148,15 @@ def _parts_of(handler: Callable[..., Any], path: str) -> dict[str, Any]:
     """Return what the parameters of a handler are.  Raises TypeError."""
     hints = get_type_hints(handler, include_extras=True)
     names: dict[str, Any] = {}
-    found: dict[str, Any] = {"names": names, "query": None, "body": None, "asked": None, "answer": hints["return"]}
+    found: dict[str, Any] = {"names": names, "query": None, "body": None, "head": None, "takes_asked": False}
+    found["answer"] = hints["return"]
     for name in list(inspect.signature(handler).parameters)[1:]:  # the first is the noun's object
         kind = hints[name]
         if kind in _KINDS_OF_NAMES:
-            names[name] = kind
-        elif kind is Asked:
-            found["asked"] = name
-        elif isinstance(kind, type) and issubclass(kind, Body | Query) and name in found:
+            names[name.rstrip("_")] = kind  # `id_` is the path's `id`
+        elif kind is Asked and name == "asked":
+            found["takes_asked"] = True
+        elif isinstance(kind, type) and issubclass(kind, Body | Query | Head) and name in found:
             found[name] = kind
         else:
             raise TypeError(f"{handler.__qualname__}: {name} is no part of a request")

@@ -92,6 +92,11 @@ def whole(text: str) -> int:
     return int(found[1])
 
 
+def whole_name(name: str, text: str) -> int:
+    """Return a number of the path.  Raises BAD_REQUEST."""
+    return int(_read(whole, name, text))
+
+
 def truth(text: str) -> bool:
     """Return the truth value of a text.  Raises ValueError."""
     found = _TRUTHS.get(text.lower())

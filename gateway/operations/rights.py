@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, access_name
+from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
 from entrepot.domain.access.model import Request as Need
 from entrepot.gateway.operations.asked import Asked
 
@@ -38,4 +38,28 @@ def listed(kind: ResourceType) -> Right:
     return Right(lambda own, asked: [Need(Action.LIST, kind, EVERYTHING)])
 
 
+def fixed(*wanted: tuple[Action, ResourceType]) -> Right:
+    """Rights on everything of some kinds."""
+    return Right(lambda own, asked: [Need(action, kind, EVERYTHING) for action, kind in wanted])
+
+
+def cluster(action: Action) -> Right:
+    """A right on the cluster."""
+    return Right(lambda own, asked: [Need(action, ResourceType.CLUSTER, asked.cluster)])
+
+
+def contents(parameter: str = "name") -> Right:
+    """Reading all messages of the path's topic."""
+    return Right(lambda own, asked: [Need(Action.SUB, ResourceType.TOPIC, whole_topic(asked.stored[parameter]))])
+
+
+def _contents_in_query(own: Any, asked: Asked) -> list[Need]:
+    plain = asked.query.get("topic")
+    return [Need(Action.SUB, ResourceType.TOPIC, whole_topic(asked.topic(plain)) if plain else EVERYTHING)]
+
+
+CONTENTS_IN_QUERY: Final = Right(_contents_in_query)
+"""Reading all messages of the query's topic; of every topic if it names none."""
+HANDLERS_OWN: Final = Right(lambda own, asked: [])
+"""Rights that the handler checks, because a body or a list names the subjects."""
 SUPER_USERS: Final = Right(lambda own, asked: [], is_for_super_users=True)

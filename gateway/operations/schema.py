@@ -117,13 +117,15 @@ def example_of(kind: Any) -> Any:
     return {each.encode_name: example_of(hints[each.name]) for each in msgspec.structs.fields(struct)}
 
 
-def parameters_of(kind: type[Struct]) -> list[Schema]:
-    """Return the parameters of a query, for the document."""
-    schemas, hints, found = Schemas(), hints_of(kind), []
+def parameters_of(kind: type[Struct] | None, where: str) -> list[Schema]:
+    """Return the parameters of a query or of headers, for the document; `where`: the document's word."""
+    if kind is None:
+        return []
+    schemas, hints, found = Schemas(), hints_of(kind), list[Schema]()
     for each in msgspec.structs.fields(kind):
         schema = schemas.of(hints[each.name])
         if each.default not in (NODEFAULT, UNSET, None):
             schema["default"] = each.default
-        told = {"name": each.encode_name, "in": "query", "required": each.required, "schema": schema}
+        told = {"name": each.encode_name, "in": where, "required": each.required, "schema": schema}
         found.append({**told, "description": schema["description"]} if "description" in schema else told)
     return found

@@ -26,6 +26,8 @@ TopicName = NewType("TopicName", str)
 """A topic of the path, likewise."""
 PlainName = NewType("PlainName", str)
 """A name of the path as it is: of a user, a namespace, an id."""
+WholeName = NewType("WholeName", int)
+"""A number of the path: of a replica, a controller."""
 
 _T = TypeVar("_T")
 
@@ -49,6 +51,10 @@ class Body(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
 
 class Query(Struct, rename="camel", frozen=True):
     """Parameters of the query; of one that comes several times the last counts."""
+
+
+class Head(Struct, frozen=True):
+    """Headers of the request, each by its name in small letters."""
 
 
 @dataclass(frozen=True, slots=True)

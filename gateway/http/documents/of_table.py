@@ -28,7 +28,7 @@ def _told(operation: Operation, template: str, schemas: Schemas) -> Schema:
         "tags": ["namespaces" if is_below else operation.noun.name],
         "summary": operation.summary,
         "operationId": operation.id + ("InNamespace" if is_below else ""),
-        "parameters": [] if operation.query is None else parameters_of(operation.query),
+        "parameters": [*parameters_of(operation.query, "query"), *parameters_of(operation.head, "header")],
     }
     if operation.about:
         told["description"] = operation.about
@@ -55,7 +55,7 @@ def _answers(operation: Operation, schemas: Schemas) -> Schema:
             "200": {"description": "Changed: as it is now", "content": content},
             "201": {"description": "Created: as it is now", "content": content},
         }
-    return {"200": {"description": "As asked", "content": content}}
+    return {"200": {"description": operation.outcome, "content": content}}
 
 
 def _example(shown: Any, operation: Operation) -> Any:

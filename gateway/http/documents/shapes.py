@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from entrepot.gateway.operations.schema import Schemas, example_of
+
 Schema = dict[str, Any]
 _TYPES: Final[Mapping[type, str]] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
@@ -116,6 +118,12 @@ def named(name: str, description: str, sample: Any) -> Shape:
     made = shape(sample)
     parts = {**made.parts, name: {**made.schema, "description": description}}
     return Shape({"$ref": f"#/components/schemas/{name}"}, made.example, parts)
+
+
+def of_shown(kind: Any) -> Shape:
+    """The shape of what a noun shows (`gateway.operations`), for tables that contain it."""
+    schemas = Schemas()
+    return Shape(schemas.of(kind), example_of(kind), schemas.parts)
 
 
 def listed(sample: Any, **more: Any) -> Shape:

@@ -45,7 +45,25 @@ async def nothing(own: object) -> None:
 def operation(method: str, path: str) -> Operation:
     noun = Noun("t", "", "t")
     return Operation(
-        noun, method, path, path, "", SUPER_USERS, nothing, "", None, {}, None, "", {}, None, None, None, None
+        noun,
+        method,
+        path,
+        path,
+        "",
+        SUPER_USERS,
+        nothing,
+        "",
+        None,
+        {},
+        "",
+        None,
+        "",
+        {},
+        None,
+        None,
+        None,
+        False,
+        None,
     )
 
 
@@ -97,7 +115,7 @@ def test_a_row_that_cannot_be_read_is_refused_at_once() -> None:
 
     noun.put("/{name}", "putT", "Put", SUPER_USERS)(whole)
     [row] = noun.operations
-    assert (row.names, row.query, row.body, row.asked) == ({"name": PlainName}, Wanted, Told, "asked")
+    assert (row.names, row.query, row.body, row.takes_asked) == ({"name": PlainName}, Wanted, Told, True)
     assert (row.path, row.change, row.needs_body) == ("/api/v1/t/{name}", "t changed", False)
 
     async def misses_a_name(own: object) -> None:
