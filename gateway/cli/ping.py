@@ -67,9 +67,11 @@ def ping(
     unready = "" if pong is None else _unready(pong, max_behind)
     told = None if pong is None else pong.replica
     if as_json:
-        from entrepot.gateway.replica_shape import replica_shape  # the command alone does not pay for it
+        import msgspec
 
-        shape = None if told is None else replica_shape(told)
+        from entrepot.gateway.operations.replicas import replica_of  # the command alone does not pay for it
+
+        shape = None if told is None else msgspec.to_builtins(replica_of(told))
         if shape is not None:
             del shape["address"]  # that is the target
         parts = {"replica": shape, "controller": _controller_shape(pong)}

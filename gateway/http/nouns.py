@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.operations.audit import AUDIT, Audit
+from entrepot.gateway.operations.brokers import BROKERS, Brokers
+from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
+from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
 from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
 from entrepot.gateway.operations.operation import Noun
 
@@ -12,5 +15,8 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
     """Return the nouns' objects of one gateway."""
     return {
         NAMESPACES: Namespaces(context.store, context.amqp),
+        GATEWAYS: Gateways(context.peers),
+        BROKERS: Brokers(context.store),
+        CONTROLLERS: Controllers(context.store),
         AUDIT: Audit(context.security.audit, context.peers),
     }

@@ -60,7 +60,7 @@ class Schemas:
             return reference
         hints = hints_of(kind)
         fields = msgspec.structs.fields(struct)
-        properties = {each.encode_name: self.of(hints[each.name]) for each in fields}
+        properties = {each.encode_name: {**self.of(hints[each.name]), **_default_of(each)} for each in fields}
         needed = [each.encode_name for each in fields if each.required or issubclass(struct, Shown)]
         schema: Schema = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
         if issubclass(struct, Body):
@@ -85,6 +85,12 @@ def _filled(kind: Any, filled: Mapping[Any, Any]) -> Any:
     if kind in filled:
         return filled[kind]
     return list[_filled(get_args(kind)[0], filled)] if get_origin(kind) is list else kind  # type: ignore[misc]
+
+
+def _default_of(field: msgspec.structs.FieldInfo) -> Schema:
+    if field.default_factory is not NODEFAULT:
+        return {"default": field.default_factory()}
+    return {} if field.default in (NODEFAULT, UNSET, None) else {"default": field.default}
 
 
 def _limited(schema: Schema, meta: Meta) -> Schema:
@@ -123,9 +129,7 @@ def parameters_of(kind: type[Struct] | None, where: str) -> list[Schema]:
         return []
     schemas, hints, found = Schemas(), hints_of(kind), list[Schema]()
     for each in msgspec.structs.fields(kind):
-        schema = schemas.of(hints[each.name])
-        if each.default not in (NODEFAULT, UNSET, None):
-            schema["default"] = each.default
+        schema = {**schemas.of(hints[each.name]), **_default_of(each)}
         told = {"name": each.encode_name, "in": where, "required": each.required, "schema": schema}
         found.append({**told, "description": schema["description"]} if "description" in schema else told)
     return found

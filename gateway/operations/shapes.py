@@ -65,6 +65,12 @@ class Made(Generic[_T]):
     is_new: bool
 
 
+class Listed(Part, Generic[_T], frozen=True):
+    """A whole list."""
+
+    value: list[_T]
+
+
 class Continued(Part, Generic[_T], frozen=True):
     """A list with the cursor of what follows, or null at its end."""
 

@@ -27,3 +27,8 @@ def _with_plus(text: str) -> str:
 def time_shape(epoch_ms: int) -> str | None:
     """A time as JSON; None for no time."""
     return to_rfc3339(epoch_ms) if epoch_ms else None
+
+
+def time_of(epoch_ms: int) -> str:
+    """A time that is there, as JSON; one outside of the calendar is told as its nearest end."""
+    return to_rfc3339(min(max(epoch_ms, 0), MAX_EPOCH_MS)) or ""

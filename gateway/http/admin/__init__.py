@@ -9,12 +9,9 @@ from entrepot.gateway.http.admin.access_tester import access_tester_routes
 from entrepot.gateway.http.admin.acls import acl_routes
 from entrepot.gateway.http.admin.amqp import amqp_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
-from entrepot.gateway.http.admin.brokers import broker_routes
 from entrepot.gateway.http.admin.clients import client_routes
-from entrepot.gateway.http.admin.controllers import controller_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
-from entrepot.gateway.http.admin.gateways import gateway_routes
 from entrepot.gateway.http.admin.group_detail import group_detail_routes
 from entrepot.gateway.http.admin.groups import group_routes
 from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
@@ -63,9 +60,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         trace_routes,
         amqp_routes,
         rocketmq_routes,
-        gateway_routes,
-        broker_routes,
-        controller_routes,
         user_routes,
         access_tester_routes,
         acl_routes,

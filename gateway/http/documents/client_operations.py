@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.common import PREFIX
+from entrepot.gateway.http.documents.bridge_shape import BRIDGE_FIELDS
 from entrepot.gateway.http.documents.dashboard_operations import ANSWERED
 from entrepot.gateway.http.documents.event_operations import REFUSAL, SUBSCRIPTION_FIELDS
 from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers
-from entrepot.gateway.http.documents.operator_operations import BRIDGE_FIELDS
 from entrepot.gateway.http.documents.rabbitmq_shapes import (
     CHANNEL_FIELDS,
     CONNECTION,

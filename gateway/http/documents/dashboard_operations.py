@@ -6,17 +6,16 @@ from typing import Final
 
 from entrepot.domain.access.model import Action, ResourceType
 from entrepot.gateway.http.admin.common import PREFIX
+from entrepot.gateway.http.documents.bridge_shape import BRIDGE
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
-from entrepot.gateway.http.documents.operator_operations import BRIDGE, BROKER, CONTROLLER
-from entrepot.gateway.http.documents.shapes import Choice, Keyed, Maybe, Shape, listed, named, time
+from entrepot.gateway.http.documents.shapes import Choice, Keyed, Maybe, Shape, named, of_shown, time
 from entrepot.gateway.http.overview.alarms import Severity
 from entrepot.gateway.http.overview.figures import DOORS
+from entrepot.gateway.operations.brokers import BrokerShown
+from entrepot.gateway.operations.controllers import ControllerShown
+from entrepot.gateway.operations.gathered import AnsweredShown
 
-ANSWERED: Final = named(
-    "Answered",
-    "How many were asked, how many answered in time, and the others with the reason",
-    {"asked": 4, "answered": 3, "missing": [{"name": "gw-4", "reason": "no answer within 1.5 s"}]},
-)
+ANSWERED: Final = of_shown(AnsweredShown)
 _LOGIN: Final = named(
     "Login",
     "Who this browser is, and what that user may do to everything of a kind",
@@ -40,7 +39,6 @@ _PROCESS: Final = {
     "isThis": True,
     "silentSeconds": Maybe(28.5),
 }
-_GATEWAY: Final = named("Gateway", "A gateway process", _PROCESS)
 _LAG: Final = {
     "namespace": "default",
     "topic": "orders",
@@ -89,8 +87,8 @@ _OVERVIEW: Final = named(
                 "clockProblem": Maybe(""),
             }
         ],
-        "brokers": [BROKER],
-        "controllers": [CONTROLLER],
+        "brokers": [of_shown(BrokerShown)],
+        "controllers": [of_shown(ControllerShown)],
         "nameServers": [{"address": "192.0.2.10:9000", "isAvailable": True}],
         "bridges": [BRIDGE],
         "failing": [{"gateway": "gw-1", "work": "expiry of queues", "reason": "KeyError: 'q'"}],
@@ -118,5 +116,4 @@ DASHBOARD_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/overview:watch"): Operation(
         "watchClusterOverview", {200: Answer("Server-sent events, without an end", _STREAM, "text/event-stream")}
     ),
-    ("GET", f"{PREFIX}/gateways"): Operation("listGateways", answers(listed(_GATEWAY, answered=ANSWERED))),
 }

@@ -13,7 +13,6 @@ from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_
 from entrepot.gateway.http.documents.journey_operations import JOURNEY_OPERATIONS
 from entrepot.gateway.http.documents.of_table import paths_of
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
-from entrepot.gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
 from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
 from entrepot.gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
 from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
@@ -33,7 +32,6 @@ OPERATIONS: Final[Operations] = {
     **JOURNEY_OPERATIONS,
     **VIEWER_OPERATIONS,
     **CLIENT_OPERATIONS,
-    **OPERATOR_OPERATIONS,
     **ACCESS_OPERATIONS,
     **DASHBOARD_OPERATIONS,
     **RABBITMQ_OPERATIONS,

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from entrepot.domain.background import background
 from entrepot.domain.clock import comparison_of, error_seconds
 from entrepot.domain.descriptors import descriptors
@@ -14,9 +16,6 @@ from entrepot.domain.names import is_hidden_topic
 from entrepot.domain.pin import Pin
 from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
 from entrepot.gateway.http.admin.bridges import bridge_shape
-from entrepot.gateway.http.admin.brokers import broker_shape, control_of
-from entrepot.gateway.http.admin.controllers import controller_list
-from entrepot.gateway.http.admin.gateways import gateway_rows
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.fresh import Fresh
 from entrepot.gateway.http.overview.alarms import AlarmTimes, alarms_of
@@ -24,6 +23,9 @@ from entrepot.gateway.http.overview.figures import DOORS
 from entrepot.gateway.http.overview.history import SPANS
 from entrepot.gateway.http.overview.sampling import Sampler
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER
+from entrepot.gateway.operations.brokers import broker_of, control_of
+from entrepot.gateway.operations.controllers import controllers_of
+from entrepot.gateway.operations.gateways import gateways_of
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.version import own_version
 
@@ -86,11 +88,11 @@ class Overview:
         gathered, brokers, controllers, gauges, pins = await asyncio.gather(
             context.peers.gather(FIGURES),
             self._brokers(),
-            _in_time(controller_list(context), {"value": []}),
+            _in_time(controllers_of(context.store), []),
             _in_time(context.store.condition.gauges(), {}),
             _in_time(context.store.condition.pins(), []),
         )
-        control = control_of(context)
+        control = control_of(context.store)
         name_servers = {} if control is None else control.name_servers()
         lags = _lags(gathered)
         overview: _Row = {
@@ -106,7 +108,7 @@ class Overview:
             "gauges": gauges,
             "gateways": _gateways(context, gathered),
             "brokers": brokers,
-            "controllers": controllers["value"],
+            "controllers": msgspec.to_builtins(controllers),
             "nameServers": [{"address": address, "isAvailable": up} for address, up in name_servers.items()],
             "bridges": _bridges(gathered),
             "failing": _failing(gathered),
@@ -128,12 +130,12 @@ class Overview:
         return {"alarms": self._alarms.shapes(alarms, context.clock.now_ms()), "disk": disk, "tier": tier}
 
     async def _brokers(self) -> list[_Row]:
-        control = control_of(self._context)
+        control = control_of(self._context.store)
         if control is None:
             return []
         try:
             async with asyncio.timeout(STORE_SECONDS):
-                self._seen = [broker_shape(each) for each in await control.brokers()]
+                self._seen = [msgspec.to_builtins(broker_of(each)) for each in await control.brokers()]
         except (EntrepotError, TimeoutError):
             text = f"no answer within {STORE_SECONDS:g} s"
             return [{**each, **_UNKNOWN, "isAvailable": False, "problem": text} for each in self._seen]
@@ -189,7 +191,7 @@ def _furthest(lags: list[_Row] | None) -> _Row | None:
 
 def _gateways(context: HttpContext, gathered: Gathered) -> list[_Row]:
     rows = []
-    for row in gateway_rows(context.peers):
+    for row in map(msgspec.to_builtins, gateways_of(context.peers)):
         told = gathered.answers.get(row["name"])
         if told is None:
             unknown = ("connections", "cpu", "openFiles", "clockErrorSeconds", "clockProblem")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from entrepot.domain.cluster import BrokerStatus, ElectionView, LogCondition, ReplicaView
 from entrepot.gateway.http.controller_metrics import controller_metrics
 from entrepot.gateway.http.overview.alarms import Severity, alarms_of
-from entrepot.gateway.replica_shape import replica_shape
+from entrepot.gateway.operations.replicas import replica_of
 from tests.unit.gateway.test_pins import QUIET
 
 WORDS = "none of the controllers that it knows leads: a:1"
@@ -34,7 +35,7 @@ def test_it_is_in_the_metric_of_elections(of_election: str, of_replica: str, val
 
 def test_it_is_an_alarm() -> None:
     def alarms(words: str) -> list[tuple[Severity, str, str]]:
-        replicas = [replica_shape(each) for each in broker("", words).replicas]
+        replicas = [msgspec.to_builtins(replica_of(each)) for each in broker("", words).replicas]
         row = {"name": "b", "isAvailable": True, "problem": None, "replicas": replicas}
         return [(each.severity, each.subject, each.text) for each in alarms_of({**QUIET, "brokers": [row]}, (), ())]
 
@@ -46,7 +47,7 @@ def test_it_is_an_alarm() -> None:
 def test_confirmed_messages_that_were_given_up_are_an_alarm() -> None:
     def alarms(condition: LogCondition) -> list[tuple[Severity, str, str]]:
         view = ReplicaView(1, "r:1", "master", True, log=condition)
-        row = {"name": "b", "isAvailable": True, "problem": None, "replicas": [replica_shape(view)]}
+        row = {"name": "b", "isAvailable": True, "problem": None, "replicas": [msgspec.to_builtins(replica_of(view))]}
         return [(each.severity, each.subject, each.text) for each in alarms_of({**QUIET, "brokers": [row]}, (), ())]
 
     kept = LogCondition(diverged=((100, 300),))

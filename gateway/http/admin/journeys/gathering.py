@@ -29,10 +29,10 @@ from entrepot.domain.shard import broker_of_place, local_place, local_queue
 from entrepot.domain.tiering import TierStatus
 from entrepot.domain.url import host_of
 from entrepot.gateway.events.subscriptions.record import DISPATCH_PREFIX
-from entrepot.gateway.http.admin.brokers import control_of
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.messaging.ingested import ingested_at
 from entrepot.gateway.messaging.provenance import gateway_of
+from entrepot.gateway.operations.brokers import control_of
 
 DEADLINE_SECONDS: Final = 5.0
 """Longest time for one part of the facts, in seconds."""
@@ -112,7 +112,7 @@ class Gathering:
     # -- where it is -------------------------------------------------------------------------------------------------
 
     async def _brokers(self) -> Sequence[BrokerStatus]:
-        control = control_of(self._context)
+        control = control_of(self._context.store)
         if control is None or not self._sees_cluster:
             return []
         return await self._part("brokers", control.replication(), [])
@@ -139,7 +139,7 @@ class Gathering:
             problem = f"no answer within {DEADLINE_SECONDS:g} s"
         except EntrepotError as error:
             problem = error.message
-        if not self._sees_cluster and control_of(self._context) is not None:
+        if not self._sees_cluster and control_of(self._context.store) is not None:
             return Storage(dropped_hops=origin.dropped_hops, problem=CONCEALED)
         status = brokers.get(broker_of_place(place))
         name = origin.broker or ("" if status is None else status.name)
