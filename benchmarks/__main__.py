@@ -1,7 +1,7 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
-[dashboard] [neighbours] [growth] [authentication]`. Only where they are named: `large`, and parts of the tier's,
-`tier_server`, `tier_table` and `tier_spark`.
+[dashboard] [neighbours] [growth] [authentication] [management]`. Only where they are named: `large`, and parts of the
+tier's, `tier_server`, `tier_table` and `tier_spark`.
 
 Run, print, keep it all."""
 
@@ -20,7 +20,7 @@ from benchmarks.report import machine_facts
 NAMES: Final = (
     "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark", "rocketmq",
     "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
-    "neighbours", "growth", "authentication",
+    "neighbours", "growth", "authentication", "management",
 )  # fmt: skip
 NAMED: Final = ("large", "tier_server", "tier_table", "tier_spark")
 """Those that run only where they are named: they take long, or are parts of another one."""

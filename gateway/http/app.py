@@ -68,7 +68,7 @@ def build_app(context: HttpContext) -> HttpApp:
     overview = Overview(context)
     rest, table = build_rest(context, access, publishing, overview)
     methods = RouteMethods(rest, TABLE)
-    install(rest, methods.at)
+    install(rest)
     hot = HotRoutes(context, access, table.routes)
     operations = ServedOperations(
         objects_of(context),
@@ -99,6 +99,8 @@ def build_app(context: HttpContext) -> HttpApp:
             scope[ROUTED] = asked
         if operation is not None:
             await operations.answer(operation, asked, receive, answered, changes)
+            return
+        if await methods.refuse(scope, answered):
             return
         routed, send = routable(asked), answered
         if routed is not scope:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
-from starlette.routing import compile_path
 
 from entrepot.gateway.http.asgi import Scope, Send, answer
 from entrepot.gateway.http.problems import answer_of_status, log_refusal, send_problem
 from entrepot.gateway.http.routes import routes_of
-from entrepot.gateway.operations.table import Table
+from entrepot.gateway.operations.table import PathTree, Table
 
 SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 """Methods in the answer to `OPTIONS *`: those of any path."""
@@ -20,20 +20,30 @@ _HEAD: Final = "entrepot.head"
 
 
 class RouteMethods:
-    """The methods of each path, read from an app's routes and the table of operations."""
+    """The methods of each path, read from an app's routes and the table of operations.
+
+    It answers what no route takes, so that unknown paths and wrong methods cost no look at each route.
+    """
 
     def __init__(self, app: FastAPI, table: Table) -> None:
         self._table = table
-        methods: dict[str, set[str]] = {}
-        for method, path in routes_of(app):
-            methods.setdefault(path, set()).add(method or "GET")  # the framework's own pages
-        self._known = [(compile_path(path)[0], frozenset(own)) for path, own in methods.items()]
+        self._tree: PathTree[None] = PathTree()
+        self._folders: dict[str, set[str]] = {}
+        for method, path in sorted(set(routes_of(app))):
+            taken = method or "GET"  # the framework's own pages
+            folder, _, rest = path.partition("{")
+            if rest.endswith(":path}"):
+                self._folders.setdefault(folder, set()).add(taken)
+            else:
+                self._tree.add(taken, path, None)
 
     def at(self, scope: Scope) -> list[str]:
         """The methods of a request's path, in the order of `SERVER_METHODS`; empty where there is no such path."""
-        path: str = scope["path"]
-        found = {method for pattern, methods in self._known if pattern.match(path) for method in methods}
-        found |= self._table.methods_at(scope.get("raw_path") or b"")
+        raw: bytes = scope.get("raw_path") or b""
+        found = self._tree.methods_at(raw) | self._table.methods_at(raw)
+        for folder, methods in self._folders.items():
+            if scope["path"].startswith(folder):
+                found |= methods
         if "GET" in found:
             found.add("HEAD")
         if found:
@@ -44,11 +54,34 @@ class RouteMethods:
         """Answer OPTIONS with `Allow`."""
         allowed = SERVER_METHODS if scope["path"] == "*" else self.at(scope)
         if allowed:
-            await answer(send, HTTPStatus.OK, [(b"allow", ", ".join(allowed).encode())], b"")
-            return
-        problem = answer_of_status(HTTPStatus.NOT_FOUND, "there is nothing at this path")
-        log_refusal(scope["method"], scope["path"], problem.status, "there is nothing at this path")
-        await send_problem(send, problem)
+            await answer(send, HTTPStatus.OK, [_allow(allowed)], b"")
+        else:
+            await _refuse(scope, send, HTTPStatus.NOT_FOUND, "there is nothing at this path")
+
+    async def refuse(self, scope: Scope, send: Send) -> bool:
+        """Answer a request that no route takes; False, and no answer, where one does."""
+        allowed = self.at(scope)
+        if scope["method"] in allowed:
+            return False
+        if allowed:
+            detail = f"{scope['method']} is not a method of this path"
+            await _refuse(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, detail, {"allow": ", ".join(allowed)})
+        else:
+            await _refuse(scope, send, HTTPStatus.NOT_FOUND, "there is nothing at this path")
+        return True
+
+
+def _allow(methods: Sequence[str]) -> tuple[bytes, bytes]:
+    return b"allow", ", ".join(methods).encode()
+
+
+async def _refuse(
+    scope: Scope, send: Send, status: HTTPStatus, detail: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    problem = answer_of_status(status, detail)
+    problem.headers.update(headers)
+    log_refusal(scope["method"], scope["path"], problem.status, detail)
+    await send_problem(send, problem)
 
 
 def as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -193,8 +193,8 @@ def bad_json(error: msgspec.MsgspecError | pydantic.ValidationError | UnicodeDec
     return bad_request(f"the body is not what is expected here: {error}")
 
 
-def install(app: FastAPI, methods_at: Callable[[Scope], Sequence[str]]) -> None:
-    """Turn every refusal of an app's routes into a problem.  `methods_at`: the methods of a path."""
+def install(app: FastAPI) -> None:
+    """Turn every refusal of an app's routes into a problem.  What no route takes does not get here (`methods.py`)."""
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, EntrepotError | CloudEventError)
@@ -206,16 +206,8 @@ def install(app: FastAPI, methods_at: Callable[[Scope], Sequence[str]]) -> None:
         detail = "; ".join(_sentence(found) for found in error.errors())
         return _told(request, answer_of(bad_request(detail)), detail)
 
-    async def no_route(request: Request, error: Exception) -> Response:
+    async def by_status(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        # the framework names one route's methods alone, and knows none of the table's operations
-        is_unrouted = error.status_code == HTTPStatus.NOT_FOUND and "endpoint" not in request.scope
-        is_by_method = is_unrouted or error.status_code == HTTPStatus.METHOD_NOT_ALLOWED
-        if is_by_method and (methods := methods_at(request.scope)):
-            detail = f"{request.method} is not a method of this path"
-            problem = answer_of_status(HTTPStatus.METHOD_NOT_ALLOWED, detail)
-            problem.headers["allow"] = ", ".join(methods)
-            return _told(request, problem, detail)
         is_missing = error.status_code == HTTPStatus.NOT_FOUND
         detail = "there is nothing at this path" if is_missing else str(error.detail)
         problem = answer_of_status(error.status_code, detail)
@@ -231,7 +223,7 @@ def install(app: FastAPI, methods_at: Callable[[Scope], Sequence[str]]) -> None:
     for kind in (EntrepotError, CloudEventError):
         app.add_exception_handler(kind, refused)
     app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, no_route)
+    app.add_exception_handler(HTTPException, by_status)
     app.add_exception_handler(ClientGoneError, gone)
     app.add_exception_handler(Exception, fault)
 

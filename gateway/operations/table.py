@@ -6,14 +6,93 @@ The raw path is split before it is decoded, so `%2F` in a name does not split it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from entrepot.gateway.operations.operation import Operation
 
-METHODS: Final = ("GET", "POST", "PUT", "DELETE")
+_T = TypeVar("_T")
+_NO_VERB: Final = b""
+
+
+class _End(NamedTuple, Generic[_T]):
+    value: _T
+    template: str
+    names: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Node(Generic[_T]):
+    fixed: dict[bytes, _Node[_T]] = field(default_factory=dict)
+    named: _Node[_T] | None = None
+    ends: dict[bytes, dict[str, _End[_T]]] = field(default_factory=dict)
+    """By verb and method."""
+
+
+class PathTree(Generic[_T]):
+    """Values by the template of a path and a method."""
+
+    def __init__(self) -> None:
+        self._root: _Node[_T] = _Node()
+
+    def add(self, method: str, template: str, value: _T) -> None:
+        """Add a value.  Raises AssertionError where there is one already."""
+        node, names = self._root, list[str]()
+        *segments, last = template.split("/")[1:]
+        plain, _, verb = last.partition(":")
+        for segment in (*segments, plain):
+            if segment.startswith("{"):
+                names.append(segment[1:-1])
+                node.named = node = node.named or _Node()
+            else:
+                node = node.fixed.setdefault(segment.encode(), _Node())
+        ends = node.ends.setdefault(verb.encode(), {})
+        assert method not in ends, f"{method} {template} is there twice"
+        ends[method] = _End(value, template, tuple(names))
+
+    def find(self, method: str, raw_path: bytes) -> tuple[_T, str, dict[str, str]] | None:
+        """Return the value of a method and a path, its template, and the decoded names; None where there is none."""
+        for ends, values in _ends_at(self._root, _segments(raw_path), 0, ()):
+            end = ends.get(method)
+            if end is not None:
+                # invalid UTF-8 gives a name that is never allowed
+                names = {name: raw.decode("utf-8", "replace") for name, raw in zip(end.names, values, strict=True)}
+                return end.value, end.template, names
+        return None
+
+    def methods_at(self, raw_path: bytes) -> set[str]:
+        """Return the methods of a path; none where there is nothing."""
+        return {method for ends, _ in _ends_at(self._root, _segments(raw_path), 0, ()) for method in ends}
+
+
+def _segments(raw_path: bytes) -> list[bytes]:
+    segments = raw_path.split(b"/")[1:]
+    return [unquote_to_bytes(segment) for segment in segments] if b"%" in raw_path else segments
+
+
+def _ends_at(
+    node: _Node[_T], segments: list[bytes], at: int, values: tuple[bytes, ...]
+) -> Iterator[tuple[dict[str, _End[_T]], tuple[bytes, ...]]]:
+    """Yield all ends of a path, those with more fixed text first, with the values of their names."""
+    if at == len(segments):
+        if _NO_VERB in node.ends:
+            yield node.ends[_NO_VERB], values
+        return
+    segment = segments[at]
+    fixed = node.fixed.get(segment)
+    if fixed is not None:
+        yield from _ends_at(fixed, segments, at + 1, values)
+    if at + 1 == len(segments) and b":" in segment:
+        plain, _, verb = segment.rpartition(b":")
+        fixed = node.fixed.get(plain)
+        if fixed is not None and verb in fixed.ends:
+            yield fixed.ends[verb], values
+        if node.named is not None and plain and verb in node.named.ends:
+            yield node.named.ends[verb], (*values, plain)
+    if node.named is not None and segment:
+        yield from _ends_at(node.named, segments, at + 1, (*values, segment))
 
 
 class Found(NamedTuple):
@@ -24,85 +103,21 @@ class Found(NamedTuple):
     names: dict[str, str]
 
 
-class _End(NamedTuple):
-    operation: Operation
-    template: str
-    names: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Node:
-    fixed: dict[bytes, _Node] = field(default_factory=dict)
-    named: _Node | None = None
-    ends: dict[tuple[bytes, str], _End] = field(default_factory=dict)
-    """By verb (empty for none) and method."""
-
-
 class Table:
     """All operations of some nouns."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self.operations = list(operations)
-        self._root = _Node()
+        self._tree: PathTree[Operation] = PathTree()
         for operation in self.operations:
             for template in operation.templates:
-                self._add(operation, template)
-
-    def _add(self, operation: Operation, template: str) -> None:
-        node, names = self._root, list[str]()
-        *segments, last = template.split("/")[1:]
-        plain, _, verb = last.partition(":")
-        for segment in (*segments, plain):
-            if segment.startswith("{"):
-                names.append(segment[1:-1])
-                node.named = node = node.named or _Node()
-            else:
-                node = node.fixed.setdefault(segment.encode(), _Node())
-        key = verb.encode(), operation.method
-        assert key not in node.ends, f"{operation.method} {template} is there twice"
-        node.ends[key] = _End(operation, template, tuple(names))
+                self._tree.add(operation.method, template, operation)
 
     def find(self, method: str, raw_path: bytes) -> Found | None:
         """Return the operation of a request, or None."""
-        segments = raw_path.split(b"/")[1:]
-        if b"%" in raw_path:
-            segments = [unquote_to_bytes(segment) for segment in segments]
-        found = _find(self._root, segments, 0, method, [])
-        if found is None:
-            return None
-        end, values = found
-        # invalid UTF-8 gives a name that is never allowed
-        names = {name: value.decode("utf-8", "replace") for name, value in zip(end.names, values, strict=True)}
-        return Found(end.operation, end.template, names)
+        found = self._tree.find(method, raw_path)
+        return None if found is None else Found(*found)
 
     def methods_at(self, raw_path: bytes) -> set[str]:
         """Return the methods of a path; none where there is nothing."""
-        return {method for method in METHODS if self.find(method, raw_path) is not None}
-
-
-def _find(
-    node: _Node, segments: list[bytes], at: int, method: str, values: list[bytes]
-) -> tuple[_End, list[bytes]] | None:
-    if at == len(segments):
-        end = node.ends.get((b"", method))
-        return None if end is None else (end, values)
-    segment = segments[at]
-    fixed = node.fixed.get(segment)
-    if fixed is not None and (found := _find(fixed, segments, at + 1, method, values)) is not None:
-        return found
-    if at + 1 == len(segments) and b":" in segment and (found := _with_verb(node, segment, method, values)) is not None:
-        return found
-    if node.named is not None and segment:
-        return _find(node.named, segments, at + 1, method, [*values, segment])
-    return None
-
-
-def _with_verb(node: _Node, segment: bytes, method: str, values: list[bytes]) -> tuple[_End, list[bytes]] | None:
-    """Take the text behind the last colon of the last segment for a verb, if there is such a one."""
-    plain, _, verb = segment.rpartition(b":")
-    fixed = node.fixed.get(plain)
-    if fixed is not None and (end := fixed.ends.get((verb, method))) is not None:
-        return end, values
-    if node.named is not None and plain and (end := node.named.ends.get((verb, method))) is not None:
-        return end, [*values, plain]
-    return None
+        return self._tree.methods_at(raw_path)
