@@ -97,7 +97,7 @@ def build_app(context: HttpContext) -> HttpApp:
         operation = operations.find(asked)
         if asked is not scope:
             scope[ROUTED] = asked
-        if operation is not None:
+        if operation is not None and not methods.has_verb(asked):
             await operations.answer(operation, asked, receive, answered, changes)
             return
         if await methods.refuse(scope, answered):

@@ -50,6 +50,14 @@ class RouteMethods:
             found.add("OPTIONS")
         return [method for method in SERVER_METHODS if method in found]
 
+    def has_verb(self, scope: Scope) -> bool:
+        """True if a route takes the end of a path for its verb, which an operation of the table takes for a name."""
+        raw: bytes = scope.get("raw_path") or b""
+        if b":" not in raw.rpartition(b"/")[2]:
+            return False
+        found = self._tree.find(scope["method"], raw)
+        return found is not None and ":" in found[1]
+
     async def answer_options(self, scope: Scope, send: Send) -> None:
         """Answer OPTIONS with `Allow`."""
         allowed = SERVER_METHODS if scope["path"] == "*" else self.at(scope)

@@ -7,13 +7,17 @@ from entrepot.gateway.operations.audit import AUDIT, Audit
 from entrepot.gateway.operations.brokers import BROKERS, Brokers
 from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
 from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
+from entrepot.gateway.operations.groups import GROUPS, Groups
 from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.topics import TOPICS, Topics
 
 
 def objects_of(context: HttpContext) -> dict[Noun, object]:
     """Return the nouns' objects of one gateway."""
     return {
+        TOPICS: Topics(context.store, context.security, context.settings.topics, context.memberships),
+        GROUPS: Groups(context.store, context.security, context.settings.groups, context.memberships),
         NAMESPACES: Namespaces(context.store, context.amqp),
         GATEWAYS: Gateways(context.peers),
         BROKERS: Brokers(context.store),

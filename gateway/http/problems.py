@@ -13,14 +13,13 @@ import pydantic
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
-from entrepot.domain.errors import Code, EntrepotError, FieldError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
 from entrepot.gateway.http.login_cookie import is_by_script
 from entrepot.gateway.http.problem_types import EVENT_PROBLEMS, PROBLEMS, problem_of
-from entrepot.gateway.operations.problem import HttpRefusalError, Problem, bad_request
+from entrepot.gateway.operations.problem import HttpRefusalError, Problem, bad_request, sentence_of
 from entrepot.gateway.security.setup_token import SetupTokenNeededError
 from entrepot.protocols.cloudevents.errors import CloudEventError
 
@@ -111,11 +110,6 @@ def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemA
     target = {"target": members["attribute"]} if "attribute" in members else {}
     fields.setdefault("error", _encodable({"code": code, "message": detail, **target}))
     return ProblemAnswer(problem.status, headers, orjson.dumps(_encodable(fields)))
-
-
-def sentence_of(error: EntrepotError) -> str:
-    """A refusal's message, with a definition's field spelled as in JSON."""
-    return f"{to_camel(error.field)} {error.sentence}" if isinstance(error, FieldError) else error.message
 
 
 def answer_of(error: EntrepotError | CloudEventError) -> ProblemAnswer:

@@ -133,7 +133,8 @@ def _bound(operation: Operation, own: object) -> _Bound:
     handler = operation.handler.__get__(own)
     by_name = {parameter.rstrip("_"): parameter for parameter in inspect.signature(handler).parameters}
     parameters = tuple(by_name[name] for name in operation.names)
-    return _Bound(own, handler, parameters, decoder, operation.noun.is_in_namespaces)
+    is_in_namespace = operation.noun.is_in_namespaces and operation.right.tells_namespace
+    return _Bound(own, handler, parameters, decoder, is_in_namespace)
 
 
 def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:

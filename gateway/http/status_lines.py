@@ -12,10 +12,10 @@ from entrepot.domain.consumer_group import GroupStatus
 from entrepot.domain.names import dead_letter_group
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import TopicStatus
-from entrepot.gateway.http.admin.paging import group_statuses, topic_statuses
 from entrepot.gateway.http.metric_families import FamilyLines
 from entrepot.gateway.messaging.traffic import Flow, Traffic
 from entrepot.gateway.messaging.yielding import in_pages
+from entrepot.gateway.operations.statuses import group_statuses, topic_statuses
 
 PAGE: Final = 200
 """Topics or groups between two turns of others."""

@@ -8,9 +8,11 @@ from entrepot.gateway.operations.audit import AUDIT
 from entrepot.gateway.operations.brokers import BROKERS
 from entrepot.gateway.operations.controllers import CONTROLLERS
 from entrepot.gateway.operations.gateways import GATEWAYS
+from entrepot.gateway.operations.groups import GROUPS
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.table import Table
+from entrepot.gateway.operations.topics import TOPICS
 
-NOUNS: Final[tuple[Noun, ...]] = (NAMESPACES, GATEWAYS, BROKERS, CONTROLLERS, AUDIT)
+NOUNS: Final[tuple[Noun, ...]] = (TOPICS, GROUPS, NAMESPACES, GATEWAYS, BROKERS, CONTROLLERS, AUDIT)
 TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

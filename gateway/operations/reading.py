@@ -110,8 +110,7 @@ _READERS: Final[Mapping[Any, Callable[[str], Any]]] = {int: whole, bool: truth}
 
 def plain_of(kind: Any) -> Any:
     """Return the type of a field without limits, null and UNSET."""
-    while get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
+    kind = _without_limits(kind)
     if get_origin(kind) in (Union, UnionType):
         several = [each for each in get_args(kind) if each not in (NoneType, UnsetType)]
         return plain_of(several[0]) if len(several) == 1 else kind
@@ -136,8 +135,16 @@ def _told(text: str, kind: Any) -> str:
     if text.startswith("Invalid enum value") and (values := _values_of(kind)):
         *most, last = (f"'{value}'" for value in values)
         return f"Input should be {', '.join(most)} or {last}" if most else f"Input should be {last}"
+    if text.endswith("got `null`") and UnsetType in get_args(_without_limits(kind)):
+        return "must not be null"  # it may be left out
     found = _KIND.match(text)
     return f"Input should be {_WORDS[found[1]]}" if found else text.replace("`", "")
+
+
+def _without_limits(kind: Any) -> Any:
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return kind
 
 
 def _values_of(kind: Any) -> list[Any]:

@@ -16,11 +16,13 @@ _IN_NAMESPACES: Final = frozenset((ResourceType.TOPIC, ResourceType.GROUP))
 @dataclass(frozen=True, slots=True)
 class Right:
     """`needs`: what a request needs, by the noun's object and the request.  `refusal`: a text that does not tell what
-    is there.  `is_for_super_users`: for them alone."""
+    is there.  `is_for_super_users`: for them alone.  `tells_namespace`: who has it may know that there is no such
+    namespace; else the handler asks."""
 
     needs: Callable[[Any, Asked], list[Need]]
     refusal: Callable[[Asked], str] | None = None
     is_for_super_users: bool = False
+    tells_namespace: bool = True
 
 
 def on(kind: ResourceType, action: Action, parameter: str = "name") -> Right:
@@ -36,6 +38,24 @@ def on(kind: ResourceType, action: Action, parameter: str = "name") -> Right:
 def listed(kind: ResourceType) -> Right:
     """Listing all entities of a kind."""
     return Right(lambda own, asked: [Need(Action.LIST, kind, EVERYTHING)])
+
+
+def putting(kind: ResourceType, find: Callable[[Any, str], object | None]) -> Right:
+    """Creating or changing the path's entity.  The refusal names both rights, so it does not tell if there is one.
+
+    `find`: the entity of a stored name, by the noun's object.
+    """
+
+    def needs(own: Any, asked: Asked) -> list[Need]:
+        stored = asked.stored["name"]
+        action = Action.CREATE if find(own, stored) is None else Action.UPDATE
+        return [Need(action, kind, access_name(stored))]
+
+    def refusal(asked: Asked) -> str:
+        name = access_name(asked.stored["name"])
+        return f"{Action.CREATE} or {Action.UPDATE} on {kind} {name[:160]!r} is not allowed"
+
+    return Right(needs, refusal)
 
 
 def fixed(*wanted: tuple[Action, ResourceType]) -> Right:

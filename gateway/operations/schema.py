@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
-from entrepot.gateway.operations.shapes import EXAMPLES, Body, Shown
+from entrepot.gateway.operations.shapes import EXAMPLES, Body, Part, Shown
 
 Schema = dict[str, Any]
 _PLAIN: Final[Mapping[Any, str]] = {
@@ -61,7 +61,7 @@ class Schemas:
         hints = hints_of(kind)
         fields = msgspec.structs.fields(struct)
         properties = {each.encode_name: {**self.of(hints[each.name]), **_default_of(each)} for each in fields}
-        needed = [each.encode_name for each in fields if each.required or issubclass(struct, Shown)]
+        needed = [each.encode_name for each in fields if each.required or _is_always_shown(struct, each)]
         schema: Schema = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
         if issubclass(struct, Body):
             return {"additionalProperties": False, "description": inspect.getdoc(struct), **schema}
@@ -85,6 +85,11 @@ def _filled(kind: Any, filled: Mapping[Any, Any]) -> Any:
     if kind in filled:
         return filled[kind]
     return list[_filled(get_args(kind)[0], filled)] if get_origin(kind) is list else kind  # type: ignore[misc]
+
+
+def _is_always_shown(struct: type[Struct], field: msgspec.structs.FieldInfo) -> bool:
+    """True for a field that goes out whatever its default."""
+    return issubclass(struct, Shown | Part) and field.default is not UNSET
 
 
 def _default_of(field: msgspec.structs.FieldInfo) -> Schema:

@@ -13,7 +13,6 @@ from entrepot.gateway.http.admin.clients import client_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
 from entrepot.gateway.http.admin.group_detail import group_detail_routes
-from entrepot.gateway.http.admin.groups import group_routes
 from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
 from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.members import member_routes
@@ -25,7 +24,6 @@ from entrepot.gateway.http.admin.sessions import session_routes
 from entrepot.gateway.http.admin.settings import setting_routes
 from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
-from entrepot.gateway.http.admin.topics import topic_routes
 from entrepot.gateway.http.admin.traces import trace_routes
 from entrepot.gateway.http.admin.transactions import transaction_routes
 from entrepot.gateway.http.admin.trying import trying_routes
@@ -40,9 +38,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
     """All routes of the administration, in the order of the documentation."""
     kinds = (
         watching_routes,
-        topic_routes,
         event_rule_routes,
-        group_routes,
         group_detail_routes,
         member_routes,
         dead_letter_routes,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.gateway.http.problems import sentence_of
 from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.refusal import refusal_of
 from entrepot.gateway.operations.shapes import MAX_NUMBER
 
 PREFIX: Final = "/api/v1"
@@ -59,4 +60,5 @@ def schema_of(kind: type[Body]) -> dict[str, Any]:
 
 def refusal_shape(refusal: EntrepotError) -> dict[str, Any]:
     """The refusal of one element of a list, as JSON."""
-    return {"code": refusal.code.name, "message": sentence_of(refusal)}
+    shape: dict[str, Any] = msgspec.to_builtins(refusal_of(refusal))
+    return shape

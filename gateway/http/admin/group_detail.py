@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import msgspec
 from fastapi import Query, Request, Response
 
 from entrepot.domain.access.model import Action
@@ -16,13 +17,14 @@ from entrepot.domain.ports import Store
 from entrepot.domain.position import EARLIEST_POSITION
 from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.group_consumers import consumer_shape, consumers_everywhere, consumers_here
-from entrepot.gateway.http.admin.paging import answered_shape, group_statuses
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import group_name
 from entrepot.gateway.http.rights import group
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.paging import answered_brokers
 from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.statuses import group_statuses
 from entrepot.gateway.operations.times import time_shape
 
 MAX_ROWS: Final = 256
@@ -82,7 +84,7 @@ def group_detail_routes(context: HttpContext) -> Routes:
                 "lag": str(sum(each.lag for each in progress)) if is_known else None,
                 "inFlight": str(sum(each.in_flight for each in progress)) if is_known else None,
                 "isComplete": is_known and not answers.partial,
-                "answered": answered_shape(answers),
+                "answered": msgspec.to_builtins(answered_brokers(answers)),
             }
         )
 

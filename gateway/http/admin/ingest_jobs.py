@@ -12,7 +12,6 @@ from entrepot.domain.ingest_job import IngestJob, JobState, decode_job
 from entrepot.domain.journey.ingest_record import PREFIX as BATCHES_PREFIX
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX
-from entrepot.gateway.http.admin.paging import topic_statuses
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.changes import tell
@@ -20,6 +19,7 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.operations.problem import MissingError
+from entrepot.gateway.operations.statuses import topic_statuses
 from entrepot.gateway.operations.times import time_shape
 
 MAX_ID: Final = 128

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from fastapi import Request, Response
 from pydantic import Field
 
@@ -13,7 +14,6 @@ from entrepot.domain.names import qualified, split_name
 from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, Tiered, TierStatus, TierTables
 from entrepot.domain.topic import TopicStatus
 from entrepot.gateway.http.admin.common import CREATED, PREFIX, Body, Number
-from entrepot.gateway.http.admin.topics import topic_shape
 from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
@@ -21,6 +21,7 @@ from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.rights import cluster, listed
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.topics import TableTopicShown, definition_of, offsets_of
 
 MAX_TEXT = 1000
 
@@ -123,7 +124,11 @@ def _tables(context: HttpContext) -> TierTables:
 
 
 def _table_shape(found: TableTopic) -> dict[str, Any]:
-    return {**topic_shape(TopicStatus(found.topic, found.queues)), "table": found.table}
+    status = TopicStatus(found.topic, found.queues)
+    shape: dict[str, Any] = msgspec.to_builtins(
+        TableTopicShown(**definition_of(found.topic), offsets=offsets_of(status), table=found.table)
+    )
+    return shape
 
 
 def _status_shape(status: TierStatus) -> dict[str, Any]:

@@ -5,57 +5,28 @@ from __future__ import annotations
 from typing import Final
 
 from entrepot.domain.allocation import AllocationStrategy
-from entrepot.domain.consumer_group import EARLIEST
-from entrepot.domain.retry_policy import RetryKind
-from entrepot.domain.topic import Cleanup, Confirm, Permission, TopicType
 from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.dead_letters import NDJSON
-from entrepot.gateway.http.admin.kinds import GROUP_KINDS, TOPIC_KINDS
 from entrepot.gateway.http.admin.messages import STATES
 from entrepot.gateway.http.admin.tiering import Accepting, Attaching, Restoring
 from entrepot.gateway.http.documents.event_operations import REFUSAL
-from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
-from entrepot.gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Maybe, Shape, listed, named, time
+from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
+from entrepot.gateway.http.documents.shapes import (
+    Anything,
+    Choice,
+    Maybe,
+    Shape,
+    listed,
+    named,
+    of_shown,
+    time,
+)
+from entrepot.gateway.operations.topics import TableTopicShown
 
 ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
 HANDLE: Final = "AQAAAZrxqmUAB29yZGVycwAB"
 
-_TOPIC_FIELDS: Final = {
-    "name": "orders",
-    "namespace": "default",
-    "queues": 4,
-    "writeQueues": Maybe(4),
-    "type": Choice(tuple(TopicType)),
-    "permission": Choice((Permission.READ_WRITE, *sorted(set(Permission) - {Permission.READ_WRITE}))),
-    "cleanup": Choice(tuple(Cleanup)),
-    "retentionSeconds": Maybe(86_400),
-    "retentionBytes": Maybe(1 << 30),
-    "tierSeconds": Maybe(31_536_000),
-    "maxMessageBytes": Maybe(65_536),
-    "maxBacklog": Maybe(100_000),
-    "confirm": Choice(tuple(Confirm)),
-    "trace": 0.0,
-    "placement": Maybe(Keyed("broker-0", 4)),
-    "offsets": [{"queueId": 0, "minOffset": 0, "maxOffset": 41}],
-}
-_TOPIC: Final = named("Topic", "A topic with the offsets of its queues", _TOPIC_FIELDS)
-_TOPIC_ROW: Final = named(
-    "TopicRow",
-    "A topic in a page. Sums are lower bounds unless it is complete, and null while nobody tells them",
-    {
-        **{name: value for name, value in _TOPIC_FIELDS.items() if name != "offsets"},
-        "kind": Choice(TOPIC_KINDS),
-        "isAvailable": True,
-        "isComplete": True,
-        "messages": Maybe("41"),
-        "written": Maybe("164"),
-    },
-)
-_TABLE_TOPIC: Final = named(
-    "TableTopic",
-    "A topic that goes on in a table, or is read from one",
-    {**_TOPIC_FIELDS, "table": "orders/4f1c2a9e8b7d6c5a-0"},
-)
+_TABLE_TOPIC: Final = of_shown(TableTopicShown)
 _TIERING: Final = named(
     "Tiering",
     "How far a topic of one broker has come in the object store; queue ids are that broker's own",
@@ -72,9 +43,6 @@ _TIERING: Final = named(
         "problem": Maybe("the object store is away"),
     },
 )
-_OUTCOME: Final = named(
-    "TopicOutcome", "What became of one of many", {"name": "orders", "created?": True, "error?": REFUSAL}
-)
 _RULE_FIELDS: Final = {
     "dedupSeconds": 600,
     "dataschema": Maybe("https://schemas.example/reading"),
@@ -90,39 +58,6 @@ _LISTED_RULES: Final = named(
     "ListedEventRules",
     "What a topic asks of its events, without its schema",
     {"topic": "factory", **_RULE_FIELDS, "schemaBytes": 120},
-)
-_GROUP_FIELDS: Final = {
-    "name": "workers",
-    "namespace": "default",
-    "maxAttempts": 16,
-    "invisibleSeconds": 30,
-    "start": EARLIEST,
-    "retry": {
-        "kind": Choice(tuple(RetryKind)),
-        "initialMs": 1000,
-        "maxMs": 7_200_000,
-        "multiplier": 2.0,
-        "delaysMs": [1000],
-    },
-    "maxInFlight": Maybe(1000),
-    "fifo": False,
-    "filter": Maybe({"kind": Choice(("TAG", "SQL92", "SUB_TOPIC")), "text": "a || b"}),
-}
-_PROGRESS: Final = {"topic": "orders", "queueId": 0, "committedOffset": 41, "maxOffset": 44, "inFlight": 1, "lag": 3}
-_GROUP: Final = named("ConsumerGroup", "A consumer group with its progress", {**_GROUP_FIELDS, "progress": [_PROGRESS]})
-_GROUP_ROW: Final = named(
-    "ConsumerGroupRow",
-    "A group in a page. Sums are lower bounds unless it is complete, and null while nobody tells them",
-    {
-        **_GROUP_FIELDS,
-        "kind": Choice(GROUP_KINDS),
-        "isAvailable": True,
-        "isComplete": True,
-        "lag": Maybe("3"),
-        "inFlight": Maybe("1"),
-        "topics": Maybe(["orders"]),
-        "topicCount": Maybe(1),
-    },
 )
 _ASSIGNMENT: Final = named(
     "Assignment",
@@ -225,31 +160,7 @@ _OF_GROUP: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
 _OFFSET: Final = {"queueId": 0, "offset": 44}
 _BYTES: Final = Shape({"type": "string", "format": "binary"}, "21.5")
 
-_PAGED: Final = (
-    "Without a parameter: the whole list, for who may list all, in pieces of 500; the next one begins after `next`, as "
-    "the only parameter `after`. With another: a page of what the caller may list or get. Brokers have 1.5 s to tell "
-    "their figures."
-)
-
-
-def _or_page(whole: Shape, row: Shape) -> Either:
-    """The whole list, or a page with its cursor and the brokers that answered."""
-    answered = {"asked": 2, "answered": 1, "missing": [{"name": "broker-1", "reason": "no answer within 1.5 s"}]}
-    piece = {"value": [whole], "next": Maybe("orders"), "answered": answered}
-    page = {"value": [row], "next": Maybe("orders"), "total": 10_000, "answered": answered}
-    return Either((piece, page))
-
-
 TOPIC_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/topics"): Operation("listTopics", answers(_or_page(_TOPIC, _TOPIC_ROW)), description=_PAGED),
-    ("PUT", f"{PREFIX}/topics"): Operation(
-        "putTopics", answers(listed(_OUTCOME), "The outcome for each"), example={"value": [{"name": "a", "queues": 8}]}
-    ),
-    ("GET", f"{PREFIX}/topics/{{name}}"): Operation("getTopic", answers(_TOPIC)),
-    ("PUT", f"{PREFIX}/topics/{{name}}"): Operation(
-        "putTopic", put(_TOPIC), example={"queues": 8, "retentionSeconds": 86_400}
-    ),
-    ("DELETE", f"{PREFIX}/topics/{{name}}"): Operation("deleteTopic", GONE),
     ("GET", f"{PREFIX}/tiering"): Operation("listTiering", answers(listed(_TIERING))),
     ("POST", f"{PREFIX}/topics/{{name}}:restore"): Operation(
         "restoreTopic",
@@ -279,15 +190,6 @@ TOPIC_OPERATIONS: Final[Operations] = {
     ),
 }
 GROUP_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/groups"): Operation("listGroups", answers(_or_page(_GROUP, _GROUP_ROW)), description=_PAGED),
-    ("GET", f"{PREFIX}/groups/{{name}}"): Operation("getGroup", answers(_GROUP)),
-    ("PUT", f"{PREFIX}/groups/{{name}}"): Operation(
-        "putGroup", put(_GROUP), example={"maxAttempts": 5, "retry": {"kind": "list", "delaysMs": [1000, 5000]}}
-    ),
-    ("DELETE", f"{PREFIX}/groups/{{name}}"): Operation("deleteGroup", GONE),
-    ("POST", f"{PREFIX}/groups/{{name}}:reset"): Operation(
-        "resetGroup", answers(_GROUP), example={"topic": "orders", "to": "2026-12-01T00:00:00Z"}
-    ),
     ("POST", f"{_OF_GROUP}/members/{{member}}"): Operation(
         "heartbeatMember", answers(_ASSIGNMENT), example={"leaseSeconds": 30, "strategy": "AVERAGED"}
     ),

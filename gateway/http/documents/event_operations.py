@@ -6,14 +6,24 @@ from typing import Final
 
 from entrepot.gateway.http.documents.event_schema import EVENT, EVENT_SCHEMA
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
-from entrepot.gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Maybe, Shape, named, shape, time
+from entrepot.gateway.http.documents.shapes import (
+    Anything,
+    Choice,
+    Either,
+    Keyed,
+    Maybe,
+    Shape,
+    named,
+    of_shown,
+    shape,
+    time,
+)
 from entrepot.gateway.http.receive import SUBSCRIPTION_PATH
+from entrepot.gateway.operations.refusal import RefusalShown
 
 TOKEN: Final = "AQAtMDE5QUYyQzRBNDhEMTU0OUJBNEYxRkMx"
 CLOUD_EVENT: Final = Shape({"$ref": "#/components/schemas/CloudEvent"}, EVENT, {"CloudEvent": EVENT_SCHEMA})
-REFUSAL: Final = named(
-    "Refusal", "Why one of many was refused", {"code": "INVALID_RECEIPT_HANDLE", "message": "the delivery is over"}
-)
+REFUSAL: Final = of_shown(RefusalShown)
 _RECEIVED: Final = named(
     "ReceiveResult",
     "Events that are locked for the group",

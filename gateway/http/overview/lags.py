@@ -13,8 +13,8 @@ from entrepot.domain.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import Store
-from entrepot.gateway.http.admin.paging import group_statuses
 from entrepot.gateway.messaging.yielding import in_pages
+from entrepot.gateway.operations.statuses import group_statuses
 
 MAX_GROUPS: Final = 20
 """Groups whose lag is told, those with most messages."""

@@ -1,0 +1,317 @@
+"""Topics: list, show, create and change (also many at once), delete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.cluster import Clustered
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.names import split_name
+from entrepot.domain.topic import Cleanup, Confirm, Permission, Topic, TopicStatus, TopicType
+from entrepot.gateway.operations.asked import Asked, known_namespace
+from entrepot.gateway.operations.kinds import TOPIC_KINDS, check_kinds, topic_kind
+from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.paging import PAGED, Page, Pages, Piece, Selection, is_page, listed_or_paged, piece_of
+from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.refusal import RefusalShown, refusal_of
+from entrepot.gateway.operations.rights import fixed, on, putting
+from entrepot.gateway.operations.shapes import Body, Listed, Made, Number, Part, Shown, TopicName, shown_as
+from entrepot.gateway.operations.statuses import topic_statuses
+
+if TYPE_CHECKING:
+    from entrepot.domain.ports import Store
+    from entrepot.gateway.messaging.membership import Memberships
+    from entrepot.gateway.security.security import Security
+    from entrepot.gateway.settings import TopicsSettings
+
+MAX_TOPICS_AT_ONCE: Final = 10_000
+
+# -- what goes out ---------------------------------------------------------------------------------------------------
+
+
+class OffsetsShape(Part, frozen=True):
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+class _Definition(Part, frozen=True):
+    name: str
+    namespace: str
+    queues: int
+    write_queues: int | None
+    type: TopicType
+    permission: Literal["READ_WRITE", "NONE", "READ", "WRITE"]
+    cleanup: Cleanup
+    retention_seconds: int | None
+    retention_bytes: int | None
+    tier_seconds: int | None
+    max_message_bytes: int | None
+    max_backlog: int | None
+    confirm: Confirm
+    trace: float
+    placement: dict[str, int] | None
+
+
+class TopicShown(_Definition, Shown, frozen=True):
+    """A topic with the offsets of its queues"""
+
+    offsets: list[OffsetsShape]
+
+
+class TableTopicShown(TopicShown, frozen=True):
+    """A topic that goes on in a table, or is read from one"""
+
+    table: str
+
+
+class TopicRowShown(_Definition, Shown, frozen=True):
+    """A topic in a page. Sums are lower bounds unless it is complete, and null while nobody tells them"""
+
+    kind: Literal["normal", "deadLetter", "retry", "queue", "subscription", "system"]
+    is_available: bool
+    is_complete: bool
+    messages: str | None
+    written: str | None
+
+
+class TopicOutcomeShown(Shown, frozen=True):
+    """What became of one of many"""
+
+    name: str
+    created: bool | UnsetType = UNSET
+    error: RefusalShown | UnsetType = UNSET
+
+
+_EXAMPLE: Final[dict[str, Any]] = {
+    "name": "orders",
+    "namespace": "default",
+    "queues": 4,
+    "write_queues": 4,
+    "type": TopicType.NORMAL,
+    "permission": "READ_WRITE",
+    "cleanup": Cleanup.DELETE,
+    "retention_seconds": 86_400,
+    "retention_bytes": 1 << 30,
+    "tier_seconds": 31_536_000,
+    "max_message_bytes": 65_536,
+    "max_backlog": 100_000,
+    "confirm": Confirm.RULE,
+    "trace": 0.0,
+    "placement": {"broker-0": 4},
+}
+shown_as(TopicShown(**_EXAMPLE, offsets=[OffsetsShape(0, 0, 41)]))
+shown_as(TableTopicShown(**_EXAMPLE, offsets=[OffsetsShape(0, 0, 41)], table="orders/4f1c2a9e8b7d6c5a-0"))
+shown_as(TopicOutcomeShown("orders", True, RefusalShown("INVALID_RECEIPT_HANDLE", "the delivery is over")))
+
+
+# -- what comes in ---------------------------------------------------------------------------------------------------
+
+
+class TopicSelection(Selection, frozen=True):
+    message_type: Annotated[Literal["NORMAL", "PRIORITY"] | None, Meta(description="Type of the topics")] = (
+        msgspec.field(default=None, name="type")
+    )
+
+
+class _Change(Body, frozen=True):
+    queues: Number | UnsetType = UNSET
+    write_queues: Number | UnsetType | None = UNSET
+    type: TopicType | UnsetType = UNSET
+    permission: Permission | UnsetType = UNSET
+    cleanup: Cleanup | UnsetType = UNSET
+    retention_seconds: Number | UnsetType | None = UNSET
+    retention_bytes: Number | UnsetType | None = UNSET
+    max_message_bytes: Number | UnsetType | None = UNSET
+    max_backlog: Number | UnsetType | None = UNSET
+    confirm: Confirm | UnsetType = UNSET
+    tier_seconds: Number | UnsetType | None = UNSET
+    trace: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    placement: dict[str, Number] | UnsetType | None = UNSET
+    """Number of queues by broker name; null: `queues` on every broker."""
+
+    def applied(self, topic: Topic) -> Topic:
+        """Return the topic with the fields that were given.  Raises BAD_REQUEST."""
+        fields = self.given()
+        fields.pop("name", None)
+        if "placement" in fields:
+            fields["placement"] = tuple(sorted((fields["placement"] or {}).items()))
+        return replace(topic, **fields, revision=0)
+
+
+class TopicChange(_Change, frozen=True):
+    """Change of a topic."""
+
+
+class NamedTopicChange(_Change, frozen=True, kw_only=True):
+    """Change of one of many topics."""
+
+    name: str
+
+
+class TopicChanges(Body, frozen=True):
+    """Changes of many topics."""
+
+    value: Annotated[list[NamedTopicChange], Meta(min_length=1, max_length=MAX_TOPICS_AT_ONCE)]
+
+
+# -- the operations --------------------------------------------------------------------------------------------------
+
+TOPICS: Final = Noun("topics", "/topics", "topic", is_in_namespaces=True)
+
+
+class Topics:
+    """The operations of topics."""
+
+    def __init__(self, store: Store, security: Security, settings: TopicsSettings, memberships: Memberships) -> None:
+        self._store, self._settings, self._memberships = store, settings, memberships
+        self._pages = Pages(store, security)
+        self._ask = partial(topic_statuses, store)
+
+    def known(self, name: str) -> Topic | None:
+        """Return the definition of a stored name, or None."""
+        return self._store.topology.topic(name)
+
+    @TOPICS.get(
+        "",
+        "listTopics",
+        "List all topics with their offsets in pieces of 500, or a page of them with sums",
+        listed_or_paged(ResourceType.TOPIC),
+        about=PAGED,
+        shows={"next": "orders"},
+    )
+    async def listed(self, asked: Asked, query: TopicSelection) -> Piece[TopicShown] | Page[TopicRowShown]:
+        topology = self._store.topology
+        if not is_page(asked):
+            known_namespace(self._store, asked.namespace)
+            names = (topic.name for topic in topology.topics() if split_name(topic.name)[0] == asked.namespace)
+            return await piece_of(names, query.after, self._ask, topic_of)
+        check_kinds(query.kinds, TOPIC_KINDS)
+        namespace = self._pages.visible_namespace(asked)
+        topics = {topic.name: topic for topic in topology.topics() if split_name(topic.name)[0] == namespace}
+        wanted = [name for name, topic in topics.items() if query.message_type in (None, topic.type)]
+        figures = {"messages": _messages, "written": _written}
+        rows = await self._pages.rows(
+            asked.principal, ResourceType.TOPIC, wanted, query, topic_kind, self._ask, figures
+        )
+        return rows.page(lambda name, status, is_partial: _row(topics[name], status, is_partial))
+
+    @TOPICS.put(
+        "",
+        "putTopics",
+        "Create or change many topics, each with its own outcome",
+        fixed((Action.CREATE, ResourceType.TOPIC), (Action.UPDATE, ResourceType.TOPIC)),  # names are in the body
+        change="topics changed",
+        example={"value": [{"name": "a", "queues": 8}]},
+        outcome="The outcome for each",
+    )
+    async def put_many(self, asked: Asked, body: TopicChanges) -> Listed[TopicOutcomeShown]:
+        outcomes = await self._put_many(asked, body.value)
+        refused = sum(outcome.error is not UNSET for outcome in outcomes)
+        asked.tell(detail=f"{len(outcomes) - refused} topics, {refused} refused")
+        return Listed(outcomes)
+
+    @TOPICS.get("/{name}", "getTopic", "Get a topic with its offsets", on(ResourceType.TOPIC, Action.GET))
+    async def show(self, name: TopicName) -> TopicShown:
+        return topic_of(await self._store.topology.topic_status(name))
+
+    @TOPICS.put(
+        "/{name}",
+        "putTopic",
+        "Create or change a topic",
+        putting(ResourceType.TOPIC, lambda own, name: own.known(name)),
+        example={"queues": 8, "retentionSeconds": 86_400},
+    )
+    async def put(self, name: TopicName, body: TopicChange) -> Made[TopicShown]:
+        is_new = self.known(name) is None
+        await self._store.topology.put_topic(self._changed(name, body))
+        return Made(topic_of(await self._store.topology.topic_status(name)), is_new)
+
+    @TOPICS.delete("/{name}", "deleteTopic", "Delete a topic with its messages", on(ResourceType.TOPIC, Action.DELETE))
+    async def delete(self, name: TopicName) -> None:
+        await self._store.topology.delete_topic(name)
+        await self._memberships.forget(topic=name)
+
+    def _changed(self, name: str, change: _Change) -> Topic:
+        if change.placement and not isinstance(self._store, Clustered):
+            raise bad_request("placement: the store is in this process: there are no brokers to name")
+        return change.applied(self.known(name) or Topic(name, queues=self._settings.default_queues))
+
+    async def _put_many(self, asked: Asked, changes: list[NamedTopicChange]) -> list[TopicOutcomeShown]:
+        names = [change.name for change in changes]
+        if len(set(names)) < len(names):
+            raise bad_request("value: names a topic twice")
+        outcomes: dict[str, TopicOutcomeShown] = {name: TopicOutcomeShown(name) for name in names}
+        wanted: list[tuple[str, Topic]] = []
+        for change in changes:
+            try:
+                stored = asked.topic(change.name)
+                topic = self._changed(stored, change)
+            except EntrepotError as refusal:
+                outcomes[change.name] = TopicOutcomeShown(change.name, error=refusal_of(refusal))
+                continue
+            wanted.append((change.name, topic))
+            outcomes[change.name] = TopicOutcomeShown(change.name, self.known(stored) is None)
+        refusals = await self._store.topology.put_topics([topic for _, topic in wanted])
+        for (name, _), refused in zip(wanted, refusals, strict=True):
+            if refused is not None:
+                outcomes[name] = TopicOutcomeShown(name, error=refusal_of(refused))
+        return list(outcomes.values())
+
+
+def _messages(status: TopicStatus) -> int:
+    return sum(queue.max_offset - queue.min_offset for queue in status.queues)
+
+
+def _written(status: TopicStatus) -> int:
+    return sum(queue.max_offset for queue in status.queues)
+
+
+def _row(topic: Topic, status: TopicStatus | None, is_partial: bool) -> TopicRowShown:
+    """Return a row of a page: sums that are lower bounds unless it is complete, and no figures of silent brokers."""
+    return TopicRowShown(
+        **definition_of(topic),
+        kind=topic_kind(topic.name),  # type: ignore[arg-type]  # one of the words above
+        is_available=status is not None,
+        is_complete=status is not None and not is_partial,
+        messages=None if status is None else str(_messages(status)),
+        written=None if status is None else str(_written(status)),
+    )
+
+
+def topic_of(status: TopicStatus) -> TopicShown:
+    """Return a topic with its offsets as it is shown."""
+    return TopicShown(**definition_of(status.topic), offsets=offsets_of(status))
+
+
+def offsets_of(status: TopicStatus) -> list[OffsetsShape]:
+    """Return the offsets of a topic's queues as they are shown."""
+    return [OffsetsShape(queue.queue_id, queue.min_offset, queue.max_offset) for queue in status.queues]
+
+
+def definition_of(topic: Topic) -> dict[str, Any]:
+    """Return the fields that every shape of a topic has."""
+    namespace, name = split_name(topic.name)
+    return {
+        "name": name,
+        "namespace": namespace,
+        "queues": topic.queues,
+        "write_queues": topic.write_queues,
+        "type": topic.type,
+        "permission": topic.permission.value,
+        "cleanup": topic.cleanup,
+        "retention_seconds": topic.retention_seconds,
+        "retention_bytes": topic.retention_bytes,
+        "tier_seconds": topic.tier_seconds,
+        "max_message_bytes": topic.max_message_bytes,
+        "max_backlog": topic.max_backlog,
+        "confirm": topic.confirm,
+        "trace": topic.trace,
+        "placement": dict(topic.placement) or None,
+    }
