@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.operations.access_tester import ACCESS_TESTER, AccessTester
+from entrepot.gateway.operations.acls import ACLS, Acls
 from entrepot.gateway.operations.audit import AUDIT, Audit
 from entrepot.gateway.operations.brokers import BROKERS, Brokers
 from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
@@ -10,7 +12,10 @@ from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
 from entrepot.gateway.operations.groups import GROUPS, Groups
 from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.settings import SETTINGS, GatewaySettings
 from entrepot.gateway.operations.topics import TOPICS, Topics
+from entrepot.gateway.operations.users import USERS, Users
+from entrepot.gateway.settings import setting_rows
 
 
 def objects_of(context: HttpContext) -> dict[Noun, object]:
@@ -22,5 +27,9 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
         GATEWAYS: Gateways(context.peers),
         BROKERS: Brokers(context.store),
         CONTROLLERS: Controllers(context.store),
+        USERS: Users(context.security.administration),
         AUDIT: Audit(context.security.audit, context.peers),
+        ACCESS_TESTER: AccessTester(context.security),
+        ACLS: Acls(context.security.administration),
+        SETTINGS: GatewaySettings(setting_rows(context.settings, context.origins), context.peers),
     }

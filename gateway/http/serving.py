@@ -106,7 +106,7 @@ class ServedOperations:
         if operation.query is not None:
             arguments["query"] = read_query(operation.query, pairs)
         if operation.head is not None:
-            arguments["head"] = read_query(operation.head, _texts(scope["headers"]))
+            arguments["head"] = read_query(operation.head, _texts(scope["headers"]), "header.")
         if bound.decoder is not None:
             limit, declared = self._max_body_bytes, declared_length(scope["headers"])
             arguments["body"] = read_body(bound.decoder, await read_whole_body(receive, limit, declared))

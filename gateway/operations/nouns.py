@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from entrepot.gateway.operations.access_tester import ACCESS_TESTER
+from entrepot.gateway.operations.acls import ACLS
 from entrepot.gateway.operations.audit import AUDIT
 from entrepot.gateway.operations.brokers import BROKERS
 from entrepot.gateway.operations.controllers import CONTROLLERS
@@ -11,8 +13,22 @@ from entrepot.gateway.operations.gateways import GATEWAYS
 from entrepot.gateway.operations.groups import GROUPS
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.settings import SETTINGS
 from entrepot.gateway.operations.table import Table
 from entrepot.gateway.operations.topics import TOPICS
+from entrepot.gateway.operations.users import USERS
 
-NOUNS: Final[tuple[Noun, ...]] = (TOPICS, GROUPS, NAMESPACES, GATEWAYS, BROKERS, CONTROLLERS, AUDIT)
+NOUNS: Final[tuple[Noun, ...]] = (
+    TOPICS,
+    GROUPS,
+    NAMESPACES,
+    GATEWAYS,
+    BROKERS,
+    CONTROLLERS,
+    AUDIT,
+    USERS,
+    ACCESS_TESTER,
+    ACLS,
+    SETTINGS,
+)
 TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

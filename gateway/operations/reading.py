@@ -45,17 +45,17 @@ _MISSING: Final = re.compile(r"Object missing required field `([^`]*)`")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `([^`]*)`")
 
 
-def read_query(kind: type[_S], pairs: Iterable[tuple[str, str]]) -> _S:
-    """Return the parameters of a query; unknown ones count as none.  Raises BAD_REQUEST."""
+def read_query(kind: type[_S], pairs: Iterable[tuple[str, str]], where: str = "") -> _S:
+    """Return the parameters of a query; unknown ones count as none.  Raises BAD_REQUEST, which begins with `where`."""
     readers, found = _readers(kind), dict[str, Any]()
     for name, text in pairs:
         if name in readers:
             found[name] = text
-    read = {name: _read(readers[name], name, text) for name, text in found.items()}
+    read = {name: _read(readers[name], where + name, text) for name, text in found.items()}
     try:
         return msgspec.convert(read, kind)
     except msgspec.ValidationError as error:
-        raise bad_request(sentence(error, kind)) from None
+        raise bad_request(where + sentence(error, kind)) from None
 
 
 def read_body(decoder: msgspec.json.Decoder[_S], raw: bytes) -> _S:
@@ -131,12 +131,13 @@ def sentence(error: msgspec.ValidationError, kind: Any) -> str:
 def _told(text: str, kind: Any) -> str:
     for pattern, words in _BOUNDS:
         if found := pattern.match(text):
-            return words.format(found[1])
-    if text.startswith("Invalid enum value") and (values := _values_of(kind)):
+            told = words.format(found[1])
+            return told.removesuffix("s") if found[1] == "1" else told
+    if text.endswith("got `null`") and _may_be_omitted(kind):
+        return "must not be null"
+    if text.startswith(("Invalid enum value", "Expected `str`")) and (values := _values_of(kind)):
         *most, last = (f"'{value}'" for value in values)
         return f"Input should be {', '.join(most)} or {last}" if most else f"Input should be {last}"
-    if text.endswith("got `null`") and UnsetType in get_args(_without_limits(kind)):
-        return "must not be null"  # it may be left out
     found = _KIND.match(text)
     return f"Input should be {_WORDS[found[1]]}" if found else text.replace("`", "")
 
@@ -154,12 +155,17 @@ def _values_of(kind: Any) -> list[Any]:
     return [each.value for each in plain] if isinstance(plain, type) and issubclass(plain, Enum) else []
 
 
+def _may_be_omitted(kind: Any) -> bool:
+    return UnsetType in get_args(_without_limits(kind))
+
+
 def _field_at(kind: Any, steps: list[str]) -> Any:
     """Return the type at a place of a struct; None where that is not told."""
     for step in steps:
         plain = plain_of(kind)
-        while get_origin(plain) is list:  # places in lists are not told
-            plain = plain_of(get_args(plain)[0])
+        if get_origin(plain) is list:
+            (kind,) = get_args(plain)
+            continue
         if not (isinstance(plain, type) and issubclass(plain, Struct)):
             return None
         hints = get_type_hints(plain, include_extras=True)

@@ -42,6 +42,8 @@ class Schemas:
             return several[0] if len(several) == 1 else {"anyOf": several}
         if origin is list:
             return {"type": "array", "items": self.of(arguments[0])}
+        if origin is Literal and len(arguments) == 1:
+            return {"type": "string", "const": arguments[0]}
         if origin is Literal:
             return {"type": "string", "enum": list(arguments)}
         if origin is dict:

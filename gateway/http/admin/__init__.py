@@ -1,12 +1,10 @@
-"""`/api/v1`: topics, groups, messages, sessions, brokers, users and everything else, one module for each noun.
+"""`/api/v1`: topics, groups, messages, sessions, brokers and everything else, one module for each noun.
 
 A PUT is idempotent: omitted fields keep their value, or take the settings' default in a new entity.
 """
 
 from __future__ import annotations
 
-from entrepot.gateway.http.admin.access_tester import access_tester_routes
-from entrepot.gateway.http.admin.acls import acl_routes
 from entrepot.gateway.http.admin.amqp import amqp_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.clients import client_routes
@@ -21,13 +19,11 @@ from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.retained import retained_routes
 from entrepot.gateway.http.admin.rocketmq import rocketmq_routes
 from entrepot.gateway.http.admin.sessions import session_routes
-from entrepot.gateway.http.admin.settings import setting_routes
 from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
 from entrepot.gateway.http.admin.traces import trace_routes
 from entrepot.gateway.http.admin.transactions import transaction_routes
 from entrepot.gateway.http.admin.trying import trying_routes
-from entrepot.gateway.http.admin.users import user_routes
 from entrepot.gateway.http.admin.viewing import viewing_routes
 from entrepot.gateway.http.admin.watching import watching_routes
 from entrepot.gateway.http.context import HttpContext
@@ -56,11 +52,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         trace_routes,
         amqp_routes,
         rocketmq_routes,
-        user_routes,
-        access_tester_routes,
-        acl_routes,
         bridge_routes,
-        setting_routes,
         ingest_job_routes,
     )
     return [kind(context) for kind in kinds]

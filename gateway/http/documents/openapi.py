@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from entrepot.gateway.http.documents.access_operations import ACCESS_OPERATIONS
 from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
 from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
 from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
@@ -32,7 +31,6 @@ OPERATIONS: Final[Operations] = {
     **JOURNEY_OPERATIONS,
     **VIEWER_OPERATIONS,
     **CLIENT_OPERATIONS,
-    **ACCESS_OPERATIONS,
     **DASHBOARD_OPERATIONS,
     **RABBITMQ_OPERATIONS,
 }

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pydantic
+import pydantic.alias_generators
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -155,7 +156,7 @@ def test_bodies_are_told_of_as_before(body: Any) -> None:
         now = ""
     except EntrepotError as error:
         now = error.message
-    if "parts" not in before or "at most" not in before:  # pydantic counts on; places in lists have no number here
+    if "parts" not in before or "at most" not in before:  # pydantic counts the items
         assert now == before.replace("OldTold", "Told")
     assert bool(now) == bool(before)
 
@@ -166,3 +167,50 @@ def test_what_is_no_json() -> None:
             read_body(msgspec.json.Decoder(Told), raw)
     with pytest.raises(EntrepotError, match="name: Field required"):
         read_body(msgspec.json.Decoder(Told), b"")
+
+
+class Item(Body, frozen=True):
+    colour: Colour
+    colours: Annotated[list[Colour], Meta(min_length=1)]
+
+
+class Several(Body, frozen=True):
+    items: list[Item]
+    size: int | UnsetType = UNSET
+    names: Annotated[list[str], Meta(max_length=1)] | UnsetType = UNSET
+
+
+RED: dict[str, Any] = {"colour": "red", "colours": ["red"]}
+NO_COLOUR = "Input should be 'red' or 'blue'"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"items": [{**RED, "colour": 1}]}, f"items.0.colour: {NO_COLOUR}"),
+        ({"items": [{**RED, "colour": None}]}, f"items.0.colour: {NO_COLOUR}"),
+        ({"items": [{**RED, "colours": ["green"]}]}, f"items.0.colours.0: {NO_COLOUR}"),
+        ({"items": [{**RED, "colours": [2]}]}, f"items.0.colours.0: {NO_COLOUR}"),
+        ({"items": [{**RED, "colours": []}]}, "items.0.colours: List should have at least 1 item"),
+        ({"items": [None]}, "items.0: Input should be an object"),
+        ({"items": None}, "items: Input should be a valid array"),
+        ({"items": [], "size": None}, "size: must not be null"),
+        ({"items": [], "names": None}, "names: must not be null"),
+        ({"items": [], "names": [None]}, "names.0: Input should be a valid string"),
+        ({"items": [], "names": ["a", "b"]}, "names: List should have at most 1 item"),
+    ],
+)
+def test_faults_in_lists_and_of_nulls(body: Any, words: str) -> None:
+    with pytest.raises(EntrepotError) as refused:
+        read_body(msgspec.json.Decoder(Several), json.dumps(body).encode())
+    assert refused.value.message == words
+
+
+def test_faults_of_headers_say_where_they_are() -> None:
+    for pairs, words in (
+        ([("find", "sixsix")], "header.find: String should have at most 5 characters"),
+        ([("limit", "x")], "header.limit: Input should be a valid integer, unable to parse string as an integer"),
+    ):
+        with pytest.raises(EntrepotError) as refused:
+            read_query(Asked, pairs, "header.")
+        assert refused.value.message == words
