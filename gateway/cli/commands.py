@@ -26,7 +26,7 @@ PARTS: Final = {
     "transaction": "transaction",
     "retained": "retained",
     "client": "mqtt_client",
-    "session": "session",
+    "session": "sessions:SESSIONS",
     "amqp": "amqp_connection",
     "rocketmq": "rocketmq_client",
     "webhook": "webhook",

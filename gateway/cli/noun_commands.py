@@ -42,11 +42,12 @@ class _Option:
         meta = next((each for each in get_args(kind)[1:] if isinstance(each, Meta)), Meta())
         limits: dict[str, Any] = {"min": meta.ge, "max": meta.le} if taken is int and meta.ge is not None else {}
         name = flag.name or "--" + self.name.replace("_", "-")
-        if taken is bool:
+        if taken is bool and "/" not in name:
             name = f"{name}/--no-{name[2:]}"
-        option = typer.Option(name, help=flag.help, metavar=flag.metavar, show_default=False, **limits)
-        annotation: Any = Annotated[taken if field.required else taken | None, option]
-        default = _Parameter.empty if field.required else None
+        has_number = taken is int and isinstance(field.default, int)
+        option = typer.Option(name, help=flag.help, metavar=flag.metavar, show_default=has_number, **limits)
+        annotation: Any = Annotated[taken if field.required or has_number else taken | None, option]
+        default = _Parameter.empty if field.required else field.default if has_number else None
         self.parameter = _Parameter(self.name, _BY_NAME, default=default, annotation=annotation)
 
     def value(self, given: Any) -> Any:
@@ -110,12 +111,13 @@ def _path(operation: Operation, namespace: str, names: dict[str, str]) -> str:
 def _print(operation: Operation, words: Words, answer: Any, named: dict[str, str], *, as_json: bool) -> None:
     if words.cells is not None:
         rows = answer["value"]
-        told = rows if "answered" not in answer else answer
-        print_listing(told, words.columns, map(words.cells, rows), as_json=as_json)
+        told = answer if "answered" in answer or words.continued_by else rows
+        cells = map(words.cells, rows)
+        print_listing(told, words.columns, cells, as_json=as_json, continued_by=words.continued_by)
     elif words.show is not None and not as_json:
         words.show(answer)
     elif words.show is not None:
         print_json(answer)
     else:
-        value = {operation.noun.one: named["name"], "deleted": True} if answer is None else answer
+        value = {operation.noun.one: [*named.values()][-1], "deleted": True} if answer is None else answer
         print_outcome(value, words.outcome.format(**named), as_json=as_json)

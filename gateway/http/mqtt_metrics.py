@@ -16,17 +16,11 @@ from prometheus_client.metrics_core import Metric
 from entrepot.gateway.http.metric_families import counters, gauges
 from entrepot.gateway.messaging.yielding import in_pages
 from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.operations.mqtt import version_name
 from entrepot.protocols.mqtt.packets import Publish
 
 PAGE: Final = 1000
 """Connections between two turns of others."""
-VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
-"""Protocol versions by level; level 0 is a connection before CONNECT."""
-
-
-def version_name(level: int) -> str:
-    """The version name of a protocol level."""
-    return VERSIONS.get(level, "none")
 
 
 @dataclass(slots=True)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from entrepot.gateway.http.admin.seen import contents_of
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.operations.access_tester import ACCESS_TESTER, AccessTester
 from entrepot.gateway.operations.acls import ACLS, Acls
+from entrepot.gateway.operations.amqp import AMQP_CLIENTS, AmqpClients
 from entrepot.gateway.operations.audit import AUDIT, Audit
 from entrepot.gateway.operations.brokers import BROKERS, Brokers
+from entrepot.gateway.operations.clients import CLIENTS, Clients
 from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
 from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
 from entrepot.gateway.operations.groups import GROUPS, Groups
 from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.retained import RETAINED, Retained
+from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS, RocketMqClients
+from entrepot.gateway.operations.sessions import SESSIONS, Sessions
 from entrepot.gateway.operations.settings import SETTINGS, GatewaySettings
 from entrepot.gateway.operations.topics import TOPICS, Topics
+from entrepot.gateway.operations.traces import PACKET_TRACES, PacketTraces
 from entrepot.gateway.operations.users import USERS, Users
 from entrepot.gateway.settings import setting_rows
 
@@ -28,6 +35,12 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
         BROKERS: Brokers(context.store),
         CONTROLLERS: Controllers(context.store),
         USERS: Users(context.security.administration),
+        RETAINED: Retained(context.retained, contents_of(context)),
+        CLIENTS: Clients(context.peers, context.mqtt),
+        SESSIONS: Sessions(context.mqtt),
+        PACKET_TRACES: PacketTraces(context.peers, context.mqtt),
+        AMQP_CLIENTS: AmqpClients(context.peers, context.amqp),
+        ROCKETMQ_CLIENTS: RocketMqClients(context.peers, context.rocketmq),
         AUDIT: Audit(context.security.audit, context.peers),
         ACCESS_TESTER: AccessTester(context.security),
         ACLS: Acls(context.security.administration),

@@ -19,7 +19,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
 from entrepot.gateway.http.login_cookie import is_by_script
 from entrepot.gateway.http.problem_types import EVENT_PROBLEMS, PROBLEMS, problem_of
-from entrepot.gateway.operations.problem import HttpRefusalError, Problem, bad_request, sentence_of
+from entrepot.gateway.operations.problem import HttpRefusalError, Problem, bad_request
+from entrepot.gateway.operations.refusals import sentence_of
 from entrepot.gateway.security.setup_token import SetupTokenNeededError
 from entrepot.protocols.cloudevents.errors import CloudEventError
 

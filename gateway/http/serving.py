@@ -17,7 +17,7 @@ import msgspec
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.gateway.http.access import PROTOCOL, HttpAccess
-from entrepot.gateway.http.asgi import Receive, Scope, Send, declared_length
+from entrepot.gateway.http.asgi import Headers, Receive, Scope, Send, declared_length
 from entrepot.gateway.http.asgi import answer as send_answer
 from entrepot.gateway.http.asgi import read_body as read_whole_body
 from entrepot.gateway.http.changes import TOLD, AuditedChanges
@@ -26,7 +26,7 @@ from entrepot.gateway.http.request_times import TEMPLATE
 from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.operation import Noun, Operation
 from entrepot.gateway.operations.reading import read_body, read_query, whole_name
-from entrepot.gateway.operations.shapes import GroupName, Made, TopicName, WholeName
+from entrepot.gateway.operations.shapes import GroupName, Made, Raw, TopicName, WholeName
 from entrepot.gateway.operations.table import Found, Table
 from entrepot.gateway.security.security import refusal_of
 
@@ -73,19 +73,19 @@ class ServedOperations:
         scope["path_params"], scope[TEMPLATE] = found.names, found.template
         send = changes.noting(scope, send)
         try:
-            status, body = await self._answer(found.operation, found.names, scope, receive)
+            status, headers, body = await self._answer(found.operation, found.names, scope, receive)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
             await send_what_is_wrong(scope, send, error)
             return
-        if body:
-            await send_answer(send, status, [_JSON], body)
+        if body is not None:
+            await send_answer(send, status, headers, body)
         else:
             await send({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
     async def _answer(
         self, operation: Operation, names: dict[str, str], scope: Scope, receive: Receive
-    ) -> tuple[int, bytes]:
+    ) -> tuple[int, Headers, bytes | None]:
         bound = self._bound[operation]
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         principal = await self._access.principal(scope)
@@ -147,9 +147,13 @@ def _stored(asked: Asked, plain: str, kind: Any) -> str:
     return asked.topic(plain) if kind is TopicName else plain
 
 
-def _encoded(answer: Any) -> tuple[int, bytes]:
+def _encoded(answer: Any) -> tuple[int, Headers, bytes | None]:
+    """Return status, headers and body of an answer; None for no body."""
     if answer is None:
-        return 204, b""
+        return 204, [], None
+    if isinstance(answer, Raw):
+        named = {"content-type": answer.media_type, **answer.headers}
+        return 200, [(name.encode(), value.encode("latin-1")) for name, value in named.items()], answer.body
     if isinstance(answer, Made):
-        return (201 if answer.is_new else 200), _encode(answer.value)
-    return 200, _encode(answer)
+        return (201 if answer.is_new else 200), [_JSON], _encode(answer.value)
+    return 200, [_JSON], _encode(answer)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from entrepot.domain.timestamp import MAX_EPOCH_MS, to_rfc3339
-from entrepot.gateway.operations.gathered import AnsweredShown, answered_of
+from entrepot.gateway.operations.gathered import AnsweredShown, answered
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.rights import SUPER_USERS
 from entrepot.gateway.operations.shapes import MAX_CURSOR_LENGTH, MAX_NUMBER, Part, Query, Shown, Time, shown_as
@@ -130,7 +130,7 @@ class Audit:
         rows, following = merged(gathered, "key", query.limit)
         suppressed = sum(answer["suppressed"] for answer in gathered.answers.values())
         entries = msgspec.convert(rows, list[AuditEntryShown])
-        return AuditPageShown(entries, following, suppressed, answered_of(gathered))
+        return AuditPageShown(entries, following, suppressed, answered(gathered))
 
     async def _own_page(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Return this gateway's entries: what other gateways ask for, and get as JSON."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.access.model import Action
-from entrepot.gateway.operations.gathered import AnsweredShown, answered_of
+from entrepot.gateway.operations.gathered import AnsweredShown, answered
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.rights import cluster
 from entrepot.gateway.operations.shapes import Part, Shown, Time, shown_as
@@ -47,7 +47,7 @@ class Gateways:
     @GATEWAYS.get("", "listGateways", "List all gateways, and whether they answer", cluster(Action.LIST))
     async def listed(self) -> GatewaysShown:
         gathered = await self._peers.gather(_PING)
-        return GatewaysShown(gateways_of(self._peers), answered_of(gathered))
+        return GatewaysShown(gateways_of(self._peers), answered(gathered))
 
 
 def gateways_of(peers: Peers) -> list[GatewayShown]:

@@ -6,29 +6,41 @@ from typing import Final
 
 from entrepot.gateway.operations.access_tester import ACCESS_TESTER
 from entrepot.gateway.operations.acls import ACLS
+from entrepot.gateway.operations.amqp import AMQP_CLIENTS
 from entrepot.gateway.operations.audit import AUDIT
 from entrepot.gateway.operations.brokers import BROKERS
+from entrepot.gateway.operations.clients import CLIENTS
 from entrepot.gateway.operations.controllers import CONTROLLERS
 from entrepot.gateway.operations.gateways import GATEWAYS
 from entrepot.gateway.operations.groups import GROUPS
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.retained import RETAINED
+from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS
+from entrepot.gateway.operations.sessions import SESSIONS
 from entrepot.gateway.operations.settings import SETTINGS
 from entrepot.gateway.operations.table import Table
 from entrepot.gateway.operations.topics import TOPICS
+from entrepot.gateway.operations.traces import PACKET_TRACES
 from entrepot.gateway.operations.users import USERS
 
 NOUNS: Final[tuple[Noun, ...]] = (
     TOPICS,
     GROUPS,
+    RETAINED,
+    CLIENTS,
+    SESSIONS,
+    PACKET_TRACES,
+    AMQP_CLIENTS,
+    ROCKETMQ_CLIENTS,
     NAMESPACES,
     GATEWAYS,
     BROKERS,
     CONTROLLERS,
-    AUDIT,
     USERS,
-    ACCESS_TESTER,
+    AUDIT,
     ACLS,
+    ACCESS_TESTER,
     SETTINGS,
 )
 TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

@@ -26,9 +26,9 @@ _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The command of an operation.  `columns`, `cells`: of a list.  `show`: prints an answer.  `outcome`: the line of a
-    change, `confirm`: the question before one, with names of the path in braces.  `shown_as`: metavar of each name of
-    the path; the noun's word in capitals for others."""
+    """The command of an operation.  `columns`, `cells`: of a list; `continued_by`: the option that continues it.
+    `show`: prints an answer.  `outcome`: the line of a change, `confirm`: the question before one, with names of the
+    path in braces.  `shown_as`: metavar of each name of the path; the noun's word in capitals for others."""
 
     command: str
     help: str
@@ -37,13 +37,15 @@ class Words:
     show: Callable[[dict[str, Any]], None] | None = None
     outcome: str = ""
     confirm: str = ""
+    continued_by: str = ""
     shown_as: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
     """One row.  `change`: the event of its entries in the audit log; empty for none.  `example`: of its body.
-    `shows`: members of the answer's example that no type gives, such as a cursor.  `outcome`: description of the
+    `shows`: members of the answer's example that no type gives, such as a cursor; of a raw answer its example, by media
+    type.  `outcome`: description of the
     answer.  `names`: kinds of the path's names."""
 
     noun: Noun

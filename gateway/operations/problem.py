@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from entrepot.domain.errors import Code, EntrepotError, FieldError
+from entrepot.domain.errors import Code, EntrepotError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,3 @@ class MissingError(HttpRefusalError):
 def bad_request(message: str) -> EntrepotError:
     """Return a BAD_REQUEST error."""
     return EntrepotError(Code.BAD_REQUEST, message)
-
-
-def sentence_of(error: EntrepotError) -> str:
-    """Return a refusal's message, with a definition's field spelled as in JSON."""
-    if not isinstance(error, FieldError):
-        return error.message
-    first, *rest = error.field.split("_")
-    return f"{first}{''.join(map(str.capitalize, rest))} {error.sentence}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
-from entrepot.gateway.operations.shapes import EXAMPLES, Body, Part, Shown
+from entrepot.gateway.operations.shapes import EXAMPLES, Body, Like, Part, Row, Shown
 
 Schema = dict[str, Any]
 _PLAIN: Final[Mapping[Any, str]] = {
@@ -33,7 +33,7 @@ class Schemas:
     def of(self, kind: Any) -> Schema:
         origin, arguments = get_origin(kind), get_args(kind)
         if origin is Annotated:
-            schema = self.of(arguments[0])
+            schema = self.of(_told(kind))
             for meta in arguments[1:]:
                 schema = _limited(schema, meta) if isinstance(meta, Meta) else schema
             return schema
@@ -62,8 +62,13 @@ class Schemas:
             return reference
         hints = hints_of(kind)
         fields = msgspec.structs.fields(struct)
-        properties = {each.encode_name: {**self.of(hints[each.name]), **_default_of(each)} for each in fields}
+        properties = {each.encode_name: self.of(hints[each.name]) for each in fields}
+        if issubclass(struct, Body):
+            for each in fields:
+                properties[each.encode_name] |= _default_of(each)
         needed = [each.encode_name for each in fields if each.required or _is_always_shown(struct, each)]
+        if issubclass(struct, Row):
+            needed = []
         schema: Schema = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
         if issubclass(struct, Body):
             return {"additionalProperties": False, "description": inspect.getdoc(struct), **schema}
@@ -81,6 +86,12 @@ def hints_of(kind: Any) -> dict[str, Any]:
         return hints
     filled = dict(zip(origin.__parameters__, get_args(kind), strict=True))
     return {name: _filled(hint, filled) for name, hint in hints.items()}
+
+
+def _told(annotated: Any) -> Any:
+    """Return the kind that an annotated one is documented as."""
+    plain, *metas = get_args(annotated)
+    return next((each.kind for each in metas if isinstance(each, Like)), plain)
 
 
 def _filled(kind: Any, filled: Mapping[Any, Any]) -> Any:
@@ -115,19 +126,23 @@ def _limited(schema: Schema, meta: Meta) -> Schema:
 
 
 def example_of(kind: Any) -> Any:
-    """Return an example of a shape: its own, or one made of those of its fields."""
+    """Return an example of a shape: its own, or one made of those of its fields and of the shape that it extends."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in EXAMPLES:
         return msgspec.to_builtins(EXAMPLES[kind])
     if origin is list:
         return [example_of(arguments[0])]
-    if origin is Annotated or origin in (Union, UnionType):
+    if origin is Annotated:
+        return example_of(_told(kind))
+    if origin in (Union, UnionType):
         return example_of(arguments[0])
     struct = origin or kind
     if not (isinstance(struct, type) and issubclass(struct, Struct)):
         return None  # its row shows one
     hints = hints_of(kind)
-    return {each.encode_name: example_of(hints[each.name]) for each in msgspec.structs.fields(struct)}
+    of_fields = {each.encode_name: example_of(hints[each.name]) for each in msgspec.structs.fields(struct)}
+    extended: Schema = next((msgspec.to_builtins(EXAMPLES[each]) for each in struct.__mro__ if each in EXAMPLES), {})
+    return {**of_fields, **extended}
 
 
 def parameters_of(kind: type[Struct] | None, where: str) -> list[Schema]:

@@ -5,8 +5,8 @@ A struct is a shape: its fields, their types and limits (`Meta`), and `Flag` for
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Generic, NewType, TypeVar
 
 import msgspec
@@ -19,6 +19,12 @@ Number = Annotated[int, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 Offset = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 """A time that goes out, by RFC 3339."""
+
+
+def one_of(values: Iterable[str]) -> Meta:
+    """Limit a text that goes out to these values in the document.  Gateways of the next version may tell others."""
+    return Meta(extra_json_schema={"enum": [str(each) for each in values]})
+
 
 GroupName = NewType("GroupName", str)
 """A group of the path, by its stored name, which has its namespace."""
@@ -39,6 +45,10 @@ class Part(Struct, rename="camel", frozen=True):
 class Shown(Struct, rename="camel", frozen=True):
     """An answer with a name of its own in the document: that of its class without `Shown`.  Its docstring is the
     description.  A field that gateways of the version before do not tell has a default."""
+
+
+class Row(Shown, frozen=True):
+    """A Shown of which others leave out members: the document requires none."""
 
 
 class Body(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
@@ -65,6 +75,15 @@ class Made(Generic[_T]):
     is_new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """An answer that is no JSON.  Its row shows an example by the documented media type."""
+
+    body: bytes
+    media_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 class Listed(Part, Generic[_T], frozen=True):
     """A whole list."""
 
@@ -79,8 +98,16 @@ class Continued(Part, Generic[_T], frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Like:
+    """The kind that a value is documented as, where its type tells less: part of its annotation."""
+
+    kind: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Flag:
-    """How the command line takes a field: part of its annotation.  `read`: the JSON value of the option's text."""
+    """How the command line takes a field: part of its annotation.  `name`: of a truth value perhaps with that of its
+    opposite, `--on/--off`.  `read`: the JSON value of the option's text."""
 
     help: str
     metavar: str | None = None

@@ -19,7 +19,7 @@ from entrepot.gateway.operations.kinds import TOPIC_KINDS, check_kinds, topic_ki
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.paging import PAGED, Page, Pages, Piece, Selection, is_page, listed_or_paged, piece_of
 from entrepot.gateway.operations.problem import bad_request
-from entrepot.gateway.operations.refusal import RefusalShown, refusal_of
+from entrepot.gateway.operations.refusals import REFUSAL, RefusalShown, refusal_shown
 from entrepot.gateway.operations.rights import fixed, on, putting
 from entrepot.gateway.operations.shapes import Body, Listed, Made, Number, Part, Shown, TopicName, shown_as
 from entrepot.gateway.operations.statuses import topic_statuses
@@ -108,7 +108,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 shown_as(TopicShown(**_EXAMPLE, offsets=[OffsetsShape(0, 0, 41)]))
 shown_as(TableTopicShown(**_EXAMPLE, offsets=[OffsetsShape(0, 0, 41)], table="orders/4f1c2a9e8b7d6c5a-0"))
-shown_as(TopicOutcomeShown("orders", True, RefusalShown("INVALID_RECEIPT_HANDLE", "the delivery is over")))
+shown_as(TopicOutcomeShown("orders", True, REFUSAL))
 
 
 # -- what comes in ---------------------------------------------------------------------------------------------------
@@ -254,14 +254,14 @@ class Topics:
                 stored = asked.topic(change.name)
                 topic = self._changed(stored, change)
             except EntrepotError as refusal:
-                outcomes[change.name] = TopicOutcomeShown(change.name, error=refusal_of(refusal))
+                outcomes[change.name] = TopicOutcomeShown(change.name, error=refusal_shown(refusal))
                 continue
             wanted.append((change.name, topic))
             outcomes[change.name] = TopicOutcomeShown(change.name, self.known(stored) is None)
         refusals = await self._store.topology.put_topics([topic for _, topic in wanted])
         for (name, _), refused in zip(wanted, refusals, strict=True):
             if refused is not None:
-                outcomes[name] = TopicOutcomeShown(name, error=refusal_of(refused))
+                outcomes[name] = TopicOutcomeShown(name, error=refusal_shown(refused))
         return list(outcomes.values())
 
 

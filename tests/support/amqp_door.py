@@ -75,7 +75,7 @@ class AmqpClient:
     def __init__(self, door: AmqpDoor) -> None:
         self._door = door
         self.source = Source("127.0.0.1", 1, False, None, "amqp")
-        self.peer = "127.0.0.1:1"
+        self.peer, self.local = "127.0.0.1:1", "127.0.0.1:5672"
         self.is_congested = self.is_closed = False
         self.pauses: set[object] = set()
         self.write_limit, self.unwritten = 1 << 20, 0

@@ -5,9 +5,7 @@ A PUT is idempotent: omitted fields keep their value, or take the settings' defa
 
 from __future__ import annotations
 
-from entrepot.gateway.http.admin.amqp import amqp_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
-from entrepot.gateway.http.admin.clients import client_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
 from entrepot.gateway.http.admin.group_detail import group_detail_routes
@@ -16,12 +14,8 @@ from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
-from entrepot.gateway.http.admin.retained import retained_routes
-from entrepot.gateway.http.admin.rocketmq import rocketmq_routes
-from entrepot.gateway.http.admin.sessions import session_routes
 from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
-from entrepot.gateway.http.admin.traces import trace_routes
 from entrepot.gateway.http.admin.transactions import transaction_routes
 from entrepot.gateway.http.admin.trying import trying_routes
 from entrepot.gateway.http.admin.viewing import viewing_routes
@@ -46,12 +40,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         tiering_routes,
         timer_routes,
         transaction_routes,
-        retained_routes,
-        client_routes,
-        session_routes,
-        trace_routes,
-        amqp_routes,
-        rocketmq_routes,
         bridge_routes,
         ingest_job_routes,
     )

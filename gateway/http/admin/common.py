@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.operations.problem import bad_request
-from entrepot.gateway.operations.refusal import refusal_of
+from entrepot.gateway.operations.refusals import refusal_shown
 from entrepot.gateway.operations.shapes import MAX_NUMBER
 
 PREFIX: Final = "/api/v1"
@@ -60,5 +60,5 @@ def schema_of(kind: type[Body]) -> dict[str, Any]:
 
 def refusal_shape(refusal: EntrepotError) -> dict[str, Any]:
     """The refusal of one element of a list, as JSON."""
-    shape: dict[str, Any] = msgspec.to_builtins(refusal_of(refusal))
-    return shape
+    shown: dict[str, Any] = msgspec.to_builtins(refusal_shown(refusal))
+    return shown

@@ -32,10 +32,10 @@ from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import group_name
 from entrepot.gateway.http.rights import group
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.masking import Shown
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.shapes import MAX_NUMBER
 from entrepot.gateway.operations.times import time_shape

@@ -11,9 +11,9 @@ from entrepot.domain.names import split_name
 from entrepot.domain.url import host_of
 from entrepot.gateway.amqp.frontend import AmqpFrontend
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.rabbitmq.connection_shapes import channel_name
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.operations.local_views.amqp_shapes import channel_name
 from entrepot.gateway.rocketmq.connected import RocketMqClients
 
 MAX_TOPICS: Final = 100

@@ -25,10 +25,11 @@ from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.rights import ANY_CONTENTS, contents_in_query
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.ids import id_text
+from entrepot.gateway.operations.masking import Shown
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.shapes import MAX_CURSOR_LENGTH
 from entrepot.gateway.operations.times import epoch_ms_of, time_shape
@@ -155,11 +156,6 @@ def full_shape(shown: Shown) -> dict[str, Any]:
         shape["text"] = None
     shape["isMasked"] = shown.is_masked
     return shape
-
-
-def id_text(message_id: bytes) -> str:
-    """The text form of a message id."""
-    return message_id.hex().upper()
 
 
 def property_shape(name: str, value: PropertyValue) -> dict[str, str]:

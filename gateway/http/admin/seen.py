@@ -1,4 +1,4 @@
-"""Messages as a caller is shown them: the masks that hold for it, and the audit of its looks at bodies."""
+"""Messages as the caller of a route is shown them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,27 @@ from collections.abc import Callable
 
 from fastapi import Request
 
-from entrepot.domain.access.model import ResourceType, access_name
-from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.masking import Masking, Shown, unmasked
+from entrepot.gateway.operations.masking import Shown
+from entrepot.gateway.operations.seen import Contents
+
+
+def contents_of(context: HttpContext) -> Contents:
+    """The contents that this gateway shows."""
+    return Contents(context.security, context.settings.http.masked_fields)
 
 
 def shown_to(context: HttpContext, request: Request) -> Callable[[StoredMessage], Shown]:
     """The view of the caller: everything for super users, and where no rule masks anything."""
-    rules = context.settings.http.masked_fields
-    principal, security = request.state.principal, context.security
-    if not rules or (security.is_super(principal) and security.lost(principal) is None):
-        return unmasked
-    return Masking(rules).shown
+    return contents_of(context).shown_to(request.state.principal)
 
 
 def note_seen(context: HttpContext, request: Request, topic: str, detail: str) -> None:
     """Write a look at bodies of a topic's messages to the audit log, once for a request."""
-    by = request.state.principal
-    resource = f"{ResourceType.TOPIC}:{access_name(topic)}"
-    context.security.audit.seen("contents seen", by.name, by.source, resource, detail)
+    contents_of(context).note(request.state.principal, topic, detail)
 
 
 def body_shown(context: HttpContext, request: Request, message: StoredMessage) -> bytes:
     """The whole body as the caller is shown it.  Raises FORBIDDEN where it is hidden."""
-    body = shown_to(context, request)(message).body
-    if body is None:
-        raise EntrepotError(Code.FORBIDDEN, "the bodies of this topic are shown to super users only")
-    return body
+    return contents_of(context).body(request.state.principal, message)

@@ -15,7 +15,7 @@ from entrepot.domain.recall_handle import RecallHandle
 from entrepot.domain.timestamp import MAX_EPOCH_MS, to_rfc3339
 from entrepot.domain.timing import TimedMessage, TimerCursor
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, schema_of
-from entrepot.gateway.http.admin.messages import id_text, message_shape
+from entrepot.gateway.http.admin.messages import message_shape
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
@@ -23,6 +23,7 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.rights import contents_in_query
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.ids import id_text
 from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.operations.shapes import MAX_CURSOR_LENGTH, MAX_NUMBER
 from entrepot.gateway.operations.times import epoch_ms_of

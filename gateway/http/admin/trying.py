@@ -19,9 +19,7 @@ from entrepot.gateway.amqp.connections.publishing import all_keys
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import DEFAULT_VHOST, namespace_of
 from entrepot.gateway.http.access import PROTOCOL
-from entrepot.gateway.http.admin.clients import mqtt_of
 from entrepot.gateway.http.admin.common import PREFIX, Body, schema_of
-from entrepot.gateway.http.admin.messages import id_text
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
@@ -34,6 +32,8 @@ from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.messaging.test_message import RocketMqTestMessage
 from entrepot.gateway.mqtt.connections.accepted_publish import message_of, refusal_of
 from entrepot.gateway.operations.asked import known_namespace
+from entrepot.gateway.operations.ids import id_text
+from entrepot.gateway.operations.mqtt import required_mqtt
 from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.operations.times import epoch_ms_of
 from entrepot.protocols.cloudevents.http import from_structured
@@ -163,7 +163,7 @@ async def _by_http(context: HttpContext, principal: Principal, trial: HttpTrial)
 
 
 async def _by_mqtt(context: HttpContext, principal: Principal, trial: MqttTrial) -> Stored:
-    services = mqtt_of(context).services
+    services = required_mqtt(context.mqtt).services
     if not is_valid_name(trial.name):
         raise bad_request(f"name: {trial.name[:80]!r} is not an MQTT topic name")
     properties: dict[PropertyId, Any] = {}

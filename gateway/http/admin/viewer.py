@@ -20,13 +20,14 @@ from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.query import MessageQuery
 from entrepot.domain.topic import QueueBounds
 from entrepot.gateway.http.admin.journeys.looking_up import ids_of
-from entrepot.gateway.http.admin.messages import id_text, message_shape, property_shape
+from entrepot.gateway.http.admin.messages import message_shape, property_shape
 from entrepot.gateway.http.admin.pulling import queue_number
 from entrepot.gateway.http.admin.scanning import Scan, Wants, scan_backward, scan_forward, scan_newest
 from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.masking import Shown
+from entrepot.gateway.operations.ids import id_text
+from entrepot.gateway.operations.masking import Shown
 from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.operations.times import time_shape
 

@@ -140,25 +140,10 @@ _HALF: Final = named(
         **{name: value for name, value in _HEAD.items() if name != "queueOffset"},
     },
 )
-_RETAINED: Final = named(
-    "RetainedMessage",
-    "What is retained for a name, without its body",
-    {
-        "name": "factory/line1/temp",
-        "topic": "factory",
-        "id": ID,
-        "size": 4,
-        "qos": 1,
-        "contentType": Maybe("application/json"),
-        "bornTime": Maybe(time()),
-        "expiresAt": Maybe(time()),
-    },
-)
 _NEXT: Final = Maybe("AAAB")
 _DEAD: Final = f"{PREFIX}/groups/{{name}}/dead-letters"
 _OF_GROUP: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
 _OFFSET: Final = {"queueId": 0, "offset": 44}
-_BYTES: Final = Shape({"type": "string", "format": "binary"}, "21.5")
 
 TOPIC_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/tiering"): Operation("listTiering", answers(listed(_TIERING))),
@@ -251,11 +236,5 @@ MESSAGE_OPERATIONS: Final[Operations] = {
         example={"deliverAt": "2026-12-25T08:00:00Z"},
     ),
     ("GET", f"{PREFIX}/transactions"): Operation("listTransactions", answers(listed(_HALF, next=Maybe("8113")))),
-    ("GET", f"{PREFIX}/retained"): Operation("listRetained", answers(listed(_RETAINED, next=Maybe("factory/a")))),
-    ("DELETE", f"{PREFIX}/retained"): Operation("deleteRetainedMatching", answers({"deleted": 12})),
-    ("GET", f"{PREFIX}/retained/{{name}}"): Operation(
-        "getRetained", {200: Answer("The body, with the type that its publisher gave it", _BYTES, "*/*")}
-    ),
-    ("DELETE", f"{PREFIX}/retained/{{name}}"): Operation("deleteRetained", GONE),
 }
 ADMIN_OPERATIONS: Final[Operations] = {**TOPIC_OPERATIONS, **GROUP_OPERATIONS, **MESSAGE_OPERATIONS}

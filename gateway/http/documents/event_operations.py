@@ -19,7 +19,7 @@ from entrepot.gateway.http.documents.shapes import (
     time,
 )
 from entrepot.gateway.http.receive import SUBSCRIPTION_PATH
-from entrepot.gateway.operations.refusal import RefusalShown
+from entrepot.gateway.operations.refusals import RefusalShown
 
 TOKEN: Final = "AQAtMDE5QUYyQzRBNDhEMTU0OUJBNEYxRkMx"
 CLOUD_EVENT: Final = Shape({"$ref": "#/components/schemas/CloudEvent"}, EVENT, {"CloudEvent": EVENT_SCHEMA})

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from entrepot.gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, named, shape
+from entrepot.gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, named, of_shown, shape
+from entrepot.gateway.operations.amqp import ChannelFields, ConnectionShown, ConsumerFields
+from entrepot.gateway.operations.shapes import Row
 
 
 def _row(name: str, description: str, sample: dict[str, Any]) -> Shape:
@@ -16,9 +18,6 @@ def _row(name: str, description: str, sample: dict[str, Any]) -> Shape:
 
 _NODE_NAME: Final = "entrepot@gateway-1"
 _ARGUMENTS: Final = Anything({"x-max-length": 1000})
-_NAME: Final = "192.0.2.7:40112 -> 192.0.2.1:5672"
-_PEER: Final = {"peer_host": "192.0.2.7", "peer_port": 40_112}
-_CHANNEL_NAME: Final = f"{_NAME} (1)"
 
 
 def _stats(*names: str) -> Shape:
@@ -84,62 +83,21 @@ VHOST: Final = _row(
         "default_queue_type": "classic",
     },
 )
-CONNECTION_FIELDS: Final = {
-    "name": _NAME,
-    "user_provided_name": Maybe("worker"),
-    "user": "bob",
-    "vhost": "/",
-    "node": _NODE_NAME,
-    "type": "network",
-    "protocol": "AMQP 0-9-1",
-    "state": "running",
-    "host": "192.0.2.1",
-    "port": 5672,
-    **_PEER,
-    "ssl": False,
-    "channels": 1,
-    "channel_max": 2047,
-    "frame_max": 131_072,
-    "timeout": 60,
-    "connected_at": 1_796_112_000_000,
-    "client_properties": Anything({"product": "pika"}),
-}
-CONNECTION: Final = _row("Connection", "A connection of an AMQP client", CONNECTION_FIELDS)
-CONSUMER_FIELDS: Final = {
-    "consumer_tag": "ctag1",
-    "queue": {"name": "jobs", "vhost": "/"},
-    "channel_details": {
-        "name": _CHANNEL_NAME,
-        "number": 1,
-        "user": "bob",
-        "connection_name": _NAME,
-        "node": _NODE_NAME,
-        **_PEER,
-    },
-    "ack_required": True,
-    "exclusive": False,
-    "prefetch_count": 20,
-    "arguments": Anything({}),
-}
-CONSUMER: Final = _row("Consumer", "A consumer of a queue", CONSUMER_FIELDS)
-CHANNEL_FIELDS: Final = {
-    "name": _CHANNEL_NAME,
-    "number": 1,
-    "user": "bob",
-    "vhost": "/",
-    "node": _NODE_NAME,
-    "connection_details": {"name": _NAME, **_PEER},
-    "state": "running",
-    "consumer_count": 1,
-    "messages_unacknowledged": 1,
-    "prefetch_count": 20,
-    "global_prefetch_count": 0,
-    "confirm": True,
-    "transactional": False,
-    "messages_uncommitted": 0,
-    "acks_uncommitted": 0,
-}
-CHANNEL: Final = _row("Channel", "A channel of a connection", {**CHANNEL_FIELDS, "consumer_details": [CONSUMER]})
+
+
+class ConsumerShown(ConsumerFields, Row, frozen=True):
+    """A consumer of a queue"""
+
+
+class ChannelShown(ChannelFields, Row, frozen=True):
+    """A channel of a connection"""
+
+    consumer_details: list[ConsumerShown]
+
+
+CONNECTION: Final = of_shown(ConnectionShown)
+CONSUMER: Final = of_shown(ConsumerShown)
+CHANNEL: Final = of_shown(ChannelShown)
 EXCHANGE: Final = _row(
     "Exchange",
     "An exchange",

@@ -14,20 +14,20 @@ from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.everywhere import all_rows, check_complete, found_anywhere, with_missing
-from entrepot.gateway.http.rabbitmq import local_views as views
+from entrepot.gateway.http.everywhere import all_rows, with_missing
 from entrepot.gateway.http.rabbitmq.api import frontend_of, new_router, nothing, vhost_in_path
 from entrepot.gateway.http.rabbitmq.listing import listing
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.amqp import MAX_REASON, missing_connection
+from entrepot.gateway.operations.gathered import check_complete, found_anywhere
+from entrepot.gateway.operations.local_views import amqp_connections as views
 from entrepot.gateway.operations.problem import MissingError
 
 DEFAULT_REASON: Final = "Closed via management plugin"
-MAX_REASON: Final = 200
 
 
 def connection_routes(context: HttpContext) -> Router:
-    views.serve_amqp_connections(context)
     router = new_router()
     _add_connections(router, context)
     _add_channels(router, context)
@@ -89,7 +89,7 @@ def _add_channels(router: Router, context: HttpContext) -> None:
         missing = MissingError(
             "channel-not-found", "The channel does not exist", f"there is no channel {wanted[:120]!r}"
         )
-        found = await found_anywhere(context, views.CHANNEL, {"name": wanted}, missing)
+        found = await found_anywhere(context.peers, views.CHANNEL, {"name": wanted}, missing)
         return json_answer(_without(found, "gateway", "answered"))
 
     @router.get("/consumers", cluster(Action.LIST), summary="List consumers")
@@ -110,13 +110,7 @@ async def _listed(context: HttpContext, request: Request, view: str, **asked: An
 async def _connection(context: HttpContext, parameter: str) -> dict[str, Any]:
     frontend_of(context)
     name = name_in_path(parameter)
-    return await found_anywhere(context, views.CONNECTION, {"name": name}, missing_connection(name))
-
-
-def missing_connection(name: str) -> MissingError:
-    return MissingError(
-        "connection-not-found", "The connection does not exist", f"there is no connection {name[:120]!r}"
-    )
+    return await found_anywhere(context.peers, views.CONNECTION, {"name": name}, missing_connection(name))
 
 
 def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -18,10 +18,11 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rabbitmq.api import new_router, nothing, vhost_in_path, virtual_hosts_of
 from entrepot.gateway.http.rabbitmq.importing import Import
 from entrepot.gateway.http.rabbitmq.permissions import permission_rows
-from entrepot.gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, policy_shape
+from entrepot.gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, policy_shape
 from entrepot.gateway.http.rabbitmq.users import user_shape
 from entrepot.gateway.http.rights import SUPER_USERS
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.local_views.amqp_shapes import plain
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.security.administration import By
 from entrepot.gateway.version import own_version

@@ -21,13 +21,13 @@ from entrepot.gateway.http.everywhere import with_missing
 from entrepot.gateway.http.rabbitmq.api import frontend_of, new_router, vhost_in_path, virtual_hosts_of
 from entrepot.gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
 from entrepot.gateway.http.rabbitmq.listing import listing
-from entrepot.gateway.http.rabbitmq.local_views import COUNTS
 from entrepot.gateway.http.rabbitmq.message_stats import MessageRates, totals_of_all
 from entrepot.gateway.http.rabbitmq.queues import add_counts
 from entrepot.gateway.http.rabbitmq.rights import resource_name
-from entrepot.gateway.http.rabbitmq.shapes import node_name
 from entrepot.gateway.http.rights import cluster, no_rights
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.local_views.amqp_connections import COUNTS
+from entrepot.gateway.operations.local_views.amqp_shapes import node_name
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.version import own_version
 

@@ -22,9 +22,9 @@ from entrepot.gateway.http.rabbitmq.api import (
     virtual_hosts_of,
 )
 from entrepot.gateway.http.rabbitmq.rights import CONSUME
-from entrepot.gateway.http.rabbitmq.shapes import plain
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
+from entrepot.gateway.operations.local_views.amqp_shapes import plain
 from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 

@@ -30,11 +30,11 @@ from entrepot.gateway.http.rabbitmq.api import (
     virtual_hosts_of,
 )
 from entrepot.gateway.http.rabbitmq.listing import Row, listing, rows_of
-from entrepot.gateway.http.rabbitmq.local_views import CONSUMERS
 from entrepot.gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
 from entrepot.gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
 from entrepot.gateway.http.rabbitmq.shapes import queue_shape
 from entrepot.gateway.http.routes import Router
+from entrepot.gateway.operations.local_views.amqp_connections import CONSUMERS
 
 COUNTED_AT_ONCE: Final = 64
 """Number of queues that the store is asked about concurrently."""

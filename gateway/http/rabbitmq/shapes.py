@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import quote
 
 from entrepot.domain.exchanges.binding import Binding
 from entrepot.domain.exchanges.exchange import Exchange
-from entrepot.domain.field_value import text_of
 from entrepot.domain.queues.policy import Policy, effective_definition
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.operations.local_views.amqp_shapes import node_name, plain
 from entrepot.protocols.amqp.field_table import encode_table
 
 _HASH_BYTES: Final = 12
-
-
-def plain(value: object) -> Any:
-    """A field table's value as JSON."""
-    if value is None or isinstance(value, bool | str | float):
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, bytes | bytearray | memoryview):
-        return (text_of(value) or "").encode("utf-8", "replace").decode()
-    if isinstance(value, Sequence):
-        return [plain(each) for each in value]
-    return str(value)
 
 
 def queue_shape(queue: Queue, vhost: Vhost, gateway: str) -> dict[str, Any]:
@@ -95,8 +79,3 @@ def policy_shape(policy: Policy, vhost: Vhost) -> dict[str, Any]:
         "definition": plain(policy.definition),
         "priority": policy.priority,
     }
-
-
-def node_name(gateway: str) -> str:
-    """RabbitMQ's node name of a gateway."""
-    return f"entrepot@{gateway}"

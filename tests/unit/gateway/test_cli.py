@@ -222,6 +222,24 @@ def test_what_was_done_is_told_as_json(entrepot, server, arguments, answers, wan
     assert (code, json.loads(out), err) == (0, wanted, "")
 
 
+def test_sessions(entrepot, server):
+    row = dict.fromkeys(("id", "user", "version", "connected", "gateway", "expiresAt", "subscriptionCount", "will"))
+    page = {"value": [{**row, "id": "line-1"}], "next": "line-1"}
+    server.will_answer(page)
+    code, out, err = entrepot("session", "list")
+    assert (code, err) == (0, "more: --after line-1\n")
+    assert out.split()[9:11] == ["line-1", "-"]
+    for option, wanted in (("--connected", "connected=true&"), ("--away", "connected=false&")):
+        server.will_answer(page)
+        assert json.loads(entrepot("session", "list", option, "--json")[1]) == page
+        assert server.asked[-1].path == f"/api/v1/sessions?{wanted}limit=100"
+    assert server.asked[0].path == "/api/v1/sessions?limit=100"
+    server.will_answer(status=204)
+    assert entrepot("session", "delete", "a/b", "--yes") == (0, "session a/b ended\n", "")
+    assert (server.asked[-1].method, server.asked[-1].path) == ("DELETE", "/api/v1/sessions/a%2Fb")
+    assert entrepot("session", "list", "--limit", "1001")[0] == 2
+
+
 def test_a_made_secret_is_told_as_json(entrepot, server):
     for _ in range(2):
         server.will_answer({"name": "x"})

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.mqtt.connections.traces import Trace
+from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.peers.peers import Peers
 
 TRACES: Final = "mqtt-traces"
 START: Final = "mqtt-trace-start"
@@ -14,30 +15,30 @@ TRACE: Final = "mqtt-trace"
 STOP: Final = "mqtt-trace-stop"
 
 
-def serve_mqtt_traces(context: HttpContext) -> None:
+def serve_mqtt_traces(peers: Peers, mqtt: MqttFrontend | None) -> None:
     """Register the views.  Those of a gateway without MQTT answer null."""
 
     async def traces(asked: dict[str, Any]) -> Any:
-        return [] if context.mqtt is None else [_head(each) for each in context.mqtt.traces.all()]
+        return [] if mqtt is None else [_head(each) for each in mqtt.traces.all()]
 
     async def start(asked: dict[str, Any]) -> Any:
-        if context.mqtt is None:
+        if mqtt is None:
             return None
         with_payloads = asked["payloads"]
-        trace = context.mqtt.traces.start(asked["target"], asked["seconds"], with_payloads=with_payloads)
+        trace = mqtt.traces.start(asked["target"], asked["seconds"], with_payloads=with_payloads)
         return _shape(trace, 0)
 
     async def show(asked: dict[str, Any]) -> Any:
-        trace = None if context.mqtt is None else context.mqtt.traces.get(asked["target"])
+        trace = None if mqtt is None else mqtt.traces.get(asked["target"])
         return None if trace is None else _shape(trace, asked["limit"])
 
     async def stop(asked: dict[str, Any]) -> Any:
-        return context.mqtt is not None and context.mqtt.traces.stop(asked["target"])
+        return mqtt is not None and mqtt.traces.stop(asked["target"])
 
-    context.peers.serve(TRACES, traces)
-    context.peers.serve(START, start)
-    context.peers.serve(TRACE, show)
-    context.peers.serve(STOP, stop)
+    peers.serve(TRACES, traces)
+    peers.serve(START, start)
+    peers.serve(TRACE, show)
+    peers.serve(STOP, stop)
 
 
 def _head(trace: Trace) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.everywhere import page_of
+from entrepot.gateway.operations.gathered import page_of
 from entrepot.gateway.operations.times import time_shape
-from entrepot.gateway.rocketmq.connected import RocketMqClient
+from entrepot.gateway.peers.peers import Peers
+from entrepot.gateway.rocketmq.connected import RocketMqClient, RocketMqClients
 
 CLIENTS: Final = "rocketmq-clients"
 DISCONNECT: Final = "rocketmq-disconnect"
@@ -17,20 +17,19 @@ BETWEEN: Final = "\0"
 """Separator of a client id, which is printable, and the number of a stream in keys."""
 
 
-def serve_rocketmq_clients(context: HttpContext) -> None:
+def serve_rocketmq_clients(peers: Peers, rocketmq: RocketMqClients | None) -> None:
     """Register the views.  A gateway without RocketMQ has no clients."""
 
     async def clients(asked: dict[str, Any]) -> Any:
-        found = context.rocketmq
-        return _page([] if found is None else list(found.clients()), asked)
+        return _page([] if rocketmq is None else list(rocketmq.clients()), asked)
 
     async def disconnect(asked: dict[str, Any]) -> Any:
-        if context.rocketmq is None:
+        if rocketmq is None:
             return []
-        return [client_id for client_id in asked["ids"] if await context.rocketmq.disconnect(client_id)]
+        return [client_id for client_id in asked["ids"] if await rocketmq.disconnect(client_id)]
 
-    context.peers.serve(CLIENTS, clients)
-    context.peers.serve(DISCONNECT, disconnect)
+    peers.serve(CLIENTS, clients)
+    peers.serve(DISCONNECT, disconnect)
 
 
 def _key(client: RocketMqClient) -> str:

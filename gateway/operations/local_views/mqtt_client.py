@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from entrepot.gateway.http.admin.local_views.mqtt_clients import accepted_of, client_shape, subscription_shape
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.mqtt_metrics import version_name
+import msgspec
+
 from entrepot.gateway.mqtt.connections.conversation import MqttConversation
 from entrepot.gateway.mqtt.connections.facts import facts_of
 from entrepot.gateway.mqtt.connections.history import ClientEvent
@@ -15,7 +14,10 @@ from entrepot.gateway.mqtt.connections.in_flight import MAX_LISTED, InFlight, in
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.sessions.record import WillRecord
+from entrepot.gateway.operations.local_views.mqtt_clients import accepted_of, client_shape
+from entrepot.gateway.operations.mqtt import subscribed_filter, version_name
 from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.peers.peers import Peers
 from entrepot.protocols.mqtt.outgoing import UNLIMITED_PACKET
 
 CLIENT: Final = "mqtt-client"
@@ -25,24 +27,23 @@ MAX_SUBSCRIPTIONS: Final = 1000
 MAX_CLIENT_EVENTS: Final = 200
 
 
-def serve_mqtt_client(context: HttpContext) -> None:
-    """Register the views."""
+def serve_mqtt_client(peers: Peers, mqtt: MqttFrontend | None) -> None:
+    """Register the views.  Those of a gateway without MQTT have nothing to tell."""
 
     async def client(asked: dict[str, Any]) -> Any:
-        found = accepted_of(context.mqtt, asked["id"])
-        if found is None or context.mqtt is None:
+        found = accepted_of(mqtt, asked["id"])
+        if found is None or mqtt is None:
             return None
-        return await _detail(found, context.mqtt)
+        return await _detail(found, mqtt)
 
     async def events(asked: dict[str, Any]) -> Any:
-        mqtt = context.mqtt
         if mqtt is None:
             return {"value": [], "since": None}
         found = mqtt.history.of(asked["id"], MAX_CLIENT_EVENTS)
         return {"value": [_event_shape(each) for each in found], "since": time_shape(mqtt.history.since_ms())}
 
-    context.peers.serve(CLIENT, client)
-    context.peers.serve(EVENTS, events)
+    peers.serve(CLIENT, client)
+    peers.serve(EVENTS, events)
 
 
 async def _detail(conversation: MqttConversation, mqtt: MqttFrontend) -> dict[str, Any]:
@@ -55,7 +56,9 @@ async def _detail(conversation: MqttConversation, mqtt: MqttFrontend) -> dict[st
         "lastPacketSeconds": round(services.loop.time() - conversation.machine.heard_at, 1),
         "session": _session_shape(conversation, services),
         "will": _will_shape(conversation),
-        "subscribedTo": [subscription_shape(each) for each in islice(records.values(), MAX_SUBSCRIPTIONS)],
+        "subscribedTo": [
+            msgspec.to_builtins(subscribed_filter(each)) for each in islice(records.values(), MAX_SUBSCRIPTIONS)
+        ],
         "inFlightMessages": [_in_flight_shape(each, now_ms) for each in in_flight],
         "halfReceived": list(islice(conversation.machine.incoming or (), MAX_LISTED)),
         "output": _output_shape(conversation),

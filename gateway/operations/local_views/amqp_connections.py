@@ -9,15 +9,15 @@ from typing import Any, Final
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
 from entrepot.gateway.amqp.frontend import AmqpFrontend
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.everywhere import page_of
-from entrepot.gateway.http.rabbitmq.connection_shapes import (
+from entrepot.gateway.operations.gathered import page_of
+from entrepot.gateway.operations.local_views.amqp_shapes import (
     channel_name,
     channel_shape,
     connection_name,
     connection_shape,
     consumer_shape,
 )
+from entrepot.gateway.peers.peers import Peers
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 CONNECTIONS: Final = "amqp-connections"
@@ -33,15 +33,15 @@ BETWEEN: Final = "\0"
 Row = dict[str, Any]
 
 
-def serve_amqp_connections(context: HttpContext) -> None:
+def serve_amqp_connections(peers: Peers, amqp: AmqpFrontend | None) -> None:
     """Register the views.  Those of a gateway without AMQP have nothing to tell."""
     for view, answer in _VIEWS.items():
-        context.peers.serve(view, _answering(context, answer))
+        peers.serve(view, _answering(amqp, answer))
 
 
-def _answering(context: HttpContext, answer: Callable[[list[AmqpConversation], Row], Any]) -> Any:
+def _answering(amqp: AmqpFrontend | None, answer: Callable[[list[AmqpConversation], Row], Any]) -> Any:
     async def answered(asked: Row) -> Any:
-        return answer(_open(context.amqp), asked)
+        return answer(_open(amqp), asked)
 
     return answered
 

@@ -6,16 +6,17 @@ import heapq
 from collections.abc import Iterator
 from typing import Any, Final
 
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.everywhere import page_of
-from entrepot.gateway.http.mqtt_metrics import version_name
+import msgspec
+
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.conversation import MqttConversation
 from entrepot.gateway.mqtt.connections.facts import messages_behind
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.frontend import MqttFrontend
-from entrepot.gateway.mqtt.sessions.record import SubscriptionRecord
+from entrepot.gateway.operations.gathered import page_of
+from entrepot.gateway.operations.mqtt import subscribed_filter, version_name
 from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.peers.peers import Peers
 
 CLIENTS: Final = "mqtt-clients"
 SUBSCRIPTIONS: Final = "mqtt-subscriptions"
@@ -24,21 +25,21 @@ BETWEEN: Final = "\0"
 """Separator of a subscription's client id and filter in its key: neither may contain it."""
 
 
-def serve_mqtt_clients(context: HttpContext) -> None:
-    """Register the views."""
+def serve_mqtt_clients(peers: Peers, mqtt: MqttFrontend | None) -> None:
+    """Register the views.  Those of a gateway without MQTT have nothing to tell."""
 
     async def clients(asked: dict[str, Any]) -> Any:
-        return _clients(context.mqtt, asked)
+        return _clients(mqtt, asked)
 
     async def subscriptions(asked: dict[str, Any]) -> Any:
-        return _subscriptions(context.mqtt, asked)
+        return _subscriptions(mqtt, asked)
 
     async def slow(asked: dict[str, Any]) -> Any:
-        return {"value": _slow(context.mqtt, asked["limit"])}
+        return {"value": _slow(mqtt, asked["limit"])}
 
-    context.peers.serve(CLIENTS, clients)
-    context.peers.serve(SUBSCRIPTIONS, subscriptions)
-    context.peers.serve(SLOW, slow)
+    peers.serve(CLIENTS, clients)
+    peers.serve(SUBSCRIPTIONS, subscriptions)
+    peers.serve(SLOW, slow)
 
 
 def accepted(mqtt: MqttFrontend | None) -> Iterator[MqttConversation]:
@@ -125,25 +126,13 @@ def _subscriptions(mqtt: MqttFrontend | None, asked: dict[str, Any]) -> dict[str
         {
             "key": f"{each.client.client_id}{BETWEEN}{text}",
             "client": each.client.client_id,
-            **subscription_shape(record),
+            **msgspec.to_builtins(subscribed_filter(record)),
         }
         for each in clients
         for text, record in sorted(each.subscribing.records.items())
         if topic_filter in (None, text)
     ]
     return page_of([row for row in rows if row["key"] > after][: limit + 1], limit, "key")
-
-
-def subscription_shape(record: SubscriptionRecord) -> dict[str, Any]:
-    """Return a subscription as JSON."""
-    return {
-        "filter": record.filter,
-        "qos": record.qos,
-        "noLocal": record.no_local,
-        "retainAsPublished": record.retain_as_published,
-        "retainHandling": record.retain_handling,
-        "identifier": record.identifier or None,
-    }
 
 
 # -- slow subscribers ------------------------------------------------------------------------------------------------

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from entrepot.domain.field_value import text_of
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
 from entrepot.gateway.amqp.connections.consuming import Consumer
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
 from entrepot.gateway.driver import Driver
-from entrepot.gateway.http.rabbitmq.shapes import node_name, plain
 
 
 def connection_name(driver: Driver | None) -> str:
@@ -89,3 +90,23 @@ def consumer_shape(consumer: Consumer, channel: AmqpChannel) -> dict[str, Any]:
         "prefetch_count": consumer.prefetch,
         "arguments": plain(consumer.arguments),
     }
+
+
+def plain(value: object) -> Any:
+    """A field table's value as JSON."""
+    if value is None or isinstance(value, bool | str | float):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return (text_of(value) or "").encode("utf-8", "replace").decode()
+    if isinstance(value, Sequence):
+        return [plain(each) for each in value]
+    return str(value)
+
+
+def node_name(gateway: str) -> str:
+    """RabbitMQ's node name of a gateway."""
+    return f"entrepot@{gateway}"
