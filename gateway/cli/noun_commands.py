@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 
 import msgspec
 import typer
-from msgspec import Meta
+from msgspec import NODEFAULT, UNSET, Meta
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
@@ -44,10 +44,10 @@ class _Option:
         name = flag.name or "--" + self.name.replace("_", "-")
         if taken is bool and "/" not in name:
             name = f"{name}/--no-{name[2:]}"
-        has_number = taken is int and isinstance(field.default, int)
-        option = typer.Option(name, help=flag.help, metavar=flag.metavar, show_default=has_number, **limits)
-        annotation: Any = Annotated[taken if field.required or has_number else taken | None, option]
-        default = _Parameter.empty if field.required else field.default if has_number else None
+        default = None if field.default in (NODEFAULT, UNSET, "") or taken is bool else field.default
+        option = typer.Option(name, help=flag.help, metavar=flag.metavar, show_default=default is not None, **limits)
+        annotation: Any = Annotated[taken if field.required else taken | None, option]
+        default = _Parameter.empty if field.required else default
         self.parameter = _Parameter(self.name, _BY_NAME, default=default, annotation=annotation)
 
     def value(self, given: Any) -> Any:
@@ -85,14 +85,16 @@ def _command(operation: Operation, words: Words) -> Callable[..., None]:
 
 
 def _parameters(operation: Operation, words: Words, options: list[_Option]) -> list[inspect.Parameter]:
-    arguments = [_argument(name, words.shown_as.get(name, operation.noun.one.upper())) for name in operation.names]
+    arguments = [
+        _argument(name, words.shown_as.get(name, _called(operation, name).upper())) for name in operation.names
+    ]
     yes = _Parameter("yes", _BY_NAME, default=False, annotation=YesOption)
     namespace = _Parameter("namespace", _BY_NAME, default=DEFAULT_NAMESPACE, annotation=NamespaceOption)
     return [
         *arguments,
         *(each.parameter for each in options),
         *([yes] if words.confirm else []),
-        *([namespace] if operation.noun.is_in_namespaces else []),
+        *([namespace] if operation.is_in_namespaces else []),
         _Parameter("server", _BY_NAME, default=DEFAULT_SERVER, annotation=ServerOption),
         _Parameter("as_json", _BY_NAME, default=False, annotation=JsonOption),
     ]
@@ -105,7 +107,12 @@ def _argument(name: str, metavar: str) -> inspect.Parameter:
 
 def _path(operation: Operation, namespace: str, names: dict[str, str]) -> str:
     path = operation.path.format(**{name: segment(value) for name, value in names.items()})
-    return PREFIX + below(namespace) + path.removeprefix(PREFIX) if operation.noun.is_in_namespaces else path
+    return PREFIX + below(namespace) + path.removeprefix(PREFIX) if operation.is_in_namespaces else path
+
+
+def _called(operation: Operation, name: str) -> str:
+    """Return the word for a name of the path."""
+    return operation.noun.one if name == "name" else name
 
 
 def _print(operation: Operation, words: Words, answer: Any, named: dict[str, str], *, as_json: bool) -> None:
@@ -119,5 +126,6 @@ def _print(operation: Operation, words: Words, answer: Any, named: dict[str, str
     elif words.show is not None:
         print_json(answer)
     else:
-        value = {operation.noun.one: [*named.values()][-1], "deleted": True} if answer is None else answer
+        names = {words.keyed.get(name, _called(operation, name)): value for name, value in named.items()}
+        value = {**names, words.done: True} if answer is None else answer
         print_outcome(value, words.outcome.format(**named), as_json=as_json)

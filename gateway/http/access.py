@@ -19,12 +19,13 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.asgi import Scope, Send
 from entrepot.gateway.http.login_cookie import login_token
 from entrepot.gateway.http.problems import UnknownHostError
+from entrepot.gateway.operations import rights
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import PrincipalChange, Security
 from entrepot.gateway.transport.web_origin import WebOrigins
 
-PROTOCOL: Final = "http"
+PROTOCOL: Final = rights.PROTOCOL
 _SHARED_KEY: Final = b"sharedaccesskey"
 """Event Grid's scheme: `SharedAccessKey <key>`.  A key is `<name>:<password>` of a user, or a token."""
 _CACHE_CONTROL: Final = b"cache-control"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from entrepot.gateway.http.admin.seen import contents_of
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.operations.access_tester import ACCESS_TESTER, AccessTester
@@ -11,29 +13,35 @@ from entrepot.gateway.operations.audit import AUDIT, Audit
 from entrepot.gateway.operations.brokers import BROKERS, Brokers
 from entrepot.gateway.operations.clients import CLIENTS, Clients
 from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
+from entrepot.gateway.operations.event_rules import EVENT_RULES, TopicEventRules
 from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
 from entrepot.gateway.operations.groups import GROUPS, Groups
+from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS, IngestJobs
 from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.retained import RETAINED, Retained
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS, RocketMqClients
 from entrepot.gateway.operations.sessions import SESSIONS, Sessions
 from entrepot.gateway.operations.settings import SETTINGS, GatewaySettings
+from entrepot.gateway.operations.statuses import topic_statuses
+from entrepot.gateway.operations.tiering import TIERING, Tiering
+from entrepot.gateway.operations.timers import TIMERS, Timers
 from entrepot.gateway.operations.topics import TOPICS, Topics
 from entrepot.gateway.operations.traces import PACKET_TRACES, PacketTraces
+from entrepot.gateway.operations.transactions import TRANSACTIONS, Transactions
 from entrepot.gateway.operations.users import USERS, Users
 from entrepot.gateway.settings import setting_rows
 
 
 def objects_of(context: HttpContext) -> dict[Noun, object]:
     """Return the nouns' objects of one gateway."""
+    store = context.store
     return {
-        TOPICS: Topics(context.store, context.security, context.settings.topics, context.memberships),
-        GROUPS: Groups(context.store, context.security, context.settings.groups, context.memberships),
-        NAMESPACES: Namespaces(context.store, context.amqp),
+        TOPICS: Topics(store, context.security, context.settings.topics, context.memberships),
+        GROUPS: Groups(store, context.security, context.settings.groups, context.memberships),
         GATEWAYS: Gateways(context.peers),
-        BROKERS: Brokers(context.store),
-        CONTROLLERS: Controllers(context.store),
+        BROKERS: Brokers(store),
+        CONTROLLERS: Controllers(store),
         USERS: Users(context.security.administration),
         RETAINED: Retained(context.retained, contents_of(context)),
         CLIENTS: Clients(context.peers, context.mqtt),
@@ -45,4 +53,10 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
         ACCESS_TESTER: AccessTester(context.security),
         ACLS: Acls(context.security.administration),
         SETTINGS: GatewaySettings(setting_rows(context.settings, context.origins), context.peers),
+        NAMESPACES: Namespaces(store, context.amqp),
+        EVENT_RULES: TopicEventRules(store, context.event_rules, context.topology, context.security),
+        TIERING: Tiering(store),
+        TIMERS: Timers(store),
+        TRANSACTIONS: Transactions(store, context.clock),
+        INGEST_JOBS: IngestJobs(store.key_values, context.clock, partial(topic_statuses, store)),
     }

@@ -26,7 +26,7 @@ from entrepot.gateway.http.request_times import TEMPLATE
 from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.operation import Noun, Operation
 from entrepot.gateway.operations.reading import read_body, read_query, whole_name
-from entrepot.gateway.operations.shapes import GroupName, Made, Raw, TopicName, WholeName
+from entrepot.gateway.operations.shapes import Created, GroupName, Made, Raw, TopicName, WholeName
 from entrepot.gateway.operations.table import Found, Table
 from entrepot.gateway.security.security import refusal_of
 
@@ -43,7 +43,8 @@ class _Bound:
     parameters: tuple[str, ...]
     """Of the handler, for the names of the path."""
     decoder: msgspec.json.Decoder[Any] | None
-    is_in_namespace: bool
+    needs_namespace: bool
+    """That of the path must be there.  Where the handler checks rights, it tells so to those who may know."""
 
 
 class ServedOperations:
@@ -95,7 +96,7 @@ class ServedOperations:
         for name, kind in operation.names.items():
             asked.stored[name] = _stored(asked, names[name], kind)
         self._check(operation, bound.own, asked)
-        if bound.is_in_namespace:
+        if bound.needs_namespace:
             known_namespace(self._store, asked.namespace)
         arguments: dict[str, Any] = {
             parameter: whole_name(name, asked.stored[name]) if kind is WholeName else asked.stored[name]
@@ -133,8 +134,8 @@ def _bound(operation: Operation, own: object) -> _Bound:
     handler = operation.handler.__get__(own)
     by_name = {parameter.rstrip("_"): parameter for parameter in inspect.signature(handler).parameters}
     parameters = tuple(by_name[name] for name in operation.names)
-    is_in_namespace = operation.noun.is_in_namespaces and operation.right.tells_namespace
-    return _Bound(own, handler, parameters, decoder, is_in_namespace)
+    needs_namespace = operation.is_in_namespaces and operation.right.tells_namespace
+    return _Bound(own, handler, parameters, decoder, needs_namespace)
 
 
 def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
@@ -156,4 +157,6 @@ def _encoded(answer: Any) -> tuple[int, Headers, bytes | None]:
         return 200, [(name.encode(), value.encode("latin-1")) for name, value in named.items()], answer.body
     if isinstance(answer, Made):
         return (201 if answer.is_new else 200), [_JSON], _encode(answer.value)
+    if isinstance(answer, Created):
+        return 201, [_JSON], _encode(answer.value)
     return 200, [_JSON], _encode(answer)

@@ -9,7 +9,7 @@ from entrepot.gateway.operations.gathered import AnsweredShown, answered
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.rights import cluster
 from entrepot.gateway.operations.shapes import Part, Shown, Time, shown_as
-from entrepot.gateway.operations.times import time_of
+from entrepot.gateway.operations.times import time_text
 
 if TYPE_CHECKING:
     from entrepot.gateway.peers.peers import PeerRecord, Peers
@@ -61,7 +61,7 @@ def _gateway_of(peers: Peers, peer_id: str, record: PeerRecord) -> GatewayShown:
     return GatewayShown(
         record.name,
         record.version,
-        time_of(record.started_ms),
+        time_text(record.started_ms),
         peer_id == peers.own_id,
         silent_ms / 1000 if silent_ms else None,
     )

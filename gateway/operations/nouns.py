@@ -11,8 +11,10 @@ from entrepot.gateway.operations.audit import AUDIT
 from entrepot.gateway.operations.brokers import BROKERS
 from entrepot.gateway.operations.clients import CLIENTS
 from entrepot.gateway.operations.controllers import CONTROLLERS
+from entrepot.gateway.operations.event_rules import EVENT_RULES
 from entrepot.gateway.operations.gateways import GATEWAYS
 from entrepot.gateway.operations.groups import GROUPS
+from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.retained import RETAINED
@@ -20,13 +22,20 @@ from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS
 from entrepot.gateway.operations.sessions import SESSIONS
 from entrepot.gateway.operations.settings import SETTINGS
 from entrepot.gateway.operations.table import Table
+from entrepot.gateway.operations.tiering import TIERING
+from entrepot.gateway.operations.timers import TIMERS
 from entrepot.gateway.operations.topics import TOPICS
 from entrepot.gateway.operations.traces import PACKET_TRACES
+from entrepot.gateway.operations.transactions import TRANSACTIONS
 from entrepot.gateway.operations.users import USERS
 
 NOUNS: Final[tuple[Noun, ...]] = (
     TOPICS,
+    EVENT_RULES,
+    TIERING,
     GROUPS,
+    TIMERS,
+    TRANSACTIONS,
     RETAINED,
     CLIENTS,
     SESSIONS,
@@ -42,5 +51,6 @@ NOUNS: Final[tuple[Noun, ...]] = (
     ACLS,
     ACCESS_TESTER,
     SETTINGS,
+    INGEST_JOBS,
 )
 TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

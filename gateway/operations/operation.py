@@ -26,9 +26,11 @@ _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The command of an operation.  `columns`, `cells`: of a list; `continued_by`: the option that continues it.
+    """The command of an operation.  `columns`, `cells`: of a list; `continued_by`: the option for its next page.
     `show`: prints an answer.  `outcome`: the line of a change, `confirm`: the question before one, with names of the
-    path in braces.  `shown_as`: metavar of each name of the path; the noun's word in capitals for others."""
+    path in braces.  `shown_as`: metavar of each name of the path; else in capitals the noun's word for `name`, and
+    others themselves.  `done`: what JSON tells of a change without an answer; `keyed`: the path's names there, where
+    they are other words."""
 
     command: str
     help: str
@@ -38,6 +40,8 @@ class Words:
     outcome: str = ""
     confirm: str = ""
     continued_by: str = ""
+    done: str = "deleted"
+    keyed: Mapping[str, str] = field(default_factory=dict)
     shown_as: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -45,8 +49,8 @@ class Words:
 class Operation:
     """One row.  `change`: the event of its entries in the audit log; empty for none.  `example`: of its body.
     `shows`: members of the answer's example that no type gives, such as a cursor; of a raw answer its example, by media
-    type.  `outcome`: description of the
-    answer.  `names`: kinds of the path's names."""
+    type.  `outcome`: description of the answer.  `names`: kinds of the path's names.  `is_plain`: in no namespace,
+    though its noun is."""
 
     noun: Noun
     method: str
@@ -67,6 +71,12 @@ class Operation:
     head: type[Head] | None
     takes_asked: bool
     answer: Any
+    is_plain: bool = False
+
+    @property
+    def is_in_namespaces(self) -> bool:
+        """True if it is there in each namespace, too."""
+        return self.noun.is_in_namespaces and not self.is_plain
 
     @property
     def needs_body(self) -> bool:
@@ -75,8 +85,8 @@ class Operation:
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """Its paths: one, or two where the noun is in namespaces."""
-        if not self.noun.is_in_namespaces:
+        """Its paths: one, or two where it is in namespaces."""
+        if not self.is_in_namespaces:
             return (self.path,)
         return self.path, self.path.replace(PREFIX, PREFIX + NAMESPACE_PATH, 1)
 
@@ -116,6 +126,7 @@ class Noun:
         outcome: str = "As asked",
         words: Words | None = None,
         change: str | None = None,
+        is_plain: bool = False,
     ) -> Callable[[_HandlerT], _HandlerT]:
         """Add a row.  `name`: its id in the document.  `change`: None for the event that its template gives."""
 
@@ -139,6 +150,7 @@ class Noun:
                     words,
                     told,
                     **parts,
+                    is_plain=is_plain,
                 )
             )
             return handler

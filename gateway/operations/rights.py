@@ -10,6 +10,8 @@ from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, acces
 from entrepot.domain.access.model import Request as Need
 from entrepot.gateway.operations.asked import Asked
 
+PROTOCOL: Final = "http"
+"""Name of the REST API in decisions on rights, and in the audit log."""
 _IN_NAMESPACES: Final = frozenset((ResourceType.TOPIC, ResourceType.GROUP))
 
 
@@ -80,6 +82,6 @@ def _contents_in_query(own: Any, asked: Asked) -> list[Need]:
 
 CONTENTS_IN_QUERY: Final = Right(_contents_in_query)
 """Reading all messages of the query's topic; of every topic if it names none."""
-HANDLERS_OWN: Final = Right(lambda own, asked: [])
+HANDLERS_OWN: Final = Right(lambda own, asked: [], tells_namespace=False)
 """Rights that the handler checks, because a body or a list names the subjects."""
 SUPER_USERS: Final = Right(lambda own, asked: [], is_for_super_users=True)

@@ -47,7 +47,7 @@ class Schemas:
         if origin is Literal:
             return {"type": "string", "enum": list(arguments)}
         if origin is dict:
-            return {"type": "object", "additionalProperties": self.of(arguments[1])}
+            return {"type": "object", "additionalProperties": self.of(arguments[1]) or True}
         if isinstance(kind, type) and issubclass(kind, Enum):
             return {"type": "string", "enum": [each.value for each in kind]}
         if kind is Any:
@@ -65,7 +65,7 @@ class Schemas:
         properties = {each.encode_name: self.of(hints[each.name]) for each in fields}
         if issubclass(struct, Body):
             for each in fields:
-                properties[each.encode_name] |= _default_of(each)
+                properties[each.encode_name] |= {"default": None} if each.default is None else _default_of(each)
         needed = [each.encode_name for each in fields if each.required or _is_always_shown(struct, each)]
         if issubclass(struct, Row):
             needed = []

@@ -157,6 +157,7 @@ class Sessions:
             outcome="session {id} ended",
             confirm="End the session of {id}?",
             shown_as={"id": "CLIENT"},
+            keyed={"id": "session"},
         ),
     )
     async def end(self, id_: PlainName, asked: Asked) -> None:

@@ -84,6 +84,13 @@ class Raw:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Created(Generic[_T]):
+    """The answer of a POST that makes something: 201."""
+
+    value: _T
+
+
 class Listed(Part, Generic[_T], frozen=True):
     """A whole list."""
 

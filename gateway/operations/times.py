@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from entrepot.domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
 from entrepot.gateway.operations.problem import bad_request
+
+LAST_TIME: Final = "9999-12-31T23:59:59.999Z"
 
 
 def epoch_ms_of(text: str, where: str) -> int:
@@ -29,6 +33,6 @@ def time_shape(epoch_ms: int) -> str | None:
     return to_rfc3339(epoch_ms) if epoch_ms else None
 
 
-def time_of(epoch_ms: int) -> str:
-    """A time that is there, as JSON; one outside of the calendar is told as its nearest end."""
-    return to_rfc3339(min(max(epoch_ms, 0), MAX_EPOCH_MS)) or ""
+def time_text(epoch_ms: int) -> str:
+    """A time that is always there, as JSON; the last one that can be written stands for later ones."""
+    return to_rfc3339(epoch_ms) or LAST_TIME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -21,8 +21,9 @@ from entrepot.gateway.operations.paging import PAGED, Page, Pages, Piece, Select
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.refusals import REFUSAL, RefusalShown, refusal_shown
 from entrepot.gateway.operations.rights import fixed, on, putting
-from entrepot.gateway.operations.shapes import Body, Listed, Made, Number, Part, Shown, TopicName, shown_as
+from entrepot.gateway.operations.shapes import Body, Listed, Made, Number, Shown, TopicName, shown_as
 from entrepot.gateway.operations.statuses import topic_statuses
+from entrepot.gateway.operations.topic_definition import DefinitionShown, TopicShown, definition_of, topic_shown
 
 if TYPE_CHECKING:
     from entrepot.domain.ports import Store
@@ -35,43 +36,7 @@ MAX_TOPICS_AT_ONCE: Final = 10_000
 # -- what goes out ---------------------------------------------------------------------------------------------------
 
 
-class OffsetsShape(Part, frozen=True):
-    queue_id: int
-    min_offset: int
-    max_offset: int
-
-
-class _Definition(Part, frozen=True):
-    name: str
-    namespace: str
-    queues: int
-    write_queues: int | None
-    type: TopicType
-    permission: Literal["READ_WRITE", "NONE", "READ", "WRITE"]
-    cleanup: Cleanup
-    retention_seconds: int | None
-    retention_bytes: int | None
-    tier_seconds: int | None
-    max_message_bytes: int | None
-    max_backlog: int | None
-    confirm: Confirm
-    trace: float
-    placement: dict[str, int] | None
-
-
-class TopicShown(_Definition, Shown, frozen=True):
-    """A topic with the offsets of its queues"""
-
-    offsets: list[OffsetsShape]
-
-
-class TableTopicShown(TopicShown, frozen=True):
-    """A topic that goes on in a table, or is read from one"""
-
-    table: str
-
-
-class TopicRowShown(_Definition, Shown, frozen=True):
+class TopicRowShown(DefinitionShown, frozen=True, kw_only=True):
     """A topic in a page. Sums are lower bounds unless it is complete, and null while nobody tells them"""
 
     kind: Literal["normal", "deadLetter", "retry", "queue", "subscription", "system"]
@@ -89,25 +54,6 @@ class TopicOutcomeShown(Shown, frozen=True):
     error: RefusalShown | UnsetType = UNSET
 
 
-_EXAMPLE: Final[dict[str, Any]] = {
-    "name": "orders",
-    "namespace": "default",
-    "queues": 4,
-    "write_queues": 4,
-    "type": TopicType.NORMAL,
-    "permission": "READ_WRITE",
-    "cleanup": Cleanup.DELETE,
-    "retention_seconds": 86_400,
-    "retention_bytes": 1 << 30,
-    "tier_seconds": 31_536_000,
-    "max_message_bytes": 65_536,
-    "max_backlog": 100_000,
-    "confirm": Confirm.RULE,
-    "trace": 0.0,
-    "placement": {"broker-0": 4},
-}
-shown_as(TopicShown(**_EXAMPLE, offsets=[OffsetsShape(0, 0, 41)]))
-shown_as(TableTopicShown(**_EXAMPLE, offsets=[OffsetsShape(0, 0, 41)], table="orders/4f1c2a9e8b7d6c5a-0"))
 shown_as(TopicOutcomeShown("orders", True, REFUSAL))
 
 
@@ -191,7 +137,7 @@ class Topics:
         if not is_page(asked):
             known_namespace(self._store, asked.namespace)
             names = (topic.name for topic in topology.topics() if split_name(topic.name)[0] == asked.namespace)
-            return await piece_of(names, query.after, self._ask, topic_of)
+            return await piece_of(names, query.after, self._ask, topic_shown)
         check_kinds(query.kinds, TOPIC_KINDS)
         namespace = self._pages.visible_namespace(asked)
         topics = {topic.name: topic for topic in topology.topics() if split_name(topic.name)[0] == namespace}
@@ -219,7 +165,7 @@ class Topics:
 
     @TOPICS.get("/{name}", "getTopic", "Get a topic with its offsets", on(ResourceType.TOPIC, Action.GET))
     async def show(self, name: TopicName) -> TopicShown:
-        return topic_of(await self._store.topology.topic_status(name))
+        return topic_shown(await self._store.topology.topic_status(name))
 
     @TOPICS.put(
         "/{name}",
@@ -231,7 +177,7 @@ class Topics:
     async def put(self, name: TopicName, body: TopicChange) -> Made[TopicShown]:
         is_new = self.known(name) is None
         await self._store.topology.put_topic(self._changed(name, body))
-        return Made(topic_of(await self._store.topology.topic_status(name)), is_new)
+        return Made(topic_shown(await self._store.topology.topic_status(name)), is_new)
 
     @TOPICS.delete("/{name}", "deleteTopic", "Delete a topic with its messages", on(ResourceType.TOPIC, Action.DELETE))
     async def delete(self, name: TopicName) -> None:
@@ -283,35 +229,3 @@ def _row(topic: Topic, status: TopicStatus | None, is_partial: bool) -> TopicRow
         messages=None if status is None else str(_messages(status)),
         written=None if status is None else str(_written(status)),
     )
-
-
-def topic_of(status: TopicStatus) -> TopicShown:
-    """Return a topic with its offsets as it is shown."""
-    return TopicShown(**definition_of(status.topic), offsets=offsets_of(status))
-
-
-def offsets_of(status: TopicStatus) -> list[OffsetsShape]:
-    """Return the offsets of a topic's queues as they are shown."""
-    return [OffsetsShape(queue.queue_id, queue.min_offset, queue.max_offset) for queue in status.queues]
-
-
-def definition_of(topic: Topic) -> dict[str, Any]:
-    """Return the fields that every shape of a topic has."""
-    namespace, name = split_name(topic.name)
-    return {
-        "name": name,
-        "namespace": namespace,
-        "queues": topic.queues,
-        "write_queues": topic.write_queues,
-        "type": topic.type,
-        "permission": topic.permission.value,
-        "cleanup": topic.cleanup,
-        "retention_seconds": topic.retention_seconds,
-        "retention_bytes": topic.retention_bytes,
-        "tier_seconds": topic.tier_seconds,
-        "max_message_bytes": topic.max_message_bytes,
-        "max_backlog": topic.max_backlog,
-        "confirm": topic.confirm,
-        "trace": topic.trace,
-        "placement": dict(topic.placement) or None,
-    }

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
-from entrepot.gateway.http.admin.event_rules import event_rule_routes
 from entrepot.gateway.http.admin.group_detail import group_detail_routes
-from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
 from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
-from entrepot.gateway.http.admin.tiering import tiering_routes
-from entrepot.gateway.http.admin.timers import timer_routes
-from entrepot.gateway.http.admin.transactions import transaction_routes
 from entrepot.gateway.http.admin.trying import trying_routes
 from entrepot.gateway.http.admin.viewing import viewing_routes
 from entrepot.gateway.http.admin.watching import watching_routes
@@ -28,7 +23,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
     """All routes of the administration, in the order of the documentation."""
     kinds = (
         watching_routes,
-        event_rule_routes,
         group_detail_routes,
         member_routes,
         dead_letter_routes,
@@ -37,10 +31,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         pulling_routes,
         viewing_routes,
         trying_routes,
-        tiering_routes,
-        timer_routes,
-        transaction_routes,
         bridge_routes,
-        ingest_job_routes,
     )
     return [kind(context) for kind in kinds]

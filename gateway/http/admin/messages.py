@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from fastapi import Query, Request, Response
 
 from entrepot.domain.message import PropertyValue, StoredMessage
@@ -28,8 +29,8 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.rights import ANY_CONTENTS, contents_in_query
 from entrepot.gateway.http.routes import Routes
-from entrepot.gateway.operations.ids import id_text
 from entrepot.gateway.operations.masking import Shown
+from entrepot.gateway.operations.message_head import message_shown
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.shapes import MAX_CURSOR_LENGTH
 from entrepot.gateway.operations.times import epoch_ms_of, time_shape
@@ -121,22 +122,8 @@ async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
 
 def message_shape(message: StoredMessage) -> dict[str, Any]:
     """Return a message without its content as JSON."""
-    namespace, topic = split_name(message.topic)
-    return {
-        "id": id_text(message.message_id),
-        "topic": topic,
-        "namespace": namespace,
-        "queueId": message.queue_id,
-        "queueOffset": message.queue_offset,
-        "keys": list(message.keys),
-        "tag": message.tag,
-        "subTopic": message.sub_topic,
-        "messageGroup": message.message_group,
-        "bornTime": time_shape(message.born_time_ms),
-        "storeTime": time_shape(message.store_time_ms),
-        "size": len(message.body),
-        "commitLogOffset": message.commit_log_offset,
-    }
+    shape: dict[str, Any] = msgspec.to_builtins(message_shown(message))
+    return shape
 
 
 def full_shape(shown: Shown) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.documents.bridge_shape import BRIDGE_FIELDS
 from entrepot.gateway.http.documents.dashboard_operations import ANSWERED
 from entrepot.gateway.http.documents.event_operations import SUBSCRIPTION_FIELDS
-from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers
+from entrepot.gateway.http.documents.operation import Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, time
 
 _GATEWAY: Final = "gateway-1"
@@ -58,25 +58,6 @@ _WEBHOOK_FIELDS: Final = {
     "deliveries": [_DELIVERY],
 }
 _WEBHOOK: Final = named("Webhook", "A subscription with its delivery at all gateways", _WEBHOOK_FIELDS)
-_JOB: Final = named(
-    "IngestJob",
-    "A Spark job that keeps a table of topics, by its last report; the lag is that of now",
-    {
-        "id": "7b0c4f1c-2a9e-4b7d-8c5a-0f1e2d3c4b5a",
-        "table": "/lake/factory",
-        "format": "delta",
-        "version": Maybe("41"),
-        "state": Choice(("running", "ended", "failed", "silent")),
-        "reason": Maybe("DATA_LOSS: messages are gone"),
-        "host": "spark-1",
-        "reportedAt": Maybe(time()),
-        "batch": Maybe(12),
-        "batchAt": Maybe(time()),
-        "batchRows": 5000,
-        "batchSeconds": 1.5,
-        "topics": [{"name": "factory", "queues": 4, "lag": Maybe(12), "offsets": [{"queueId": 0, "offset": "41"}]}],
-    },
-)
 
 CLIENT_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/webhooks"): Operation(
@@ -84,6 +65,4 @@ CLIENT_OPERATIONS: Final[Operations] = {
     ),
     ("GET", f"{PREFIX}/webhooks/{{id}}"): Operation("getWebhook", answers({**_WEBHOOK_FIELDS, "answered": ANSWERED})),
     ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(_of_all(_BRIDGE))),
-    ("GET", f"{PREFIX}/ingest-jobs"): Operation("listIngestJobs", answers(listed(_JOB, next=Maybe("4f1c2a9e")))),
-    ("DELETE", f"{PREFIX}/ingest-jobs/{{id}}"): Operation("forgetIngestJob", GONE),
 }

@@ -10,7 +10,7 @@ from entrepot.gateway.http.documents.refusals import refusals
 from entrepot.gateway.operations.change_names import NAMESPACE_PATH
 from entrepot.gateway.operations.operation import Operation
 from entrepot.gateway.operations.schema import Schema, Schemas, example_of, parameters_of
-from entrepot.gateway.operations.shapes import Made, Raw
+from entrepot.gateway.operations.shapes import Created, Made, Raw
 
 
 def paths_of(operations: Iterable[Operation], schemas: Schemas) -> dict[str, dict[str, Schema]]:
@@ -51,15 +51,15 @@ def _answers(operation: Operation, schemas: Schemas) -> Schema:
         binary = {"type": "string", "format": "binary"}
         told = {media_type: {"schema": binary, "example": example} for media_type, example in operation.shows.items()}
         return {"200": {"description": operation.outcome, "content": told}}
-    is_made = get_origin(answer) is Made
-    shown = get_args(answer)[0] if is_made else answer
+    is_made, is_created = get_origin(answer) is Made, get_origin(answer) is Created
+    shown = get_args(answer)[0] if is_made or is_created else answer
     content = {JSON: {"schema": schemas.of(shown), "example": _example(shown, operation)}}
     if is_made:
         return {
             "200": {"description": "Changed: as it is now", "content": content},
             "201": {"description": "Created: as it is now", "content": content},
         }
-    return {"200": {"description": operation.outcome, "content": content}}
+    return {"201" if is_created else "200": {"description": operation.outcome, "content": content}}
 
 
 def _example(shown: Any, operation: Operation) -> Any:

@@ -69,7 +69,7 @@ def test_defaults_of_a_body_are_told() -> None:
     assert Schemas().of(Change)["properties"] == {
         "name": {"type": "string"},
         "seconds": {"type": "integer", "minimum": 1, "default": 60},
-        "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
     }
 
 

@@ -1,0 +1,52 @@
+"""Messages that wait and are in no queue yet: what their lists have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from entrepot.domain.names import split_name
+from entrepot.gateway.operations.asked import Asked
+from entrepot.gateway.operations.problem import MissingError
+
+if TYPE_CHECKING:
+    from entrepot.domain.message import StoredMessage
+    from entrepot.domain.ports import Store
+
+
+class Waiting(Protocol):
+    """A message that waits."""
+
+    @property
+    def message(self) -> StoredMessage: ...
+
+
+_Waiting = TypeVar("_Waiting", bound=Waiting)
+
+
+def known_topic(store: Store, asked: Asked, plain: str | None) -> str | None:
+    """Return the stored name of a list's topic; None for all.  Raises MissingError if there is no such topic."""
+    if plain is None:
+        return None
+    name = asked.topic(plain)
+    if store.topology.topic(name) is None:
+        raise MissingError("topic-not-found", "The topic does not exist", f"there is no topic {plain!r}")
+    return name
+
+
+async def waiting_in(
+    namespace: str,
+    ask: Callable[[Any], Awaitable[list[_Waiting]]],
+    cursor_of: Callable[[_Waiting], Any],
+    after: Any,
+    count: int,
+) -> list[_Waiting]:
+    """Return the next messages of a namespace behind a cursor.  `ask`: the next `count` of all namespaces."""
+    found: list[_Waiting] = []
+    while len(found) < count:
+        page = await ask(after)
+        found += [each for each in page if split_name(each.message.topic)[0] == namespace]
+        if len(page) < count:
+            break
+        after = cursor_of(page[-1])
+    return found[:count]

@@ -1,0 +1,112 @@
+"""Tables in an object store as their operations tell them: without HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import qualified
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, TierStatus
+from entrepot.domain.topic import QueueBounds, Topic
+from entrepot.gateway.operations.shapes import TopicName
+from entrepot.gateway.operations.tiering import Accepting, Attaching, Restoring, Tiering
+from entrepot.store_client.memory import MemoryStore
+from tests.support.asked import asked
+from tests.support.clock import ManualClock
+
+BELOW = qualified("plant", "orders")
+
+
+class Tables:
+    """Tables that note what they are asked for."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+
+    async def restore(self, request: RestoreRequest) -> TableTopic:
+        self.requests.append(request)
+        return TableTopic(Topic(request.topic, queues=1), "orders/1", [QueueBounds(0, 2, 5)])
+
+    async def attach(self, request: AttachRequest) -> TableTopic:
+        self.requests.append(request)
+        return TableTopic(Topic(request.name or "orders", queues=1), "orders/1", [QueueBounds(0, 0, 4)])
+
+    async def accept(self, topic: str) -> None:
+        self.requests.append(topic)
+
+
+class TieredStore(MemoryStore):
+    """A store with tables, and with these statuses."""
+
+    def __init__(self, *statuses: TierStatus) -> None:
+        super().__init__(ManualClock())
+        self.tables = Tables()
+
+        async def tiering() -> list[TierStatus]:
+            return list(statuses)
+
+        self.condition.tiering = tiering  # type: ignore[method-assign]
+
+
+async def test_topics_are_listed_by_name_and_table() -> None:
+    holes = ((0, 3, 6),)
+    store = TieredStore(
+        TierStatus("shop", "b", (), 0, 0, 0),
+        TierStatus("shop", "a", ((0, 41),), 3, 2, 65_536, "it is away", missing=3, holes=holes),
+        TierStatus(BELOW, "c", (), 0, 0, 0),
+    )
+    found = (await Tiering(store).listed()).value
+    assert [(each.namespace, each.topic, each.table) for each in found] == [
+        ("plant", "orders", "c"),
+        ("default", "shop", "a"),
+        ("default", "shop", "b"),
+    ]
+    shown = found[1]
+    assert [(each.queue_id, each.next_offset) for each in shown.uploaded] == [(0, 41)]
+    assert [(each.queue_id, each.first_offset, each.next_offset) for each in shown.missing] == [(0, 3, 6)]
+    assert (shown.missing_messages, shown.problem, found[2].problem) == (3, "it is away", None)
+
+
+async def test_a_topic_is_restored_and_the_audit_log_names_its_table() -> None:
+    store, request = TieredStore(), asked()
+    made = await Tiering(store).restore(TopicName(BELOW), request, Restoring("orders/1", 60, "broker-1", force=True))
+    assert store.tables.requests == [RestoreRequest(BELOW, "orders/1", 60, is_forced=True, broker="broker-1")]
+    assert (made.value.name, made.value.namespace, made.value.table) == ("orders", "plant", "orders/1")
+    assert [(each.min_offset, each.max_offset) for each in made.value.offsets] == [(2, 5)]
+    assert request.told == (("", "from the table orders/1"),)
+
+
+async def test_an_attached_table_has_its_own_name_or_one_of_the_namespace() -> None:
+    store, request = TieredStore(), asked(namespace="plant")
+    tiering = Tiering(store)
+    await tiering.attach(request, Attaching("s3://b", name="theirs", allow_http=True))
+    named = qualified("plant", "theirs")
+    assert request.told == ((f"topic {named}", "from the table orders/1"),)
+    await tiering.attach(asked(namespace="plant"), Attaching("s3://b"))
+    assert store.tables.requests == [
+        AttachRequest("s3://b", None, named, allow_http=True),
+        AttachRequest("s3://b", None, None),
+    ]
+
+
+async def test_a_topic_is_accepted_or_all_and_never_both() -> None:
+    store, request = TieredStore(), asked(namespace="plant")
+    tiering = Tiering(store)
+    for body in (Accepting(), Accepting("orders", all=True)):
+        with pytest.raises(EntrepotError, match="topic: name one, or say all"):
+            await tiering.accept(request, body)
+    assert request.told is None
+    assert (await tiering.accept(request, Accepting("orders"))).accepted == "orders"
+    assert request.told == ((f"topic {BELOW}", ""),)
+    assert (await tiering.accept(request, Accepting(all=True))).accepted is None
+    assert request.told == (("all tables", ""),)
+    assert store.tables.requests == [BELOW, ""]
+
+
+async def test_a_store_without_tables_says_so() -> None:
+    request = asked()
+    with pytest.raises(EntrepotError) as refused:
+        await Tiering(MemoryStore(ManualClock())).accept(request, Accepting(all=True))
+    assert (refused.value.code, request.told) == (Code.UNSUPPORTED, None)
