@@ -34,7 +34,7 @@ PARTS: Final = {
     "user": "user",
     "acl": "acl",
     "cluster": "cluster",
-    "bridge": "bridge",
+    "bridge": "bridges:BRIDGES",
     "job": "ingest_jobs:INGEST_JOBS",
     "import": "importing",
     "shovel": "shovel",

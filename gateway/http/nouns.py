@@ -10,6 +10,7 @@ from entrepot.gateway.operations.access_tester import ACCESS_TESTER, AccessTeste
 from entrepot.gateway.operations.acls import ACLS, Acls
 from entrepot.gateway.operations.amqp import AMQP_CLIENTS, AmqpClients
 from entrepot.gateway.operations.audit import AUDIT, Audit
+from entrepot.gateway.operations.bridges import BRIDGES, Bridges
 from entrepot.gateway.operations.brokers import BROKERS, Brokers
 from entrepot.gateway.operations.clients import CLIENTS, Clients
 from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
@@ -41,6 +42,7 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
         GROUPS: Groups(store, context.security, context.settings.groups, context.memberships),
         GATEWAYS: Gateways(context.peers),
         BROKERS: Brokers(store),
+        BRIDGES: Bridges(context.peers, lambda: context.bridges()),
         CONTROLLERS: Controllers(store),
         USERS: Users(context.security.administration),
         RETAINED: Retained(context.retained, contents_of(context)),

@@ -8,6 +8,7 @@ from entrepot.gateway.operations.access_tester import ACCESS_TESTER
 from entrepot.gateway.operations.acls import ACLS
 from entrepot.gateway.operations.amqp import AMQP_CLIENTS
 from entrepot.gateway.operations.audit import AUDIT
+from entrepot.gateway.operations.bridges import BRIDGES
 from entrepot.gateway.operations.brokers import BROKERS
 from entrepot.gateway.operations.clients import CLIENTS
 from entrepot.gateway.operations.controllers import CONTROLLERS
@@ -45,6 +46,7 @@ NOUNS: Final[tuple[Noun, ...]] = (
     NAMESPACES,
     GATEWAYS,
     BROKERS,
+    BRIDGES,
     CONTROLLERS,
     USERS,
     AUDIT,

@@ -5,7 +5,6 @@ A PUT is idempotent: omitted fields keep their value, or take the settings' defa
 
 from __future__ import annotations
 
-from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.group_detail import group_detail_routes
 from entrepot.gateway.http.admin.journeys.routes import journey_routes
@@ -31,6 +30,5 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         pulling_routes,
         viewing_routes,
         trying_routes,
-        bridge_routes,
     )
     return [kind(context) for kind in kinds]

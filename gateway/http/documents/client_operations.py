@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.common import PREFIX
-from entrepot.gateway.http.documents.bridge_shape import BRIDGE_FIELDS
 from entrepot.gateway.http.documents.dashboard_operations import ANSWERED
 from entrepot.gateway.http.documents.event_operations import SUBSCRIPTION_FIELDS
 from entrepot.gateway.http.documents.operation import Operation, Operations, answers
@@ -20,13 +18,6 @@ def _of_all(sample: Any, **more: Any) -> Shape:
     return listed(sample, **more, answered=ANSWERED)
 
 
-_COUNTS: Final = {"received": 12, "sent": 40, "refusedIn": 0, "refusedOut": 0, "ignored": 0, "connects": 1}
-_STATE: Final = Choice(tuple(each.value for each in BridgeState))
-_BRIDGE: Final = named(
-    "WholeBridge",
-    "A bridge to another MQTT broker, as its gateway knows it; counts are sums over the gateways",
-    {**BRIDGE_FIELDS, "gateway": Maybe(_GATEWAY), "byGateway": [{"gateway": _GATEWAY, "state": _STATE, **_COUNTS}]},
-)
 _DELIVERY: Final = {
     "gateway": _GATEWAY,
     "requests": 1,
@@ -64,5 +55,4 @@ CLIENT_OPERATIONS: Final[Operations] = {
         "listWebhooks", answers(_of_all(_WEBHOOK, next=Maybe("3f2a9c01d4e5b677")))
     ),
     ("GET", f"{PREFIX}/webhooks/{{id}}"): Operation("getWebhook", answers({**_WEBHOOK_FIELDS, "answered": ANSWERED})),
-    ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(_of_all(_BRIDGE))),
 }

@@ -6,11 +6,11 @@ from typing import Final
 
 from entrepot.domain.access.model import Action, ResourceType
 from entrepot.gateway.http.admin.common import PREFIX
-from entrepot.gateway.http.documents.bridge_shape import BRIDGE
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import Choice, Keyed, Maybe, Shape, named, of_shown, time
 from entrepot.gateway.http.overview.alarms import Severity
 from entrepot.gateway.http.overview.figures import DOORS
+from entrepot.gateway.operations.bridges import BridgeShown
 from entrepot.gateway.operations.brokers import BrokerShown
 from entrepot.gateway.operations.controllers import ControllerShown
 from entrepot.gateway.operations.gathered import AnsweredShown
@@ -90,7 +90,7 @@ _OVERVIEW: Final = named(
         "brokers": [of_shown(BrokerShown)],
         "controllers": [of_shown(ControllerShown)],
         "nameServers": [{"address": "192.0.2.10:9000", "isAvailable": True}],
-        "bridges": [BRIDGE],
+        "bridges": [of_shown(BridgeShown)],
         "failing": [{"gateway": "gw-1", "work": "expiry of queues", "reason": "KeyError: 'q'"}],
         "counts": Keyed("topics", 12),
         "alarms": [_ALARM],

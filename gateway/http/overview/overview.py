@@ -15,7 +15,6 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
 from entrepot.domain.pin import Pin
 from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
-from entrepot.gateway.http.admin.bridges import bridge_shape
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.fresh import Fresh
 from entrepot.gateway.http.overview.alarms import AlarmTimes, alarms_of
@@ -23,6 +22,7 @@ from entrepot.gateway.http.overview.figures import DOORS
 from entrepot.gateway.http.overview.history import SPANS
 from entrepot.gateway.http.overview.sampling import Sampler
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER
+from entrepot.gateway.operations.bridges import bridge_of
 from entrepot.gateway.operations.brokers import broker_of, control_of
 from entrepot.gateway.operations.controllers import controllers_of
 from entrepot.gateway.operations.gateways import gateways_of
@@ -69,7 +69,7 @@ class Overview:
     # -- this gateway's part -------------------------------------------------------------------------------------
 
     async def _own_figures(self, arguments: _Row) -> _Row:
-        bridges = [bridge_shape(each) for each in self._context.bridges()]
+        bridges = [msgspec.to_builtins(bridge_of(each)) for each in self._context.bridges()]
         own: _Row = {"bridges": bridges, "failing": background().failing, "openFiles": descriptors().figures()}
         own["clockErrorSeconds"] = round(error_seconds(self._context.clock), 3)
         own["clockProblem"] = comparison_of(self._context.clock).problem
