@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote, unquote_to_bytes
 
 from entrepot.domain.errors import Code, EntrepotError
@@ -13,6 +14,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
+_T = TypeVar("_T")
 
 _ENCODED_SLASH: Final = "\ue000"
 """Placeholder of `%2F` while a path is routed, so that it does not split a segment."""
@@ -59,6 +61,19 @@ async def until_gone(receive: Receive) -> None:
     """Wait until the client has closed the connection; the rest of the body is ignored."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def while_connected(receive: Receive, work: Awaitable[_T]) -> _T:
+    """Return the outcome of a long poll, or cancel it.  Raises ClientGoneError once the client has disconnected."""
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(until_gone(receive))
+    try:
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientGoneError
+        return working.result()
+    finally:
+        working.cancel()
+        gone.cancel()
 
 
 def _too_large(limit: int) -> EntrepotError:

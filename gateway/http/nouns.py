@@ -16,8 +16,12 @@ from entrepot.gateway.operations.clients import CLIENTS, Clients
 from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
 from entrepot.gateway.operations.event_rules import EVENT_RULES, TopicEventRules
 from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
+from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS, GroupConsumers
+from entrepot.gateway.operations.group_lag import GROUP_LAG, LagOfGroups
 from entrepot.gateway.operations.groups import GROUPS, Groups
 from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS, IngestJobs
+from entrepot.gateway.operations.local_views.group_consumers import Doors
+from entrepot.gateway.operations.members import MEMBERS, Members
 from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.retained import RETAINED, Retained
@@ -37,9 +41,13 @@ from entrepot.gateway.settings import setting_rows
 def objects_of(context: HttpContext) -> dict[Noun, object]:
     """Return the nouns' objects of one gateway."""
     store = context.store
+    doors = Doors(context.amqp, context.mqtt, context.rocketmq, context.group_consumers)
     return {
         TOPICS: Topics(store, context.security, context.settings.topics, context.memberships),
         GROUPS: Groups(store, context.security, context.settings.groups, context.memberships),
+        GROUP_LAG: LagOfGroups(store, context.clock),
+        GROUP_CONSUMERS: GroupConsumers(store, context.memberships, context.subscriptions, context.peers, doors),
+        MEMBERS: Members(context.memberships, context.settings.http.max_wait_seconds),
         GATEWAYS: Gateways(context.peers),
         BROKERS: Brokers(store),
         BRIDGES: Bridges(context.peers, lambda: context.bridges()),

@@ -17,7 +17,7 @@ import msgspec
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.gateway.http.access import PROTOCOL, HttpAccess
-from entrepot.gateway.http.asgi import Headers, Receive, Scope, Send, declared_length
+from entrepot.gateway.http.asgi import Headers, Receive, Scope, Send, declared_length, while_connected
 from entrepot.gateway.http.asgi import answer as send_answer
 from entrepot.gateway.http.asgi import read_body as read_whole_body
 from entrepot.gateway.http.changes import TOLD, AuditedChanges
@@ -112,7 +112,8 @@ class ServedOperations:
             limit, declared = self._max_body_bytes, declared_length(scope["headers"])
             arguments["body"] = read_body(bound.decoder, await read_whole_body(receive, limit, declared))
         try:
-            return _encoded(await bound.handler(**arguments))
+            work = bound.handler(**arguments)
+            return _encoded(await (while_connected(receive, work) if operation.waits else work))
         finally:  # what failed may have changed something, too
             if asked.told is not None:
                 state[TOLD] = asked.told

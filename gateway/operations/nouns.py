@@ -14,8 +14,11 @@ from entrepot.gateway.operations.clients import CLIENTS
 from entrepot.gateway.operations.controllers import CONTROLLERS
 from entrepot.gateway.operations.event_rules import EVENT_RULES
 from entrepot.gateway.operations.gateways import GATEWAYS
+from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS
+from entrepot.gateway.operations.group_lag import GROUP_LAG
 from entrepot.gateway.operations.groups import GROUPS
 from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS
+from entrepot.gateway.operations.members import MEMBERS
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.retained import RETAINED
@@ -35,6 +38,9 @@ NOUNS: Final[tuple[Noun, ...]] = (
     EVENT_RULES,
     TIERING,
     GROUPS,
+    GROUP_LAG,
+    GROUP_CONSUMERS,
+    MEMBERS,
     TIMERS,
     TRANSACTIONS,
     RETAINED,

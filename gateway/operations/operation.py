@@ -50,7 +50,7 @@ class Operation:
     """One row.  `change`: the event of its entries in the audit log; empty for none.  `example`: of its body.
     `shows`: members of the answer's example that no type gives, such as a cursor; of a raw answer its example, by media
     type.  `outcome`: description of the answer.  `names`: kinds of the path's names.  `is_plain`: in no namespace,
-    though its noun is."""
+    though its noun is.  `waits`: its handler is cancelled once the client has gone."""
 
     noun: Noun
     method: str
@@ -72,6 +72,7 @@ class Operation:
     takes_asked: bool
     answer: Any
     is_plain: bool = False
+    waits: bool = False
 
     @property
     def is_in_namespaces(self) -> bool:
@@ -127,6 +128,7 @@ class Noun:
         words: Words | None = None,
         change: str | None = None,
         is_plain: bool = False,
+        waits: bool = False,
     ) -> Callable[[_HandlerT], _HandlerT]:
         """Add a row.  `name`: its id in the document.  `change`: None for the event that its template gives."""
 
@@ -151,6 +153,7 @@ class Noun:
                     told,
                     **parts,
                     is_plain=is_plain,
+                    waits=waits,
                 )
             )
             return handler

@@ -6,6 +6,7 @@ exact.  The sentences are those that clients of earlier versions know.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -99,6 +100,17 @@ def whole_name(name: str, text: str) -> int:
     return int(_read(whole, name, text))
 
 
+def number(text: str) -> float:
+    """Return the number of a text, which may have a fraction.  Raises ValueError."""
+    try:
+        found = float(text)
+    except ValueError:
+        raise ValueError("Input should be a valid number, unable to parse string as a number") from None
+    if not math.isfinite(found):
+        raise ValueError("Input should be a finite number")
+    return found
+
+
 def truth(text: str) -> bool:
     """Return the truth value of a text.  Raises ValueError."""
     found = _TRUTHS.get(text.lower())
@@ -107,7 +119,7 @@ def truth(text: str) -> bool:
     return found
 
 
-_READERS: Final[Mapping[Any, Callable[[str], Any]]] = {int: whole, bool: truth}
+_READERS: Final[Mapping[Any, Callable[[str], Any]]] = {int: whole, float: number, bool: truth}
 
 
 def plain_of(kind: Any) -> Any:

@@ -75,6 +75,12 @@ def contents(parameter: str = "name") -> Right:
     return Right(lambda own, asked: [Need(Action.SUB, ResourceType.TOPIC, whole_topic(asked.stored[parameter]))])
 
 
+def consuming(topic: str, group: str) -> Right:
+    """Consuming a topic as a member of a group, by the path's parameters."""
+    first, second = contents(topic), on(ResourceType.GROUP, Action.SUB, group)
+    return Right(lambda own, asked: [*first.needs(own, asked), *second.needs(own, asked)])
+
+
 def _contents_in_query(own: Any, asked: Asked) -> list[Need]:
     plain = asked.query.get("topic")
     return [Need(Action.SUB, ResourceType.TOPIC, whole_topic(asked.topic(plain)) if plain else EVERYTHING)]

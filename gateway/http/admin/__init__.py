@@ -6,9 +6,7 @@ A PUT is idempotent: omitted fields keep their value, or take the settings' defa
 from __future__ import annotations
 
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
-from entrepot.gateway.http.admin.group_detail import group_detail_routes
 from entrepot.gateway.http.admin.journeys.routes import journey_routes
-from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.trying import trying_routes
@@ -22,8 +20,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
     """All routes of the administration, in the order of the documentation."""
     kinds = (
         watching_routes,
-        group_detail_routes,
-        member_routes,
         dead_letter_routes,
         message_routes,
         journey_routes,

@@ -1,15 +1,14 @@
-"""Operations of the administration that are no rows of the table yet: members, dead letters, messages."""
+"""Operations of the administration that are no rows of the table yet: dead letters, messages."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from entrepot.domain.allocation import AllocationStrategy
 from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.dead_letters import NDJSON
 from entrepot.gateway.http.admin.messages import STATES
 from entrepot.gateway.http.documents.event_operations import REFUSAL
-from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
+from entrepot.gateway.http.documents.operation import Answer, Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import (
     Choice,
     Maybe,
@@ -23,19 +22,6 @@ from entrepot.gateway.http.documents.shapes import (
 from entrepot.gateway.operations.message_head import MessageShown
 
 ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
-
-_ASSIGNMENT: Final = named(
-    "Assignment",
-    "The queues of a member, of this generation",
-    {
-        "generation": 2,
-        "strategy": Choice(tuple(AllocationStrategy)),
-        "members": ["line-1"],
-        "leaseSeconds": 30.0,
-        "queues": [{"queueId": 0, "committedOffset": 41, "maxOffset": 44}],
-    },
-)
-_MEMBER: Final = {"member": "line-1", "queues": [0, 1], "leaseSeconds": 30.0, "expiresAt": time()}
 
 _HEAD: Final = members_of(MessageShown)
 _PROPERTY: Final = {"name": "unit", "value?": "celsius", "base64?": "Yw=="}
@@ -72,8 +58,6 @@ _LINES: Final = Shape(
 )
 _NEXT: Final = Maybe("AAAB")
 _DEAD: Final = f"{PREFIX}/groups/{{name}}/dead-letters"
-_OF_GROUP: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
-_OFFSET: Final = {"queueId": 0, "offset": 44}
 
 TOPIC_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/topics/{{name}}/queues/{{queue}}/messages"): Operation(
@@ -81,18 +65,6 @@ TOPIC_OPERATIONS: Final[Operations] = {
     ),
 }
 GROUP_OPERATIONS: Final[Operations] = {
-    ("POST", f"{_OF_GROUP}/members/{{member}}"): Operation(
-        "heartbeatMember", answers(_ASSIGNMENT), example={"leaseSeconds": 30, "strategy": "AVERAGED"}
-    ),
-    ("DELETE", f"{_OF_GROUP}/members/{{member}}"): Operation("removeMember", GONE),
-    ("GET", f"{_OF_GROUP}/members"): Operation(
-        "listMembers", answers(listed(_MEMBER, generation=2, strategy=Maybe(Choice(tuple(AllocationStrategy)))))
-    ),
-    ("POST", f"{_OF_GROUP}/offsets"): Operation(
-        "commitOffsets",
-        answers(listed({"queueId": 0, "committedOffset": 44})),
-        example={"member": "line-1", "generation": 2, "offsets": [_OFFSET]},
-    ),
     ("GET", _DEAD): Operation("listDeadLetters", answers(listed(_LETTER, next=Maybe(35)))),
     ("POST", f"{_DEAD}:resend"): Operation(
         "resendDeadLetters",

@@ -35,54 +35,11 @@ _VIEWED: Final = named(
         "isMasked": False,
     },
 )
-_ANSWERED: Final = {"asked": 2, "answered": 1, "missing": [{"name": "broker-1", "reason": "no answer within 1.5 s"}]}
-_QUEUE_LAG: Final = {
-    "topic": "orders",
-    "queueId": 0,
-    "committedOffset": "41",
-    "maxOffset": "44",
-    "inFlight": "1",
-    "lag": "3",
-    "lagSeconds": Maybe(12.5),
-    "oldestTime": Maybe(time()),
-}
-_CONSUMER: Final = {
-    "door": Choice(("amqp", "member", "mqtt", "rocketmq", "webhook", "websocket")),
-    "client": "line-1",
-    "user": Maybe("bob"),
-    "address": Maybe("127.0.0.1"),
-    "topics": ["orders"],
-    "queues": Maybe([0]),
-    "held": Maybe(1),
-    "detail": Maybe("$share/workers/orders/#"),
-    "gateway": Maybe("host-1:8080"),
-}
-_GATEWAYS: Final = {"asked": 2, "answered": 1, "missing": [{"name": "host-2:8080", "reason": "no answer within 1.5 s"}]}
-_OF_GROUP: Final = f"{PREFIX}/groups/{{name}}"
 _BODY: Final = Shape({"type": "string", "format": "binary"}, "now")
 _EVENTS: Final = Shape({"type": "string"}, 'event: leftOut\ndata: {"count":12}\n\n')
 _PLACE: Final = {"topic": "factory", "namespace": "default", "queueId": 2, "offset": "41"}
 _OF_TOPIC: Final = f"{PREFIX}/topics/{{name}}"
 VIEWER_OPERATIONS: Final[Operations] = {
-    ("GET", f"{_OF_GROUP}/lag"): Operation(
-        "getGroupLag",
-        answers(
-            listed(
-                _QUEUE_LAG,
-                next=Maybe("orders:0"),
-                lag=Maybe("3"),
-                inFlight=Maybe("1"),
-                isComplete=True,
-                answered=_ANSWERED,
-            )
-        ),
-        description="Seconds are the age of the oldest unsettled message, and null while nobody tells it.",
-    ),
-    ("GET", f"{_OF_GROUP}/consumers"): Operation(
-        "listGroupConsumers",
-        answers(listed(_CONSUMER, isCut=False, answered=_GATEWAYS)),
-        description="`gateway` is null for members and webhooks, which are of no one gateway.",
-    ),
     ("GET", f"{_OF_TOPIC}/messages"): Operation(
         "viewMessages",
         answers(

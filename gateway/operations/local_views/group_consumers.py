@@ -1,57 +1,60 @@
-"""The consumers of a group over all doors: those of this gateway, and those that the store knows."""
+"""This gateway's consumers of a group, over all its doors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from entrepot.domain.consumer_group import GroupStatus
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
-from entrepot.domain.url import host_of
-from entrepot.gateway.amqp.frontend import AmqpFrontend
-from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
-from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.operations.local_views.amqp_shapes import channel_name
-from entrepot.gateway.rocketmq.connected import RocketMqClients
 
-MAX_TOPICS: Final = 100
-"""Most topics of a group whose members are looked up."""
+if TYPE_CHECKING:
+    from entrepot.gateway.amqp.frontend import AmqpFrontend
+    from entrepot.gateway.mqtt.frontend import MqttFrontend
+    from entrepot.gateway.peers.peers import Peers
+    from entrepot.gateway.rocketmq.connected import RocketMqClients
 
-
-def consumers_here(context: HttpContext, group: str) -> list[GroupConsumer]:
-    """The consumers that are connected to this gateway."""
-    found: list[GroupConsumer] = []
-    if context.amqp is not None:
-        found += _of_amqp(context.amqp, group)
-    if context.mqtt is not None:
-        found += _of_mqtt(context.mqtt, group)
-    if context.rocketmq is not None:
-        found += _of_rocketmq(context.rocketmq, group)
-    for consumers in context.group_consumers:
-        found += consumers(group)
-    return found
+CONSUMERS: Final = "group-consumers"
+"""View of every gateway: the consumers of a group that are connected to it."""
+MAX_CONSUMERS: Final = 1000
+"""Most consumers that one gateway tells."""
 
 
-async def consumers_everywhere(context: HttpContext, status: GroupStatus) -> list[GroupConsumer]:
-    """The consumers that the store knows, whatever their gateway: members with whole queues, and webhooks."""
-    group = status.group.name
-    found = [
-        GroupConsumer(
-            "webhook", subscription.record.id, topics=(subscription.topic,), detail=host_of(subscription.record.sink)
-        )
-        for subscription in context.subscriptions.all()
-        if group in (subscription.group, subscription.catch_up_group)
-    ]
-    for topic in sorted({queue.topic for queue in status.progress})[:MAX_TOPICS]:
-        membership = await context.memberships.members(group, topic)
-        queues = membership.assignment()
-        found += [
-            GroupConsumer("member", member.id, topics=(topic,), queues=tuple(queues[member.id]))
-            for member in membership.members
-        ]
-    return found
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """The doors of one gateway; None for those that are not open.  `others`: consumers of a group, by its stored name,
+    at listeners that have no field."""
+
+    amqp: AmqpFrontend | None
+    mqtt: MqttFrontend | None
+    rocketmq: RocketMqClients | None
+    others: Iterable[Callable[[str], Sequence[GroupConsumer]]]
+
+    def consumers(self, group: str) -> list[GroupConsumer]:
+        """Return the consumers that are connected to this gateway."""
+        found: list[GroupConsumer] = []
+        if self.amqp is not None:
+            found += _of_amqp(self.amqp, group)
+        if self.mqtt is not None:
+            found += _of_mqtt(self.mqtt, group)
+        if self.rocketmq is not None:
+            found += _of_rocketmq(self.rocketmq, group)
+        for consumers in self.others:
+            found += consumers(group)
+        return found
+
+
+def serve_group_consumers(peers: Peers, doors: Doors) -> None:
+    """Register the view."""
+
+    async def own_consumers(asked: dict[str, Any]) -> Any:
+        found = doors.consumers(str(asked["group"]))
+        return {"value": [consumer_shape(each) for each in found[:MAX_CONSUMERS]], "isCut": len(found) > MAX_CONSUMERS}
+
+    peers.serve(CONSUMERS, own_consumers)
 
 
 def _of_amqp(amqp: AmqpFrontend, group: str) -> Iterator[GroupConsumer]:
