@@ -47,6 +47,8 @@ NOT_THERE: Final = frozenset({Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUN
 """Refusals because a topic or a group does not exist (any more)."""
 AWAY: Final = frozenset({Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN})
 """Refusals that may pass soon: a broker is away, or its answer was lost."""
+PASSING: Final = AWAY | {Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL}
+"""Refusals that may pass: also of a broker that has no room, or too much to do."""
 
 
 class EntrepotError(Exception):

@@ -53,7 +53,8 @@ class RouteMethods:
     def has_verb(self, scope: Scope) -> bool:
         """True if a route takes the end of a path for its verb, which an operation of the table takes for a name."""
         raw: bytes = scope.get("raw_path") or b""
-        if b":" not in raw.rpartition(b"/")[2]:
+        last = raw.rpartition(b"/")[2]
+        if b":" not in last and b"%3a" not in last.lower():
             return False
         found = self._tree.find(scope["method"], raw)
         return found is not None and ":" in found[1]

@@ -22,10 +22,10 @@ from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.delivery import Deliveries, MessageRun, Receipt
-from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
+from entrepot.domain.errors import NOT_THERE, PASSING, Code, EntrepotError
 from entrepot.domain.message import ordering_key
 from entrepot.domain.ports import REJECTED, PopRequest, Store
-from entrepot.gateway.messaging.settling import MAX_SETTLED, PASSING, Outcomes, Settling, Tell, outcomes_of
+from entrepot.gateway.messaging.settling import MAX_SETTLED, Outcomes, Settling, Tell, outcomes_of
 from entrepot.gateway.messaging.ticket import Ticket
 
 MIN_LEASE_MS: Final = 10_000

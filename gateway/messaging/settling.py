@@ -15,17 +15,13 @@ import structlog
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.delivery import Receipt
-from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
+from entrepot.domain.errors import NOT_THERE, PASSING, Code, EntrepotError
 from entrepot.gateway.messaging.ticket import Ticket
 
 MAX_SETTLED: Final = 1000
 """Deliveries of one call to the store."""
 RETRY_SECONDS: Final = 0.2
 """Pause before the next try, in seconds."""
-PASSING: Final = frozenset(
-    {Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL}
-)
-"""Refusals that may pass."""
 ENDED: Final = frozenset({Code.INVALID_RECEIPT_HANDLE, *NOT_THERE})
 """Refusals because there is nothing (any more) to settle."""
 

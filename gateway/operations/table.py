@@ -87,9 +87,9 @@ def _ends_at(
     if at + 1 == len(segments) and b":" in segment:
         plain, _, verb = segment.rpartition(b":")
         fixed = node.fixed.get(plain)
-        if fixed is not None and verb in fixed.ends:
+        if verb and fixed is not None and verb in fixed.ends:  # a name may end in a colon
             yield fixed.ends[verb], values
-        if node.named is not None and plain and verb in node.named.ends:
+        if verb and node.named is not None and plain and verb in node.named.ends:
             yield node.named.ends[verb], (*values, plain)
     if node.named is not None and segment:
         yield from _ends_at(node.named, segments, at + 1, (*values, segment))

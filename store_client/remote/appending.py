@@ -24,7 +24,7 @@ from typing import Final
 from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.acceptance import unfit
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.message import Message, MessageInDoubt
 from entrepot.domain.shard import broker_of_queue
 from entrepot.protocols.remoting import operations as wire
@@ -40,7 +40,7 @@ FRAME_BODY_BYTES: Final = 8 << 20
 _NEVER_LEFT: Final = frozenset((Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.MESSAGE_BODY_TOO_LARGE))
 MAY_BE_MISSING: Final = frozenset((wire.APPEND, wire.APPEND_MISSING))
 """Operations that the next master can complete if their answer was lost."""
-_PASSING: Final = frozenset((Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS))
+_PASSING: Final = PASSING | {Code.INTERNAL_ERROR}
 """Refusals of a broker that may take the same message soon."""
 OnSettled = Callable[[EntrepotError | None], None]
 
@@ -80,11 +80,13 @@ class PartedConfirmation(Confirmation):
         self._may_be_there.add(index)
 
     def refuse(self, index: int, refusal: EntrepotError) -> None:
-        """Note the refusal of one message."""
+        """Note the refusal of one message.  One for good counts, whatever other brokers say, and when."""
         if self.refusals is None:
             self.refusals = [None] * self._size
         assert isinstance(self.refusals, list)
-        self.refusals[index] = self._told(index, refusal)
+        known = self.refusals[index]
+        if known is None or known.code in _PASSING:
+            self.refusals[index] = self._told(index, refusal)
 
     def answered(self, indexes: Sequence[int], refusals: Sequence[EntrepotError | None]) -> None:
         """Note a broker's answer for each message of a part."""
@@ -101,7 +103,8 @@ class PartedConfirmation(Confirmation):
 
     def _told(self, index: int, refusal: EntrepotError) -> EntrepotError:
         """Return the refusal; a doubt where the message may be stored and a broker is only away."""
-        if index not in self._may_be_there or refusal.code not in _PASSING:
+        is_told = refusal.code not in _PASSING or refusal.code is Code.OUTCOME_UNKNOWN
+        if is_told or index not in self._may_be_there:
             return refusal
         return EntrepotError(Code.OUTCOME_UNKNOWN, f"it may be stored already: {refusal.message}")
 

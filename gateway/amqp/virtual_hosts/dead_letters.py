@@ -15,7 +15,7 @@ import structlog
 
 from entrepot.domain.callbacks import hand_over
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.exchanges.routing import UnknownExchange
 from entrepot.domain.message import Message
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
@@ -24,7 +24,6 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.send import Refusals, Sender, first_refusal
-from entrepot.gateway.messaging.settling import PASSING
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.consumed import origin_of

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 import structlog
 
 from entrepot.domain.access.model import Action, ResourceType, access_name, whole_topic
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.expression.event_filter import EventFilters
 from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
@@ -32,7 +32,6 @@ from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
-from entrepot.gateway.messaging.settling import PASSING
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.operations.asked import known_namespace
 from entrepot.gateway.transport.web_origin import WebOrigins

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.routing.topic_filter import matches
 from entrepot.gateway.messaging.answer import Answer
@@ -275,7 +275,13 @@ class Publishing:
                 return True
         found = await store.finder.messages_by_id(message.message_id, everywhere=True)
         if found:
-            await store_the_rest(store, services.sender, message, found)
+            try:
+                await store_the_rest(store, services.sender, message, found)
+            except EntrepotError as error:
+                if error.code in PASSING:
+                    raise
+                # each try would end the same; what is stored of it stays
+                log.error("a message stays stored in part", message_id=message.message_id, refusal=error.message)
         return bool(found)
 
 

@@ -185,6 +185,25 @@ async def test_in_whichever_order_the_brokers_answer():
         assert confirmation.refusals[0].message == "it may be stored already: too few are in sync"
 
 
+@pytest.mark.parametrize("code", [Code.STORAGE_FULL, Code.INTERNAL_ERROR, Code.TOO_MANY_REQUESTS])
+async def test_a_broker_without_room_leaves_it_in_doubt_too(code: Code):
+    brokers = {number: Sent(number=number) for number in range(2)}
+    confirmation = appending(brokers).append([spread(0, 1)])
+    brokers[1].requests[0][1](None, encode([EntrepotError(code, "not now")]))
+    brokers[0].requests[0][1](None, encode(None))
+    assert codes_of(confirmation) == [Code.OUTCOME_UNKNOWN]
+
+
+async def test_a_refusal_for_good_counts_whenever_it_comes():
+    for order in permutations(range(3)):
+        brokers = {number: Sent(number=number) for number in range(3)}
+        confirmation = appending(brokers).append([spread(0, 1, 2)])
+        answers = [None, [EntrepotError(Code.UNAVAILABLE, "away")], [EntrepotError(Code.FORBIDDEN, "no")]]
+        for number in order:
+            brokers[number].requests[0][1](None, encode(answers[number]))
+        assert codes_of(confirmation) == [Code.FORBIDDEN], order
+
+
 async def test_what_is_stored_nowhere_or_refused_for_good_is_refused():
     confirmation = appending({0: Sent("away"), 1: Sent("away", 1)}).append([spread(0, 1)])
     assert codes_of(confirmation) == [Code.UNAVAILABLE]
