@@ -16,6 +16,7 @@ WRITTEN_PREFIX: Final = "spark/written/"
 """Prefix of key-values with the last batch begun, by writer and partition."""
 MAX_TEXT: Final = 1024
 """Characters of a text in a report."""
+MAX_NUMBER: Final = 2**63
 MAX_QUEUES: Final = 512
 """Queues in a report; of a job with more, no offsets are told."""
 
@@ -62,14 +63,27 @@ def decode_job(value: bytes) -> IngestJob:
     try:
         told: dict[str, Any] = json.loads(value)
         known = {
-            each.name: type(_EXAMPLE[each.name])(told[each.name]) for each in fields(IngestJob) if each.name in told
+            each.name: _sound(type(_EXAMPLE[each.name])(told[each.name]))
+            for each in fields(IngestJob)
+            if each.name in told
         }
         end = {
-            str(topic): {str(int(queue)): int(at) for queue, at in each.items()} for topic, each in told["end"].items()
+            _sound(str(topic)): {str(_sound(int(queue))): _sound(int(at)) for queue, at in each.items()}
+            for topic, each in told["end"].items()
         }
         return IngestJob(**{**known, "end": end})
-    except (TypeError, KeyError, AttributeError) as error:
+    except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a report of a job: {error}") from None
+
+
+def _sound(value: Any) -> Any:
+    """Return a value that every reader can show: who may write reports is trusted less than who reads them.  Raises
+    ValueError."""
+    if isinstance(value, int | float) and not abs(value) < MAX_NUMBER:
+        raise ValueError(f"{value} is not within 64 bits")
+    if isinstance(value, str) and not isinstance(value, JobState):
+        return value.encode("utf-8", "replace").decode()
+    return value
 
 
 _EXAMPLE: Final = vars(IngestJob("", "", JobState.ENDED, "", 0))

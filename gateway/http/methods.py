@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 
 from entrepot.gateway.http.asgi import Scope, Send, answer
 from entrepot.gateway.http.problems import answer_of_status, log_refusal, send_problem
+from entrepot.gateway.http.request_times import TEMPLATE
 from entrepot.gateway.http.routes import routes_of
 from entrepot.gateway.operations.table import PathTree, Table
 
@@ -73,6 +74,8 @@ class RouteMethods:
         if scope["method"] in allowed:
             return False
         if allowed:
+            raw: bytes = scope.get("raw_path") or b""
+            scope[TEMPLATE] = self._table.template_at(raw) or self._tree.template_at(raw)
             detail = f"{scope['method']} is not a method of this path"
             await _refuse(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, detail, {"allow": ", ".join(allowed)})
         else:

@@ -267,8 +267,9 @@ class AmqpClients:
         shows={"gateway": _GATEWAY},
     )
     async def show(self, name: PlainName) -> WholeConnection:
-        found = await found_anywhere(self._peers, views.CONNECTION, {"name": name}, missing_connection(name))
-        return msgspec.convert(found, WholeConnection)
+        return await found_anywhere(
+            self._peers, views.CONNECTION, {"name": name}, WholeConnection, missing_connection(name)
+        )
 
     @AMQP_CLIENTS.get(
         "/consumers",

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from entrepot.domain.timestamp import MAX_EPOCH_MS, to_rfc3339
-from entrepot.gateway.operations.gathered import AnsweredShown, answered
+from entrepot.gateway.operations.gathered import AnsweredShown, answered, readable
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.rights import SUPER_USERS
 from entrepot.gateway.operations.shapes import MAX_CURSOR_LENGTH, MAX_NUMBER, Part, Query, Shown, Time, shown_as
@@ -127,6 +127,7 @@ class Audit:
             gathered = await self._peers.gather(VIEW, asked)
         else:  # numbers are a gateway's own
             gathered = Gathered({self._peers.name: await self._own_page(asked)})
+        gathered = readable(gathered, AuditEntryShown)
         rows, following = merged(gathered, "key", query.limit)
         suppressed = sum(answer["suppressed"] for answer in gathered.answers.values())
         entries = msgspec.convert(rows, list[AuditEntryShown])

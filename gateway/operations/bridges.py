@@ -9,7 +9,7 @@ import msgspec
 
 from entrepot.domain.access.model import Action
 from entrepot.gateway.bridge.status import BridgeState
-from entrepot.gateway.operations.gathered import OfAll, answered
+from entrepot.gateway.operations.gathered import OfAll, answered, readable
 from entrepot.gateway.operations.operation import Noun, Words
 from entrepot.gateway.operations.rights import cluster
 from entrepot.gateway.operations.shapes import Part, Shown, Time, shown_as
@@ -118,7 +118,7 @@ class Bridges:
         ),
     )
     async def listed(self) -> OfAll[WholeBridgeShown]:
-        found = await self._peers.gather(VIEW)
+        found = readable(await self._peers.gather(VIEW), BridgeShown, rows=lambda bridges: bridges)
         return OfAll(msgspec.convert(_merged(self._peers.name, found), list[WholeBridgeShown]), answered(found))
 
 

@@ -31,6 +31,7 @@ from entrepot.gateway.operations.gathered import (
     gathered,
     merged_page,
     merged_page_by_key,
+    readable,
 )
 from entrepot.gateway.operations.local_views import mqtt_client, mqtt_clients
 from entrepot.gateway.operations.mqtt import MAX_LIMIT, MAX_TEXT, required_mqtt
@@ -113,10 +114,9 @@ class Clients:
     )
     async def show(self, id_: PlainName) -> WholeClientShown:
         required_mqtt(self._mqtt)
-        found = await found_anywhere(
-            self._peers, mqtt_client.CLIENT, {"id": id_}, missing_client(id_), "connectedSince"
+        return await found_anywhere(
+            self._peers, mqtt_client.CLIENT, {"id": id_}, WholeClientShown, missing_client(id_), "connectedSince"
         )
-        return msgspec.convert(found, WholeClientShown)
 
     @CLIENTS.get(
         "/clients/{id}/events",
@@ -126,7 +126,7 @@ class Clients:
         shows={"since": {GATEWAY: TIME}},
     )
     async def events(self, id_: PlainName, query: EventsAsked) -> ClientEvents:
-        found = await self._peers.gather(mqtt_client.EVENTS, {"id": id_})
+        found = readable(await self._peers.gather(mqtt_client.EVENTS, {"id": id_}), ClientEventPart)
         rows = [
             {**event, "gateway": name} for name, answer in sorted(found.answers.items()) for event in answer["value"]
         ]
@@ -193,6 +193,7 @@ class Clients:
     async def slow(self, query: SlowAsked) -> OfAll[SlowClient]:
         required_mqtt(self._mqtt)
         found = await gathered(self._peers, mqtt_clients.SLOW, {"limit": query.limit}, query.gateway)
+        found = readable(found, SlowClient)
         rows = [{**row, "gateway": name} for name, answer in found.answers.items() for row in answer["value"]]
         rows.sort(key=mqtt_clients.slowness, reverse=True)
         return OfAll(msgspec.convert(rows[: query.limit], list[SlowClient]), answered(found))

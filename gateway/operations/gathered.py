@@ -5,7 +5,8 @@ Lists tell how many were asked: one that does not answer is named, never left ou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from entrepot.gateway.peers.peers import Peers
 
 HERE: Final = "here"
+OTHER_VERSION: Final = "its answer is of another version of Entrepôt"
 MAX_GATEWAY_NAME: Final = 256
 MAX_CURSOR: Final = 4096
 GatewayAsked = Annotated[
@@ -88,6 +90,20 @@ async def gathered(peers: Peers, view: str, arguments: Mapping[str, Any], gatewa
     return Gathered({name: await peers.ask(name, view, arguments)}, {})
 
 
+def readable(found: Gathered, kind: type, rows: Callable[[Any], Any] = itemgetter("value")) -> Gathered:
+    """Return the answers whose rows can be shown as `kind`.  A gateway that tells them otherwise counts as missing: it
+    is of another version, and must not hide what the others tell.  `rows`: of an answer."""
+    answers, missing = dict[str, Any](), dict(found.missing)
+    for name, answer in found.answers.items():
+        try:
+            msgspec.convert([{**row, "gateway": name} for row in rows(answer)], list[kind])  # type: ignore[valid-type]
+        except (msgspec.ValidationError, LookupError, TypeError):
+            missing[name] = OTHER_VERSION
+        else:
+            answers[name] = answer
+    return Gathered(answers, missing)
+
+
 async def merged_page(
     peers: Peers,
     view: str,
@@ -99,7 +115,7 @@ async def merged_page(
     gateway: str | None = None,
 ) -> PageOfAll[_T]:
     """Return the page of a list over all gateways, in the order of the rows' keys; `kind`: of its rows."""
-    found = await gathered(peers, view, {**arguments, "limit": limit}, gateway)
+    found = readable(await gathered(peers, view, {**arguments, "limit": limit}, gateway), kind)
     rows, more = merged(found, key, limit)
     return PageOfAll(msgspec.convert(rows, list[kind]), more, answered(found))  # type: ignore[valid-type]
 
@@ -121,16 +137,19 @@ async def merged_page_by_key(
 
 
 async def found_anywhere(
-    peers: Peers, view: str, arguments: Mapping[str, Any], missing: MissingError, newest: str = ""
-) -> dict[str, Any]:
+    peers: Peers, view: str, arguments: Mapping[str, Any], kind: type[_T], missing: MissingError, newest: str = ""
+) -> _T:
     """Return the answer of the gateway that has something, with `gateway` and `answered`.  Of several, it is the one
     with the greatest `newest`.  Raises `missing` where no gateway has it, UNAVAILABLE where one that did not answer may
-    have it."""
+    have it, or tells it in the words of another version."""
     found = await peers.gather(view, arguments)
     having = [(name, answer) for name, answer in found.answers.items() if answer is not None]
     if having:
         name, answer = max(having, key=lambda each: str(each[1].get(newest) or ""))
-        return {**answer, "gateway": name, "answered": found.shape()}
+        try:
+            return msgspec.convert({**answer, "gateway": name, "answered": found.shape()}, kind)
+        except msgspec.ValidationError:
+            raise EntrepotError(Code.UNAVAILABLE, f"gateway {name}: {OTHER_VERSION}") from None
     check_complete(found, missing.message)
     raise missing
 

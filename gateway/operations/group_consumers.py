@@ -10,7 +10,7 @@ from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.consumer_group import GroupStatus
 from entrepot.domain.url import host_of
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
-from entrepot.gateway.operations.gathered import AnsweredShown, answered
+from entrepot.gateway.operations.gathered import AnsweredShown, answered, readable
 from entrepot.gateway.operations.group_lag import status_of
 from entrepot.gateway.operations.local_views.group_consumers import (
     CONSUMERS,
@@ -77,7 +77,7 @@ class GroupConsumers:
     )
     async def listed(self, name: GroupName) -> GroupConsumersShown:
         _, status = await status_of(self._store, name)
-        found = await self._peers.gather(CONSUMERS, {"group": name})
+        found = readable(await self._peers.gather(CONSUMERS, {"group": name}), ConsumerShown)
         rows = [{**row, "gateway": gateway} for gateway, answer in found.answers.items() for row in answer["value"]]
         rows += [{**consumer_shape(each), "gateway": None} for each in await self._of_the_store(status)]
         is_cut = any(answer["isCut"] for answer in found.answers.values())

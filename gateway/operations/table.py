@@ -62,6 +62,11 @@ class PathTree(Generic[_T]):
                 return end.value, end.template, names
         return None
 
+    def template_at(self, raw_path: bytes) -> str | None:
+        """Return the template of a path, whatever its method; None where there is nothing."""
+        ends = next(_ends_at(self._root, _segments(raw_path), 0, ()), None)
+        return None if ends is None else next(iter(ends[0].values())).template
+
     def methods_at(self, raw_path: bytes) -> set[str]:
         """Return the methods of a path; none where there is nothing."""
         return {method for ends, _ in _ends_at(self._root, _segments(raw_path), 0, ()) for method in ends}
@@ -121,3 +126,7 @@ class Table:
     def methods_at(self, raw_path: bytes) -> set[str]:
         """Return the methods of a path; none where there is nothing."""
         return self._tree.methods_at(raw_path)
+
+    def template_at(self, raw_path: bytes) -> str | None:
+        """Return the template of a path, whatever its method; None where there is nothing."""
+        return self._tree.template_at(raw_path)

@@ -166,8 +166,8 @@ async def test_the_key_of_a_gateway_makes_no_broker_and_no_controller(tmp_path: 
 @pytest.mark.failure(
     "The key of a Spark job is stolen",
     group="Strangers and floods",
-    does="Its holder reads and writes messages, topics and progress; it reads no users, and deletes nothing.",
-    lost="what a job can read or write",
+    does="Its holder reads and writes messages, definitions of topics and progress; it reads no users or sessions.",
+    lost="what a job can read or define",
 )
 async def test_the_key_of_a_job_opens_messages_and_no_more(tmp_path: Path) -> None:
     async with cluster(tmp_path) as group:

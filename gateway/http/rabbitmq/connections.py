@@ -89,7 +89,7 @@ def _add_channels(router: Router, context: HttpContext) -> None:
         missing = MissingError(
             "channel-not-found", "The channel does not exist", f"there is no channel {wanted[:120]!r}"
         )
-        found = await found_anywhere(context.peers, views.CHANNEL, {"name": wanted}, missing)
+        found = await found_anywhere(context.peers, views.CHANNEL, {"name": wanted}, dict[str, Any], missing)
         return json_answer(_without(found, "gateway", "answered"))
 
     @router.get("/consumers", cluster(Action.LIST), summary="List consumers")
@@ -110,7 +110,9 @@ async def _listed(context: HttpContext, request: Request, view: str, **asked: An
 async def _connection(context: HttpContext, parameter: str) -> dict[str, Any]:
     frontend_of(context)
     name = name_in_path(parameter)
-    return await found_anywhere(context.peers, views.CONNECTION, {"name": name}, missing_connection(name))
+    return await found_anywhere(
+        context.peers, views.CONNECTION, {"name": name}, dict[str, Any], missing_connection(name)
+    )
 
 
 def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -56,6 +56,23 @@ def test_the_head_of_a_stream_ends(client: httpx2.Client, topic: str) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
 
 
+def test_a_verb_may_be_encoded(client: httpx2.Client, topic: str) -> None:
+    client.put(f"/api/v1/topics/{topic}", json={})
+    for path in (f"/api/v1/topics/{topic}:watch", f"/api/v1/topics/{topic}%3Awatch", f"/api/v1/topics/{topic}%3awatch"):
+        assert client.head(path).status_code == 200, path
+
+
+def test_a_name_that_ends_in_a_colon_is_its_own(client: httpx2.Client, topic: str) -> None:
+    client.put(f"/api/v1/topics/{topic}", json={})
+    for end in (":", "%3A", "::"):
+        is_problem(client.get(f"/api/v1/topics/{topic}{end}"), 404)
+        is_problem(client.delete(f"/api/v1/topics/{topic}{end}"), 404)
+        is_problem(client.put(f"/api/v1/topics/{topic}{end}", json={}), 400)
+    is_problem(client.get("/api/v1/topics:"), 404)
+    is_problem(client.options("/healthz:"), 404)
+    assert client.get(f"/api/v1/topics/{topic}").status_code == 200
+
+
 def exchange(server: HttpServer, sent: bytes) -> bytes:
     """All that comes back until the server closes."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:

@@ -37,6 +37,8 @@ def test_requests_count_by_route_and_status(client: httpx2.Client, topic: str) -
     for number in range(5):
         client.get(f"/nowhere/{topic}/{number}")
         client.request("PROPFIND", f"/nowhere/{number}")
+    client.patch("/healthz")
+    client.post("/api/v1/settings")
     after = outcomes(client)
     grown = {key: value - before.get(key, 0) for key, value in after.items() if value != before.get(key, 0)}
     grown.pop(("PUT", "other", "404"), None)
@@ -53,6 +55,8 @@ def test_requests_count_by_route_and_status(client: httpx2.Client, topic: str) -
         ("POST", receiving, "200"): 2,
         ("GET", "other", "404"): 5,
         ("other", "other", "404"): 5,
+        ("PATCH", "/healthz", "405"): 1,
+        ("POST", "/api/v1/settings", "405"): 1,
     }
 
 

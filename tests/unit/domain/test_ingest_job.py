@@ -30,8 +30,16 @@ def test_a_report_is_small() -> None:
 @cases(
     "value",
     [b"", b"{", b"[]", b"null", b"{}", b'{"state": "odd"}', encode_job(JOB).replace(b'"11"', b'"x"'),
-     encode_job(JOB).replace(b'"batch": 3', b'"batch": "x"')],
+     encode_job(JOB).replace(b'"batch": 3', b'"batch": "x"'),
+     *(encode_job(JOB).replace(b'"at_ms": 7', b'"at_ms": ' + odd) for odd in (b"1e400", b"1e30", b"NaN", b"-9e18e")),
+     *(encode_job(JOB).replace(b"30.0", odd) for odd in (b"1" + b"0" * 400, b"NaN", b"Infinity", b"1e30")),
+     encode_job(JOB).replace(b'"11": 5', b'"11": 1e30'), b"[" * 100_000],
 )  # fmt: skip
 def test_what_is_no_report(value: bytes) -> None:
     with pytest.raises(ValueError):
         decode_job(value)
+
+
+def test_a_text_that_nobody_can_show_is_read_all_the_same() -> None:
+    told = decode_job(encode_job(JOB).replace(b'"/lake/t"', rb'"\ud800"').replace(b'{"t":', rb'{"\udfff":'))
+    assert (told.table, told.end) == ("?", {"?": {"0": 4, "11": 5}})
