@@ -14,6 +14,7 @@ from entrepot.gateway.operations.bridges import BRIDGES, Bridges
 from entrepot.gateway.operations.brokers import BROKERS, Brokers
 from entrepot.gateway.operations.clients import CLIENTS, Clients
 from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
+from entrepot.gateway.operations.dead_letters import DEAD_LETTERS, DeadLetters
 from entrepot.gateway.operations.event_rules import EVENT_RULES, TopicEventRules
 from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
 from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS, GroupConsumers
@@ -22,8 +23,10 @@ from entrepot.gateway.operations.groups import GROUPS, Groups
 from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS, IngestJobs
 from entrepot.gateway.operations.local_views.group_consumers import Doors
 from entrepot.gateway.operations.members import MEMBERS, Members
+from entrepot.gateway.operations.messages import MESSAGES, Messages
 from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.pulling import PULLING, Pulling
 from entrepot.gateway.operations.retained import RETAINED, Retained
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS, RocketMqClients
 from entrepot.gateway.operations.sessions import SESSIONS, Sessions
@@ -35,12 +38,13 @@ from entrepot.gateway.operations.topics import TOPICS, Topics
 from entrepot.gateway.operations.traces import PACKET_TRACES, PacketTraces
 from entrepot.gateway.operations.transactions import TRANSACTIONS, Transactions
 from entrepot.gateway.operations.users import USERS, Users
+from entrepot.gateway.operations.viewing import VIEWING, Viewing
 from entrepot.gateway.settings import setting_rows
 
 
 def objects_of(context: HttpContext) -> dict[Noun, object]:
     """Return the nouns' objects of one gateway."""
-    store = context.store
+    store, contents = context.store, contents_of(context)
     doors = Doors(context.amqp, context.mqtt, context.rocketmq, context.group_consumers)
     return {
         TOPICS: Topics(store, context.security, context.settings.topics, context.memberships),
@@ -48,12 +52,16 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
         GROUP_LAG: LagOfGroups(store, context.clock),
         GROUP_CONSUMERS: GroupConsumers(store, context.memberships, context.subscriptions, context.peers, doors),
         MEMBERS: Members(context.memberships, context.settings.http.max_wait_seconds),
+        MESSAGES: Messages(store, contents),
+        PULLING: Pulling(store, contents),
+        VIEWING: Viewing(store, context.security, contents),
+        DEAD_LETTERS: DeadLetters(store, contents),
         GATEWAYS: Gateways(context.peers),
         BROKERS: Brokers(store),
         BRIDGES: Bridges(context.peers, lambda: context.bridges()),
         CONTROLLERS: Controllers(store),
         USERS: Users(context.security.administration),
-        RETAINED: Retained(context.retained, contents_of(context)),
+        RETAINED: Retained(context.retained, contents),
         CLIENTS: Clients(context.peers, context.mqtt),
         SESSIONS: Sessions(context.mqtt),
         PACKET_TRACES: PacketTraces(context.peers, context.mqtt),

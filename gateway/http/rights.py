@@ -121,8 +121,6 @@ IN_THE_BODY: Final = no_rights
 """Rights that the handler checks, because the body names the subject."""
 PER_TOPIC: Final = no_rights
 """Rights that the handler checks for each listed entity."""
-ANY_CONTENTS: Final = fixed((Action.SUB, ResourceType.TOPIC))
-"""Reading every topic, because the path names none."""
 SUPER_USERS: Final = SuperUsers()
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.responses import StreamingResponse
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
@@ -26,7 +27,7 @@ from entrepot.gateway.http.request_times import TEMPLATE
 from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.operation import Noun, Operation
 from entrepot.gateway.operations.reading import read_body, read_query, whole_name
-from entrepot.gateway.operations.shapes import Created, GroupName, Made, Raw, TopicName, WholeName
+from entrepot.gateway.operations.shapes import Created, GroupName, Made, Pieces, Raw, TopicName, WholeName
 from entrepot.gateway.operations.table import Found, Table
 from entrepot.gateway.security.security import refusal_of
 
@@ -78,7 +79,9 @@ class ServedOperations:
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
             await send_what_is_wrong(scope, send, error)
             return
-        if body is not None:
+        if isinstance(body, Pieces):
+            await StreamingResponse(body.pieces, status, media_type=body.media_type)(scope, receive, send)
+        elif body is not None:
             await send_answer(send, status, headers, body)
         else:
             await send({"type": "http.response.start", "status": status, "headers": []})
@@ -86,7 +89,7 @@ class ServedOperations:
 
     async def _answer(
         self, operation: Operation, names: dict[str, str], scope: Scope, receive: Receive
-    ) -> tuple[int, Headers, bytes | None]:
+    ) -> tuple[int, Headers, bytes | Pieces | None]:
         bound = self._bound[operation]
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         principal = await self._access.principal(scope)
@@ -149,13 +152,15 @@ def _stored(asked: Asked, plain: str, kind: Any) -> str:
     return asked.topic(plain) if kind is TopicName else plain
 
 
-def _encoded(answer: Any) -> tuple[int, Headers, bytes | None]:
+def _encoded(answer: Any) -> tuple[int, Headers, bytes | Pieces | None]:
     """Return status, headers and body of an answer; None for no body."""
     if answer is None:
         return 204, [], None
     if isinstance(answer, Raw):
         named = {"content-type": answer.media_type, **answer.headers}
         return 200, [(name.encode(), value.encode("latin-1")) for name, value in named.items()], answer.body
+    if isinstance(answer, Pieces):
+        return 200, [], answer
     if isinstance(answer, Made):
         return (201 if answer.is_new else 200), [_JSON], _encode(answer.value)
     if isinstance(answer, Created):

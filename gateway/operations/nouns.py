@@ -12,6 +12,7 @@ from entrepot.gateway.operations.bridges import BRIDGES
 from entrepot.gateway.operations.brokers import BROKERS
 from entrepot.gateway.operations.clients import CLIENTS
 from entrepot.gateway.operations.controllers import CONTROLLERS
+from entrepot.gateway.operations.dead_letters import DEAD_LETTERS
 from entrepot.gateway.operations.event_rules import EVENT_RULES
 from entrepot.gateway.operations.gateways import GATEWAYS
 from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS
@@ -19,8 +20,10 @@ from entrepot.gateway.operations.group_lag import GROUP_LAG
 from entrepot.gateway.operations.groups import GROUPS
 from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS
 from entrepot.gateway.operations.members import MEMBERS
+from entrepot.gateway.operations.messages import MESSAGES
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.pulling import PULLING
 from entrepot.gateway.operations.retained import RETAINED
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS
 from entrepot.gateway.operations.sessions import SESSIONS
@@ -32,6 +35,7 @@ from entrepot.gateway.operations.topics import TOPICS
 from entrepot.gateway.operations.traces import PACKET_TRACES
 from entrepot.gateway.operations.transactions import TRANSACTIONS
 from entrepot.gateway.operations.users import USERS
+from entrepot.gateway.operations.viewing import VIEWING
 
 NOUNS: Final[tuple[Noun, ...]] = (
     TOPICS,
@@ -40,7 +44,11 @@ NOUNS: Final[tuple[Noun, ...]] = (
     GROUPS,
     GROUP_LAG,
     GROUP_CONSUMERS,
+    DEAD_LETTERS,
     MEMBERS,
+    MESSAGES,
+    PULLING,
+    VIEWING,
     TIMERS,
     TRANSACTIONS,
     RETAINED,

@@ -26,6 +26,7 @@ _TRUTHS: Final = {
     **dict.fromkeys(("0", "off", "f", "false", "n", "no"), False),
 }
 _BOUNDS: Final = (
+    (re.compile(r"Expected `str` matching regex '(.*)'"), "String should match pattern '{}'"),
     (re.compile(r"Expected `(?:int|float)` <= (\S+)"), "Input should be less than or equal to {}"),
     (re.compile(r"Expected `(?:int|float)` >= (\S+)"), "Input should be greater than or equal to {}"),
     (re.compile(r"Expected `str` of length <= (\d+)"), "String should have at most {} characters"),

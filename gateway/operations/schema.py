@@ -117,6 +117,7 @@ def _limited(schema: Schema, meta: Meta) -> Schema:
         "minimum": meta.ge,
         "maxLength": meta.max_length if schema.get("type") == "string" else None,
         "minLength": meta.min_length if schema.get("type") == "string" else None,
+        "pattern": meta.pattern,
         "maxItems": meta.max_length if schema.get("type") == "array" else None,
         "minItems": meta.min_length if schema.get("type") == "array" else None,
         "description": meta.description,

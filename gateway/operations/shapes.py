@@ -5,7 +5,7 @@ A struct is a shape: its fields, their types and limits (`Meta`), and `Flag` for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Generic, NewType, TypeVar
 
@@ -82,6 +82,14 @@ class Raw:
     body: bytes
     media_type: str
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """An answer that is made while it is sent.  A failure breaks it off.  Its row shows it as `Raw`."""
+
+    pieces: AsyncIterator[bytes]
+    media_type: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,8 @@ A PUT is idempotent: omitted fields keep their value, or take the settings' defa
 
 from __future__ import annotations
 
-from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.journeys.routes import journey_routes
-from entrepot.gateway.http.admin.messages import message_routes
-from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.trying import trying_routes
-from entrepot.gateway.http.admin.viewing import viewing_routes
 from entrepot.gateway.http.admin.watching import watching_routes
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.routes import Routes
@@ -20,11 +16,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
     """All routes of the administration, in the order of the documentation."""
     kinds = (
         watching_routes,
-        dead_letter_routes,
-        message_routes,
         journey_routes,
-        pulling_routes,
-        viewing_routes,
         trying_routes,
     )
     return [kind(context) for kind in kinds]

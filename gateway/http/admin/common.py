@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final
 
-import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.operations.problem import bad_request
-from entrepot.gateway.operations.refusals import refusal_shown
 from entrepot.gateway.operations.shapes import MAX_NUMBER
 
 PREFIX: Final = "/api/v1"
@@ -56,9 +53,3 @@ def schema_of(kind: type[Body]) -> dict[str, Any]:
 
     filled_schema: dict[str, Any] = filled(schema)
     return filled_schema
-
-
-def refusal_shape(refusal: EntrepotError) -> dict[str, Any]:
-    """The refusal of one element of a list, as JSON."""
-    shown: dict[str, Any] = msgspec.to_builtins(refusal_shown(refusal))
-    return shown

@@ -25,8 +25,3 @@ def shown_to(context: HttpContext, request: Request) -> Callable[[StoredMessage]
 def note_seen(context: HttpContext, request: Request, topic: str, detail: str) -> None:
     """Write a look at bodies of a topic's messages to the audit log, once for a request."""
     contents_of(context).note(request.state.principal, topic, detail)
-
-
-def body_shown(context: HttpContext, request: Request, message: StoredMessage) -> bytes:
-    """The whole body as the caller is shown it.  Raises FORBIDDEN where it is hidden."""
-    return contents_of(context).body(request.state.principal, message)

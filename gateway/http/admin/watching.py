@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import orjson
 from fastapi import Query, Request
 from fastapi.responses import StreamingResponse
@@ -19,15 +20,15 @@ from entrepot.domain.access.model import Action, Principal, ResourceType, whole_
 from entrepot.domain.position import LATEST_POSITION
 from entrepot.gateway.http.access import PROTOCOL
 from entrepot.gateway.http.admin.common import PREFIX
-from entrepot.gateway.http.admin.seen import note_seen
-from entrepot.gateway.http.admin.viewer import Viewer
-from entrepot.gateway.http.admin.viewing import DEFAULT_BODY_BYTES, MAX_BODY_BYTES, MAX_SEARCH
+from entrepot.gateway.http.admin.seen import contents_of, note_seen
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.rights import contents
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.http.streaming.server_sent_events import KEEP_ALIVE_SECONDS, MEDIA_TYPE, STREAM_HEADERS, Streams
 from entrepot.gateway.http.streaming.topic_stream import TopicStream, places_of
+from entrepot.gateway.operations.viewer import Viewer
+from entrepot.gateway.operations.viewing import DEFAULT_BODY_BYTES, MAX_BODY_BYTES, MAX_SEARCH
 
 MAX_RATE: Final = 50
 DEFAULT_RATE: Final = 10
@@ -68,9 +69,10 @@ def watching_routes(context: HttpContext) -> Routes:
         text: str = Query("", max_length=MAX_SEARCH, description="Only messages with this text, in any case"),
         body_bytes: int = Query(DEFAULT_BODY_BYTES, alias="bodyBytes", ge=0, le=MAX_BODY_BYTES),
     ) -> StreamingResponse:
-        viewer = Viewer(context, request, topic_name(store, request, name))
-        places = await places_of(store, viewer.topic, LATEST_POSITION)
         principal: Principal = request.state.principal
+        full_name = topic_name(store, request, name)
+        viewer = Viewer(store, context.security, contents_of(context), principal, full_name)
+        places = await places_of(store, viewer.topic, LATEST_POSITION)
 
         def may_read() -> bool:
             named = whole_topic(viewer.topic)
@@ -120,7 +122,7 @@ async def _events(
                     continue
                 if sample.sent < rate:
                     sample.sent += 1
-                    parts.append(_event("message", viewer.row(message, body_bytes)))
+                    parts.append(_event("message", msgspec.to_builtins(viewer.row(message, body_bytes))))
                 else:
                     sample.left_out += 1
             if parts:

@@ -1,4 +1,4 @@
-"""Operations that tell where a message went: its trace and its journey."""
+"""Operations that tell where a message went: its journey."""
 
 from __future__ import annotations
 
@@ -8,27 +8,15 @@ from entrepot.domain.journey.model import JourneyKind, LaneKind
 from entrepot.domain.value_space import Rule
 from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.journeys.looking_up import By
-from entrepot.gateway.http.admin.messages import HOPS, STATES
-from entrepot.gateway.http.documents.admin_operations import ID
 from entrepot.gateway.http.documents.operation import Operation, Operations, answers
-from entrepot.gateway.http.documents.shapes import Choice, Maybe, listed, named, time
+from entrepot.gateway.http.documents.shapes import Choice, Maybe, named, time
+from entrepot.gateway.operations.message_head import HEAD
+from entrepot.gateway.operations.messages import STATES
 
-_HOP: Final = {
-    "kind": Choice(tuple(HOPS.values())),
-    "time": Maybe(time()),
-    "topic": "orders",
-    "namespace": "default",
-    "queueId": 2,
-    "queueOffset": 41,
-    "group": Maybe("workers"),
-    "attempt": Maybe(1),
-    "detail": Maybe("max attempts reached"),
-    "consumer": Maybe("webhook billing at gw-1:8080"),
-}
 _PLACE: Final = {"topic": "orders", "namespace": "default", "queueId": 2, "offset": "41"}
 _JOURNEY_MESSAGE: Final = {
     "at": "298771104882",
-    "id": ID,
+    "id": HEAD["id"],
     "place": _PLACE,
     "subTopic": "orders/shop-17",
     "tag": "",
@@ -110,6 +98,5 @@ _JOURNEY: Final = named(
     },
 )
 JOURNEY_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/messages/{{id}}/trace"): Operation("getMessageTrace", answers(listed(_HOP))),
     ("GET", f"{PREFIX}/journeys"): Operation("getJourney", answers(_JOURNEY)),
 }

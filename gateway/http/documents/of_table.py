@@ -10,7 +10,7 @@ from entrepot.gateway.http.documents.refusals import refusals
 from entrepot.gateway.operations.change_names import NAMESPACE_PATH
 from entrepot.gateway.operations.operation import Operation
 from entrepot.gateway.operations.schema import Schema, Schemas, example_of, parameters_of
-from entrepot.gateway.operations.shapes import Created, Made, Raw
+from entrepot.gateway.operations.shapes import Created, Made, Pieces, Raw
 
 
 def paths_of(operations: Iterable[Operation], schemas: Schemas) -> dict[str, dict[str, Schema]]:
@@ -47,7 +47,7 @@ def _answers(operation: Operation, schemas: Schemas) -> Schema:
     answer: Any = operation.answer
     if answer is type(None):
         return {"204": {"description": "Done"}}
-    if answer is Raw:
+    if answer in (Raw, Pieces):
         binary = {"type": "string", "format": "binary"}
         told = {media_type: {"schema": binary, "example": example} for media_type, example in operation.shows.items()}
         return {"200": {"description": operation.outcome, "content": told}}

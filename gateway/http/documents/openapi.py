@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
 from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
 from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
@@ -27,7 +26,6 @@ from entrepot.gateway.operations.schema import Schemas
 
 OPERATIONS: Final[Operations] = {
     **EVENT_OPERATIONS,
-    **ADMIN_OPERATIONS,
     **JOURNEY_OPERATIONS,
     **VIEWER_OPERATIONS,
     **CLIENT_OPERATIONS,

@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import msgspec
-
-from entrepot.gateway.operations.schema import Schemas, example_of, hints_of
-from entrepot.gateway.operations.shapes import Shown
+from entrepot.gateway.operations.schema import Schemas, example_of
 
 Schema = dict[str, Any]
 _TYPES: Final[Mapping[type, str]] = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -127,13 +124,6 @@ def of_shown(kind: Any) -> Shape:
     """The shape of what a noun shows (`gateway.operations`), for tables that contain it."""
     schemas = Schemas()
     return Shape(schemas.of(kind), example_of(kind), schemas.parts)
-
-
-def members_of(kind: type[Shown]) -> dict[str, Shape]:
-    """The members of what a noun shows, for tables that show more beside them."""
-    schemas, hints, example = Schemas(), hints_of(kind), example_of(kind)
-    names = {each.encode_name: each.name for each in msgspec.structs.fields(kind)}
-    return {encoded: Shape(schemas.of(hints[name]), example[encoded], schemas.parts) for encoded, name in names.items()}
 
 
 def listed(sample: Any, **more: Any) -> Shape:

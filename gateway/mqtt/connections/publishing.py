@@ -28,6 +28,7 @@ from entrepot.gateway.mqtt.connections.retained_delivery import RetainedDelivery
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.protocols.mqtt import mapping
 from entrepot.protocols.mqtt.encoder import PUBREC_WORD
+from entrepot.protocols.mqtt.errors import REASON_OF_CODE
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
@@ -281,7 +282,8 @@ class Publishing:
                 if error.code in PASSING:
                     raise
                 # each try would end the same; what is stored of it stays
-                log.error("a message stays stored in part", message_id=message.message_id, refusal=error.message)
+                why = f"the rest of a message that is stored in part: {error.message}"
+                services.counters.refuse(self._client, message.sub_topic, why, REASON_OF_CODE[error.code])
         return bool(found)
 
 

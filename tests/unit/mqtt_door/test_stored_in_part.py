@@ -10,6 +10,7 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.gateway.mqtt.connections import publishing
+from entrepot.protocols.mqtt.errors import REASON_OF_CODE
 from entrepot.protocols.mqtt.packets import Publish, Pubrec
 from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.replaced import replaced
@@ -67,5 +68,6 @@ async def test_the_rest_is_refused(code: Code, is_tried_again: bool, monkeypatch
             await until(lambda: client.is_closed, "the client has to send it again")
         else:
             assert (await client.expect(Pubrec)).reason == 0
+            assert door.mqtt.services.counters.refused[REASON_OF_CODE[code].name] == 1, "the operator sees it"
         assert asked == [b"m"]
         assert sorted(await bodies(door)) == [b"m", b"the topic is there"], "it is stored once"

@@ -8,7 +8,6 @@ the answer says how far that went.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +18,7 @@ from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import MessageFinder
 from entrepot.domain.query import MessageQuery
+from entrepot.gateway.operations.ids import ids_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.mapping import read_origin
 from entrepot.protocols.cloudevents.mapping import to_event
@@ -36,8 +36,6 @@ MAX_SCANNED_BYTES: Final = 64 << 20
 SCAN_SECONDS: Final = 5.0
 """Time that it takes, in seconds."""
 PAGE: Final = 250
-
-_HEX: Final = re.compile(r"(?:[0-9a-fA-F]{2})+")
 
 
 class By(StrEnum):
@@ -85,12 +83,6 @@ class Found:
 
     messages: list[StoredMessage]
     searched: Searched | None = None
-
-
-def ids_of(text: str) -> list[bytes]:
-    """Return the ids that a text may mean: hexadecimal first, then a producer's own text."""
-    as_text = text.encode("utf-8", "replace")
-    return [bytes.fromhex(text), as_text] if _HEX.fullmatch(text) else [as_text]
 
 
 async def looked_up(finder: MessageFinder, wanted: Wanted, default_type: str, now: Callable[[], float]) -> Found:

@@ -32,7 +32,6 @@ from entrepot.gateway.http.admin.journeys.looking_up import (
     By,
     Searched,
     Wanted,
-    ids_of,
     looked_up,
 )
 from entrepot.gateway.http.admin.journeys.shapes import (
@@ -50,6 +49,7 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER, PER_TOPIC, contents_in_query
 from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.operations.ids import ids_of
 from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.operations.times import epoch_ms_of
 from entrepot.gateway.security.security import refusal_of

@@ -11,8 +11,8 @@ from entrepot.domain.journey.model import JourneyHop, Lane
 from entrepot.domain.message import Place, StoredMessage
 from entrepot.domain.names import split_name
 from entrepot.gateway.http.admin.journeys.looking_up import Searched, amqp_id, correlation_data
-from entrepot.gateway.http.admin.messages import STATES
 from entrepot.gateway.operations.ids import id_text
+from entrepot.gateway.operations.messages import STATES
 from entrepot.gateway.operations.times import time_shape
 from entrepot.protocols.cloudevents.mapping import to_event
 

@@ -16,6 +16,10 @@ from entrepot.domain.names import dead_letter_topic, split_name
 from entrepot.domain.ports import Store
 from entrepot.domain.shard import broker_of_place, broker_of_queue, first_place, first_queue
 from entrepot.gateway.messaging.deleted_letters import DeletedLetters
+from entrepot.gateway.operations.full_message import FullMessageShown, full_fields
+from entrepot.gateway.operations.masking import Shown as Seen
+from entrepot.gateway.operations.message_head import HEAD, MessageShown, head_of
+from entrepot.gateway.operations.shapes import Part, Time, shown_as
 from entrepot.gateway.operations.times import time_shape
 
 
@@ -110,25 +114,69 @@ def reason_of(message: StoredMessage) -> str:
     return message.system_text(SystemProperty.DEAD_LETTER_REASON) or ""
 
 
-def letter_shape(message: StoredMessage, shape: dict[str, Any]) -> dict[str, Any]:
-    """Return a dead letter as JSON: the message, its origin, and the reason and time of giving it up."""
+class LetterOrigin(Part, frozen=True):
+    topic: str
+    namespace: str
+    queue_id: int | None
+    queue_offset: int | None
+    id: str | None
+
+
+class DeadLetterShown(MessageShown, frozen=True, kw_only=True):
+    """A message that was given up, and why"""
+
+    offset: int
+    reason: str | None
+    time: Time | None
+    attempts: int | None
+    origin: LetterOrigin | None
+
+
+class FullDeadLetter(FullMessageShown, frozen=True, kw_only=True):
+    """A dead letter with its content."""
+
+    offset: int
+    reason: str | None
+    time: Time | None
+    attempts: int | None
+    origin: LetterOrigin | None
+
+
+shown_as(
+    DeadLetterShown(
+        **HEAD,
+        queue_offset=41,
+        offset=3,
+        reason="rejected",
+        time="2026-12-01T08:00:00.000Z",
+        attempts=16,
+        origin=LetterOrigin("orders", "default", 2, 41, HEAD["id"]),
+    )
+)
+
+
+def letter_shown(message: StoredMessage) -> DeadLetterShown:
+    """Return a dead letter without its content: the message, its origin, and the reason and time of giving it up."""
+    return DeadLetterShown(**head_of(message), queue_offset=message.queue_offset, **_letter_fields(message))
+
+
+def full_letter(shown: Seen) -> FullDeadLetter:
+    """Return a dead letter with its content, as far as it is shown."""
+    return FullDeadLetter(**full_fields(shown), **_letter_fields(shown.message))
+
+
+def _letter_fields(message: StoredMessage) -> dict[str, Any]:
     came_from, origin = dead_letter_origin(message), None
     if came_from is not None:
         namespace, topic = split_name(came_from[0])
-        origin = {
-            "topic": topic,
-            "namespace": namespace,
-            "queueId": _as_number(came_from[1]),
-            "queueOffset": _as_number(came_from[2]),
-            "id": message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID),
-        }
+        message_id = message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID)
+        origin = LetterOrigin(topic, namespace, _as_number(came_from[1]), _as_number(came_from[2]), message_id)
     return {
         "offset": offset_of(message),
         "reason": message.system_text(SystemProperty.DEAD_LETTER_REASON),
         "time": time_shape(message.time_ms(SystemProperty.DEAD_LETTER_TIME_MS) or 0),
         "attempts": _as_number(message.system_text(SystemProperty.DEAD_LETTER_ATTEMPTS) or ""),
         "origin": origin,
-        **shape,
     }
 
 

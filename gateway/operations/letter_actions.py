@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.ports import Store
 from entrepot.domain.shard import broker_of_place, first_queue, local_place
-from entrepot.gateway.http.admin.common import refusal_shape
-from entrepot.gateway.http.admin.letters import first_places, letter_at, letters_of
 from entrepot.gateway.messaging.deleted_letters import DeletedLetters
+from entrepot.gateway.operations.letters import first_places, letter_at, letters_of
+from entrepot.gateway.operations.refusals import RefusalShown, refusal_shown
+from entrepot.gateway.operations.shapes import Part
 
 LETTER_ERRORS: Final = frozenset({Code.ILLEGAL_OFFSET, Code.TOPIC_NOT_FOUND, Code.MESSAGE_CORRUPTED})
 """Refusals of one letter that let the others go on."""
@@ -21,16 +22,21 @@ Marked = tuple[int, int]
 """A letter by its offset in the API, with its place in the commit log."""
 
 
+class FailedLetter(Part, frozen=True):
+    offset: int
+    error: RefusalShown
+
+
 class Outcome:
     """The offsets that were acted on, and the refusals of others."""
 
     def __init__(self) -> None:
         self.done: list[int] = []
-        self.failed: list[dict[str, Any]] = []
+        self.failed: list[FailedLetter] = []
         self.count = 0
 
     def fail(self, offset: int, refusal: EntrepotError) -> None:
-        self.failed.append({"offset": offset, "error": refusal_shape(refusal)})
+        self.failed.append(FailedLetter(offset, refusal_shown(refusal)))
 
     def told(self, reason: str | None) -> str:
         """The outcome in words, for the audit log."""

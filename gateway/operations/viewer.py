@@ -8,30 +8,80 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import dataclass
-from typing import Any, Final
-
-from fastapi import Request
+from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.access.model import Action, ResourceType, whole_topic
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, compile_filter
-from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.query import MessageQuery
-from entrepot.domain.topic import QueueBounds
-from entrepot.gateway.http.admin.journeys.looking_up import ids_of
-from entrepot.gateway.http.admin.messages import message_shape, property_shape
-from entrepot.gateway.http.admin.pulling import queue_number
-from entrepot.gateway.http.admin.scanning import Scan, Wants, scan_backward, scan_forward, scan_newest
-from entrepot.gateway.http.admin.seen import note_seen, shown_to
-from entrepot.gateway.http.asgi import name_in_path
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.operations.ids import id_text
-from entrepot.gateway.operations.masking import Shown
+from entrepot.gateway.operations.full_message import Property, properties_shown
+from entrepot.gateway.operations.ids import ids_of
+from entrepot.gateway.operations.message_head import message_shown
 from entrepot.gateway.operations.problem import MissingError, bad_request
-from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.operations.pulling import number_in_path
+from entrepot.gateway.operations.scanning import Scan, Wants, scan_backward, scan_forward, scan_newest
+from entrepot.gateway.operations.shapes import Shown as ShownShape
+from entrepot.gateway.operations.shapes import Time, shown_as
+
+if TYPE_CHECKING:
+    from entrepot.domain.access.model import Principal
+    from entrepot.domain.message import StoredMessage
+    from entrepot.domain.ports import Store
+    from entrepot.domain.topic import QueueBounds
+    from entrepot.gateway.operations.masking import Shown
+    from entrepot.gateway.operations.seen import Contents
+    from entrepot.gateway.security.security import Security
 
 NEWEST_FIRST: Final = "backward"
+
+
+class ViewedMessageShown(ShownShape, frozen=True):
+    """A message as the caller may see it. Contents are null where `isHidden` is true"""
+
+    id: str
+    topic: str
+    namespace: str
+    queue_id: int
+    offset: str
+    born_time: Time | None
+    store_time: Time | None
+    size: int
+    keys: list[str] | None
+    tag: str | None
+    sub_topic: str | None
+    message_group: str | None
+    properties: list[Property] | None
+    system_properties: list[Property] | None
+    body: str | None
+    is_cut: bool
+    is_hidden: bool
+    is_masked: bool
+
+
+_PROPERTY: Final = Property("unit", "celsius", "Yw==")
+_TIME: Final = "2026-12-01T08:00:00.000Z"
+EXAMPLE: Final = ViewedMessageShown(
+    "019AF2C4A48D1549BA4F1FC100000000",
+    "orders",
+    "default",
+    2,
+    "41",
+    _TIME,
+    _TIME,
+    3,
+    ["7"],
+    "",
+    "orders",
+    "",
+    [_PROPERTY],
+    [_PROPERTY],
+    "bm93",
+    False,
+    False,
+    False,
+)
+shown_as(EXAMPLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +112,20 @@ class View:
 class Viewer:
     """One request's view of a topic."""
 
-    def __init__(self, context: HttpContext, request: Request, name: str) -> None:
-        self._context, self._request, self._store = context, request, context.store
+    def __init__(self, store: Store, security: Security, contents: Contents, principal: Principal, name: str) -> None:
+        self._store, self._contents, self._principal = store, contents, principal
         self.topic = name
-        definition = context.store.topology.topic(name)
+        definition = store.topology.topic(name)
         if definition is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
-        self.shown = shown_to(context, request)
-        may_subscribe = context.security.why(request.state.principal, Action.SUB, ResourceType.TOPIC, whole_topic(name))
+        self.shown = contents.shown_to(principal)
+        may_subscribe = security.why(principal, Action.SUB, ResourceType.TOPIC, whole_topic(name))
         self.sees_contents = may_subscribe.is_allowed and definition.permission.readable
 
-    async def answer(self, view: View) -> dict[str, Any]:
-        """The answer to a query.  Raises BAD_REQUEST for parameters that do not go together."""
+    async def scan(self, view: View) -> tuple[Scan, QueueBounds | None]:
+        """The messages of a query, and the bounds of its queue.  Raises BAD_REQUEST for parameters that do not go
+        together."""
         scan = Scan(self._wants(view), view.limit, view.scan)
-        bounds: QueueBounds | None = None
         if view.id is not None:
             await self._by_id(scan, view.id)
         elif view.queue is None:
@@ -84,18 +134,12 @@ class Viewer:
             query = MessageQuery(self.topic, view.key, view.from_ms, view.to_ms, 1, view.cursor)
             await scan_newest(self._store, scan, query)
         else:
-            bounds = await self._of_queue(scan, view)
-        return {
-            "value": self.rows(scan.found, view.body_bytes),
-            "next": scan.next,
-            "lookedAt": scan.looked_at,
-            "minOffset": None if bounds is None else str(bounds.min_offset),
-            "maxOffset": None if bounds is None else str(bounds.max_offset),
-        }
+            return scan, await self._of_queue(scan, view)
+        return scan, None
 
     async def message_at(self, queue: str, offset: str) -> StoredMessage:
         """The message of a place in the path.  Raises MissingError."""
-        queue_id, wanted = queue_number(name_in_path(queue)), queue_number(name_in_path(offset), "offset")
+        queue_id, wanted = number_in_path(queue), number_in_path(offset, "offset")
         bounds = await self._bounds(queue_id)
         found: list[StoredMessage] = []
         if bounds.min_offset <= wanted < bounds.max_offset:
@@ -104,48 +148,43 @@ class Viewer:
             raise MissingError("message-not-found", "The message does not exist", f"no message is at offset {wanted}")
         return found[0]
 
-    def rows(self, messages: list[StoredMessage], body_bytes: int) -> list[dict[str, Any]]:
-        """The messages as JSON; a look at bodies goes to the audit log."""
+    def rows(self, messages: list[StoredMessage], body_bytes: int) -> list[ViewedMessageShown]:
+        """The messages as they are shown; a look at bodies goes to the audit log."""
         rows = [self.row(message, body_bytes) for message in messages]
-        bodies = sum(row["body"] is not None for row in rows)
+        bodies = sum(row.body is not None for row in rows)
         if bodies:
             queues = {message.queue_id for message in messages}
             offsets = sorted(message.queue_offset for message in messages)
             where = f"queue {queues.pop()}, " if len(queues) == 1 else f"{len(queues)} queues, "
-            note_seen(
-                self._context,
-                self._request,
-                self.topic,
-                f"{where}offsets {offsets[0]} to {offsets[-1]}: {bodies} {'body' if bodies == 1 else 'bodies'}",
-            )
+            told = f"{where}offsets {offsets[0]} to {offsets[-1]}: {bodies} {'body' if bodies == 1 else 'bodies'}"
+            self._contents.note(self._principal, self.topic, told)
         return rows
 
-    def row(self, message: StoredMessage, body_bytes: int) -> dict[str, Any]:
-        """One message as JSON, as far as the caller is shown it."""
-        shown = self.shown(message)
-        head = message_shape(shown.message)
-        is_seen = self.sees_contents
+    def row(self, message: StoredMessage, body_bytes: int) -> ViewedMessageShown:
+        """One message, as far as the caller is shown it."""
+        shown, is_seen = self.shown(message), self.sees_contents
+        head = message_shown(shown.message)
         body = shown.body if is_seen and body_bytes else None
-        return {
-            "id": id_text(shown.message.message_id),
-            "topic": head["topic"],
-            "namespace": head["namespace"],
-            "queueId": head["queueId"],
-            "offset": str(shown.message.queue_offset),
-            "bornTime": head["bornTime"],
-            "storeTime": time_shape(shown.message.store_time_ms),
-            "size": head["size"],
-            "keys": head["keys"] if is_seen else None,
-            "tag": head["tag"] if is_seen else None,
-            "subTopic": head["subTopic"] if is_seen else None,
-            "messageGroup": head["messageGroup"] if is_seen else None,
-            "properties": _properties(shown.properties) if is_seen else None,
-            "systemProperties": _properties(shown.system.items()) if is_seen else None,
-            "body": None if body is None else b64encode(body[:body_bytes]).decode("ascii"),
-            "isCut": body is not None and len(body) > body_bytes,
-            "isHidden": not is_seen or shown.body is None,
-            "isMasked": is_seen and shown.is_masked,
-        }
+        return ViewedMessageShown(
+            id=head.id,
+            topic=head.topic,
+            namespace=head.namespace,
+            queue_id=head.queue_id,
+            offset=str(head.queue_offset),
+            born_time=head.born_time,
+            store_time=head.store_time,
+            size=head.size,
+            keys=head.keys if is_seen else None,
+            tag=head.tag if is_seen else None,
+            sub_topic=head.sub_topic if is_seen else None,
+            message_group=head.message_group if is_seen else None,
+            properties=properties_shown(shown.properties) if is_seen else None,
+            system_properties=properties_shown(shown.system.items()) if is_seen else None,
+            body=None if body is None else b64encode(body[:body_bytes]).decode("ascii"),
+            is_cut=body is not None and len(body) > body_bytes,
+            is_hidden=not is_seen or shown.body is None,
+            is_masked=is_seen and shown.is_masked,
+        )
 
     async def _bounds(self, queue_id: int) -> QueueBounds:
         for bounds in await self._store.messages.bounds(self.topic):
@@ -216,7 +255,3 @@ def _searchable(shown: Shown) -> str:
     texts = [value if isinstance(value, str) else value.decode("utf-8", "replace") for _, value in values]
     names = [name for name, _ in values]
     return "\n".join((*message.keys, message.tag, message.sub_topic, message.message_group, *names, *texts)).casefold()
-
-
-def _properties(properties: Any) -> list[dict[str, str]]:
-    return [property_shape(name, value) for name, value in properties]
