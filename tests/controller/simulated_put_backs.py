@@ -1,7 +1,9 @@
 """Disks that are put back to a snapshot of their present run, in the simulation with controllers.
 
 The controllers remember what each log had, as long as they live: here all of them do, and have heard the last report.
-One disk at a time, and one whose bytes are on others; now and then the master dies with it.
+What was confirmed has been told: a master that died with its confirm on its lips is not followed by a disk that is put
+back (ADR 74, the second hole).  One disk at a time, and one whose bytes are on others; now and then the master dies
+with it.
 """
 
 from __future__ import annotations
@@ -59,8 +61,12 @@ class PutBacks:
         is_known = self._snapshots[replica.slot].state.incarnation == replica.disk.state.incarnation
         machine = replica.machine
         is_there = machine is not None and (machine.is_open or (machine.role is Role.SLAVE and machine.is_joined))
+        if not is_there:
+            return False
         is_alone = replica.disk.is_whole and all(each.disk.is_whole for each in others)
-        return is_known and is_there and is_alone and group.faults._may_lose(replica)
+        told = [each.live.confirmed for each in group.processes.values() if each is replica or each.is_master]
+        is_told = max(told) >= len(group.truth)
+        return is_known and is_told and is_alone and group.faults._may_lose(replica)
 
     def _have_heard(self, replica: SimulatedReplica) -> None:
         """Have the last reports of a replica, and of its master, come to all controllers."""
