@@ -121,7 +121,7 @@ class StorageEngine(ConfirmedLog):
                         if not (queue.is_touched and queue.is_changed):
                             touch(queue, offset)
                         if message.sub_topic != queue.last_sub_topic:
-                            queue.last_sub_topic = message.sub_topic
+                            queue.last_sub_topic = message.sub_topic if hashed else ""  # one without teaches no name
                             self.lookup.see(queue, hashed, message.sub_topic, offset)
                 except (EntrepotError, *_UNFIT) as error:
                     refusals = refusals if refusals is not None else [None] * len(messages)

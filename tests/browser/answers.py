@@ -88,7 +88,7 @@ _COUNTERS: Final = ("received", "sent", "refusedIn", "refusedOut", "ignored", "c
 BRIDGE: Final[dict[str, Any]] = {
     "name": "plant-west",
     "url": "mqtt://plant.example:1883",
-    "version": "5",
+    "version": 5,
     "state": "connected",
     "since": "2026-11-22T20:00:00Z",
     "owner": "gw-1",

@@ -84,6 +84,7 @@ async def replace(group: ReplicatedGroup, old: int, new: int) -> None:
     does="Replicas learn the new ones and fail over by them, also after a restart with the old settings.",
     lost="nothing",
 )
+@pytest.mark.soak
 async def test_failover_goes_on_when_all_controllers_were_replaced(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, IN_SYNC, controllers=3) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))
@@ -171,6 +172,7 @@ async def _is_member(group: Controllers, number: int, wanted: bool) -> bool:
     does="Back again, it asks the other replicas for the new ones.",
     lost="nothing",
 )
+@pytest.mark.soak
 async def test_one_that_was_away_asks_the_other_replicas(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, IN_SYNC, controllers=3) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))

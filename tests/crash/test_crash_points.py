@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from entrepot.broker.store import changed_rows
@@ -152,6 +152,9 @@ WIDE_HISTORY = st.lists(
     st.booleans(),
     st.integers(1, 3),
     st.integers(),
+)
+@example(  # a message without a hash hid the name of the next one from the index
+    [([("append", 0, 0), ("drop", 1, 0), ("fan", 0, 0), ("checkpoint", 0, 0)], 45)], False, 3, 1
 )
 def test_wide_random_histories(lives: list[tuple[list[Step], int]], deferred: bool, rows: int, seed: int):
     rng = Random(seed)
