@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from entrepot.broker.tiered import json_columns
@@ -61,6 +61,7 @@ def typed(bodies: list[bytes], before: list[bytes], *, is_slow: bool = False) ->
     ]
 
 
+@example([b'{"n": 9223372036854775807}'], [b'{"n": 9223372036854775808}'])
 @given(st.lists(RANDOM, min_size=1, max_size=6), st.lists(RANDOM, max_size=3))
 def test_a_body_has_one_fate_wherever_it_lies(bodies: list[bytes], before: list[bytes]) -> None:
     at_broker, in_store = hot(bodies), cold(bodies)
@@ -76,7 +77,10 @@ def test_a_body_has_one_fate_wherever_it_lies(bodies: list[bytes], before: list[
         if fault is None and row["_rescued"] is None:  # the table's columns take other spellings, too
             assert row["_raw"] is None
             for name, column in (("n", "json_n"), ("f", "json_f"), ("s", "json_s")):
-                assert found.get(column) == row[name]
+                wanted = row[name]
+                if isinstance(found.get(column), float) and isinstance(wanted, int):
+                    wanted = float(wanted)  # a column of doubles holds a whole number as one
+                assert found.get(column) == wanted
 
 
 @cases("each", SHORT, lambda each: each.name)
