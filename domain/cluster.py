@@ -232,3 +232,8 @@ class Clustered(Protocol):
 
     @property
     def operations(self) -> ClusterControl | None: ...
+
+
+def control_of(store: object) -> ClusterControl | None:
+    """Return the control of the brokers behind a store, or None where the store is in this process."""
+    return store.operations if isinstance(store, Clustered) else None

@@ -302,8 +302,7 @@ class ServerChannel(asyncio.Protocol):
             self.refuse(request.id, refusal)
 
     def _begin_call(self, operation: Operation, call: Call, request: Requested) -> None:
-        arguments = () if operation.arguments is None else operation.arguments.decode(request.payload)
-        operation.check_keys(self._connection.role, arguments)
+        arguments = operation.asked_by(self._connection.role, request.payload)
         task = self._loop.create_task(self._run(operation, call, arguments, request))
         self._tasks[request.id] = task
 
@@ -340,8 +339,7 @@ class ServerChannel(asyncio.Protocol):
                 self.refuse(id_, EntrepotError(Code.OUTCOME_UNKNOWN, f"{text}: its outcome is unknown"))
 
     def _begin_stream(self, operation: Operation, open_stream: OpenStream, request: Requested) -> None:
-        assert operation.arguments is not None
-        arguments = operation.arguments.decode(request.payload)
+        arguments = operation.asked_by(self._connection.role, request.payload)
         stream = self._streams[request.id] = ServerStream(self, request.id, request.amount)
         try:
             open_stream(stream, *arguments)

@@ -64,12 +64,13 @@ async def until_gone(receive: Receive) -> None:
 
 
 async def while_connected(receive: Receive, work: Awaitable[_T]) -> _T:
-    """Return the outcome of a long poll, or cancel it.  Raises ClientGoneError once the client has disconnected."""
+    """Return the outcome of a long poll, or cancel it.  Raises ClientGoneError once the client has disconnected, also
+    where the outcome is there: nobody gets it."""
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(until_gone(receive))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGoneError
+        if gone.done():
+            raise ClientGoneError from (working.exception() if working.done() and not working.cancelled() else None)
         return working.result()
     finally:
         working.cancel()

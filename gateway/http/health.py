@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from entrepot.domain.access.model import Action
 from entrepot.domain.background import background
-from entrepot.domain.cluster import Clustered
+from entrepot.domain.cluster import control_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.bodies import json_answer, json_response
 from entrepot.gateway.http.context import HttpContext
@@ -48,7 +48,7 @@ def health_routes(context: HttpContext) -> Router:
             raise store.condition.failure
         if not context.is_ready():
             raise EntrepotError(Code.UNAVAILABLE, "not ready: the server is starting or stopping")
-        operations = store.operations if isinstance(store, Clustered) else None
+        operations = control_of(store)
         if operations is not None and not operations.is_available:
             raise EntrepotError(Code.UNAVAILABLE, "not ready: no broker is available")
         if operations is not None and operations.confirm_problem:

@@ -11,7 +11,7 @@ from entrepot.domain.access.model import EVERYTHING, Action, Principal, Resource
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.http.access import PROTOCOL, HttpAccess, source_of
-from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
+from entrepot.gateway.http.admin.common import NO_CONTENT, Change, schema_of
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.login_cookie import cookie_name, is_https, login_token
@@ -19,6 +19,7 @@ from entrepot.gateway.http.problems import answer_of
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER, Open
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.operations.change_names import NO_CHANGE, TOLD_BELOW
+from entrepot.gateway.operations.operation import PREFIX
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.passwords import MAX_PASSWORD_BYTES

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from entrepot.domain.background import background
 from entrepot.domain.clock import comparison_of
-from entrepot.domain.cluster import BrokerStatus, Clustered, ControllerStatus
+from entrepot.domain.cluster import BrokerStatus, ControllerStatus, control_of
 from entrepot.domain.measurement import Histogram
 from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.context import HttpContext
@@ -152,9 +152,10 @@ class GatewayCollector(Collector):
         if context.mqtt is not None:
             self._mqtt = await mqtt_figures(context.mqtt)
         self._measurements, self._gauges = await store.condition.measurements(), await store.condition.gauges()
-        if isinstance(store, Clustered) and store.operations is not None:
-            self._brokers = await store.operations.replication()
-            self._controllers = await store.operations.controllers()
+        control = control_of(store)
+        if control is not None:
+            self._brokers = await control.replication()
+            self._controllers = await control.controllers()
         return lines
 
     def describe(self) -> list[Metric]:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from fastapi import Request, Response
 
 from entrepot.domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
-from entrepot.domain.cluster import SINGLE, Clustered
+from entrepot.domain.cluster import SINGLE, Clustered, control_of
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.names import (
@@ -93,7 +93,7 @@ class Publishing:
         self.published = 0
         """Events taken since the start, refused ones included."""
         is_elsewhere = isinstance(context.store, Clustered)  # its brokers know their limit
-        self._operations = context.store.operations if isinstance(context.store, Clustered) else None
+        self._operations = control_of(context.store)
         self._max_message_bytes = sys.maxsize if is_elsewhere else context.settings.store.max_message_bytes
         self._max_batch_events = context.settings.http.max_batch_events
 

@@ -20,7 +20,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.event_filter import EventFilters
 from entrepot.domain.names import check_group_name, check_topic_name
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from entrepot.gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
+from entrepot.gateway.http.asgi import Receive, name_in_path, while_connected
 from entrepot.gateway.http.bodies import json_body, json_response, schema_of_body
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
@@ -152,19 +152,11 @@ async def _pop_while_connected(
     pop: asyncio.Future[Sequence[Delivery]] = asyncio.ensure_future(
         pop_wanted(context.store, request, filters, default_type)
     )
-    gone = asyncio.ensure_future(until_gone(receive))
-    is_answered = False
     try:
-        await asyncio.wait((pop, gone), return_when=asyncio.FIRST_COMPLETED)
-        if gone.done():
-            raise ClientGoneError
-        is_answered = True
-        return pop.result()
-    finally:
-        gone.cancel()
-        if not is_answered:
-            pop.cancel()
-            pop.add_done_callback(lambda done: _take_back(context, request, done))
+        return await while_connected(receive, pop)
+    except BaseException:  # cancelled, too: nobody gets them
+        pop.add_done_callback(lambda done: _take_back(context, request, done))
+        raise
 
 
 def _take_back(context: HttpContext, request: PopRequest, pop: asyncio.Future[Sequence[Delivery]]) -> None:

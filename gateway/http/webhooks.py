@@ -21,13 +21,13 @@ from entrepot.gateway.events.webhooks.deliverer import Deliverer
 from entrepot.gateway.events.webhooks.handshake import is_allowed
 from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS, SinkAnswer
 from entrepot.gateway.http.access import HttpAccess
-from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_namespace, namespace_of
 from entrepot.gateway.http.rights import PER_TOPIC
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.http.subscriptions import CONSUMING, found, may_consume
+from entrepot.gateway.operations.operation import PREFIX
 from entrepot.gateway.operations.statuses import group_statuses
 from entrepot.gateway.operations.times import time_shape
 from entrepot.gateway.peers.gathered import Gathered

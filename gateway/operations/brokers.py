@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from entrepot.domain.access.model import Action
-from entrepot.domain.cluster import BrokerStatus, ClusterControl, Clustered, ElectionView
+from entrepot.domain.cluster import BrokerStatus, ClusterControl, ElectionView, control_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ReplicaChange
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.operation import Noun
-from entrepot.gateway.operations.replicas import CutPart, LogShape, ReplicaShape, replica_of
+from entrepot.gateway.operations.replicas import REPLICA, ReplicaShape, replica_of
 from entrepot.gateway.operations.rights import cluster
 from entrepot.gateway.operations.shapes import Body, Part, PlainName, Shown, Time, WholeName, shown_as
 from entrepot.gateway.operations.times import time_shape
@@ -68,22 +68,7 @@ shown_as(
         key_values=12,
         rule="in-sync",
         epoch=3,
-        replicas=[
-            ReplicaShape(
-                1,
-                "192.0.2.11:9101",
-                "master",
-                True,
-                False,
-                3,
-                4096,
-                0,
-                0.0,
-                "it does not answer",
-                "its controllers do not answer",
-                LogShape(1, 0, 0, [CutPart(0, 95)], 0, 2),
-            )
-        ],
+        replicas=[REPLICA],
         election=ElectionShape(
             3,
             "replica 2 leads in epoch 3: replica 1 has been silent for 3.1 s, replica 2 has lost it too",
@@ -259,11 +244,6 @@ class Brokers:
     )
     async def delete(self, name: PlainName) -> None:
         await needed_control(self._store).leave(name)
-
-
-def control_of(store: Store) -> ClusterControl | None:
-    """Return the control of the cluster's brokers, or None where the store is in this process."""
-    return store.operations if isinstance(store, Clustered) else None
 
 
 def needed_control(store: Store) -> ClusterControl:

@@ -216,7 +216,7 @@ shown_as(SlowClient("line-1", ADDRESS, 4000, 100, 20, 0, GATEWAY))
 
 
 class Disconnected(Part, frozen=True):
-    """What became of one of several clients; `error`: the reason if it was not disconnected."""
+    """The outcome for one of several clients; `error`: the reason if it was not disconnected."""
 
     id: str
     disconnected: bool

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from msgspec import Meta
 
 from entrepot.domain.access.model import Action
-from entrepot.domain.cluster import LEADS
+from entrepot.domain.cluster import LEADS, control_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.brokers import control_of, needed_control
+from entrepot.gateway.operations.brokers import needed_control
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.rights import cluster
 from entrepot.gateway.operations.shapes import Body, Listed, Shown, WholeName, shown_as

@@ -1,4 +1,4 @@
-"""What the nouns of MQTT share: the front end, versions, subscriptions."""
+"""Common parts of the nouns of MQTT: the front end, versions, subscriptions."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -43,22 +43,22 @@ class ReplicaShape(Part, frozen=True):
     log: LogShape | None
 
 
-shown_as(
-    ReplicaShape(
-        1,
-        "192.0.2.11:9101",
-        "master",
-        True,
-        False,
-        3,
-        4096,
-        0,
-        0.0,
-        "it does not answer",
-        "its controllers do not answer",
-        LogShape(1, 0, 0, [CutPart(0, 95)], 0, 2),
-    )
+REPLICA: Final = ReplicaShape(
+    1,
+    "192.0.2.11:9101",
+    "master",
+    True,
+    False,
+    3,
+    4096,
+    0,
+    0.0,
+    "it does not answer",
+    "its controllers do not answer",
+    LogShape(1, 0, 0, [CutPart(0, 95)], 0, 2),
 )
+"""Its example."""
+shown_as(REPLICA)
 
 
 def replica_of(view: ReplicaView) -> ReplicaShape:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-import msgspec
 from msgspec import Meta
 
 from entrepot.domain.access.model import Action
-from entrepot.gateway.operations.gathered import AnsweredShown
+from entrepot.gateway.operations.gathered import AnsweredShown, answered
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.rights import cluster
 from entrepot.gateway.operations.shapes import Part, Query, Shown, shown_as
@@ -109,7 +108,7 @@ class GatewaySettings:
             found = [each for each in found if each.is_set]
         elif query.only == "different":
             found = [each for each in found if each.different]
-        return SettingsPage(found, None, self._peers.name, msgspec.convert(gathered.shape(), AnsweredShown))
+        return SettingsPage(found, None, self._peers.name, answered(gathered))
 
     async def _own(self, asked: dict[str, Any]) -> dict[str, list[Any]]:
         """Return this gateway's values and origins: what other gateways ask for, and get as JSON."""

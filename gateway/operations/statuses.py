@@ -7,13 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from entrepot.domain.broker_answers import BrokerAnswers
-from entrepot.domain.cluster import Clustered
+from entrepot.domain.cluster import control_of
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.gateway.messaging.yielding import in_pages
 
 if TYPE_CHECKING:
-    from entrepot.domain.cluster import ClusterControl
     from entrepot.domain.consumer_group import GroupStatus
     from entrepot.domain.ports import Store
     from entrepot.domain.topic import TopicStatus
@@ -29,28 +28,24 @@ _Status = TypeVar("_Status")
 
 async def topic_statuses(store: Store, names: Sequence[str]) -> BrokerAnswers[TopicStatus]:
     """The statuses of topics, as far as brokers tell them in time."""
-    operations = _operations(store)
-    if operations is not None:
-        return await operations.topic_statuses(names, _seconds_for(names))
+    control = control_of(store)
+    if control is not None:
+        return await control.topic_statuses(names, _seconds_for(names))
     there = store.topology
     return await _asked_here(names, there.topic_statuses, lambda status: status.topic.name, there.topic)
 
 
 async def group_statuses(store: Store, names: Sequence[str]) -> BrokerAnswers[GroupStatus]:
     """The statuses of groups, likewise."""
-    operations = _operations(store)
-    if operations is not None:
-        return await operations.group_statuses(names, _seconds_for(names))
+    control = control_of(store)
+    if control is not None:
+        return await control.group_statuses(names, _seconds_for(names))
     there = store.topology
     return await _asked_here(names, there.group_statuses, lambda status: status.group.name, there.group)
 
 
 def _seconds_for(names: Sequence[str]) -> float:
     return STATUS_SECONDS if len(names) <= MAX_LIMIT else SORT_SECONDS
-
-
-def _operations(store: Store) -> ClusterControl | None:
-    return store.operations if isinstance(store, Clustered) else None
 
 
 async def _asked_here(

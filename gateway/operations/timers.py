@@ -87,17 +87,15 @@ class Timers:
         "", "listTimers", "List scheduled messages, the next one first", CONTENTS_IN_QUERY, shows={"next": "AAAB"}
     )
     async def listed(self, asked: Asked, query: TimersAsked) -> Continued[TimerShown]:
-        topic, count = known_topic(self._store, asked, query.topic), query.limit + 1
-        found = await waiting_in(
+        topic = known_topic(self._store, asked, query.topic)
+        page, following = await waiting_in(
             asked.namespace,
-            lambda after: self._store.timers.timed_messages(topic, after=after, limit=count),
+            lambda after, count: self._store.timers.timed_messages(topic, after=after, limit=count),
             _cursor_of,
             None if query.cursor is None else _read_cursor(query.cursor),
-            count,
+            query.limit,
         )
-        page = found[: query.limit]
-        following = _cursor_text(_cursor_of(page[-1])) if len(found) > query.limit else None
-        return Continued([_shown(timed) for timed in page], following)
+        return Continued([_shown(each) for each in page], None if following is None else _cursor_text(following))
 
     @TIMERS.delete(
         "/{handle}",

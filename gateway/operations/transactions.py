@@ -90,17 +90,16 @@ class Transactions:
         ),
     )
     async def listed(self, asked: Asked, query: TransactionsAsked) -> Continued[HalfMessageShown]:
-        topic, count = known_topic(self._store, asked, query.topic), query.limit + 1
-        found = await waiting_in(
+        topic = known_topic(self._store, asked, query.topic)
+        page, following = await waiting_in(
             asked.namespace,
-            lambda after: self._store.transactions.half_messages(topic, after=after, limit=count),
+            lambda after, count: self._store.transactions.half_messages(topic, after=after, limit=count),
             _place,
             -1 if query.cursor is None else _read_cursor(query.cursor),
-            count,
+            query.limit,
         )
-        page, now_ms = found[: query.limit], self._clock.now_ms()
-        following = str(_place(page[-1])) if len(found) > query.limit else None
-        return Continued([_shown(half, now_ms) for half in page], following)
+        now_ms = self._clock.now_ms()
+        return Continued([_shown(half, now_ms) for half in page], None if following is None else str(following))
 
 
 def _place(half: HalfMessage) -> int:

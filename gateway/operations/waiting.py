@@ -36,17 +36,18 @@ def known_topic(store: Store, asked: Asked, plain: str | None) -> str | None:
 
 async def waiting_in(
     namespace: str,
-    ask: Callable[[Any], Awaitable[list[_Waiting]]],
+    ask: Callable[[Any, int], Awaitable[list[_Waiting]]],
     cursor_of: Callable[[_Waiting], Any],
     after: Any,
-    count: int,
-) -> list[_Waiting]:
-    """Return the next messages of a namespace behind a cursor.  `ask`: the next `count` of all namespaces."""
-    found: list[_Waiting] = []
+    limit: int,
+) -> tuple[list[_Waiting], Any]:
+    """Return the page of a namespace behind a cursor, and its own cursor, or None at the end.  `ask`: the next ones of
+    all namespaces behind a cursor, so many."""
+    found, count = list[_Waiting](), limit + 1
     while len(found) < count:
-        page = await ask(after)
+        page = await ask(after, count)
         found += [each for each in page if split_name(each.message.topic)[0] == namespace]
         if len(page) < count:
             break
         after = cursor_of(page[-1])
-    return found[:count]
+    return found[:limit], cursor_of(found[limit - 1]) if len(found) > limit else None

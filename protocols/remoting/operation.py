@@ -37,13 +37,14 @@ class Operation:
     keys: Callable[[Any], Iterable[str]] | None = None
     """The key-values that its arguments name, by key or prefix, if it names some."""
 
-    def check_keys(self, role: Role | None, arguments: tuple[Any, ...]) -> None:
-        """Raise FORBIDDEN for key-values of others: a job has its own alone."""
-        if role is not Role.JOB or self.keys is None:
-            return
-        for key in self.keys(arguments):
-            if not key.startswith(JOB_KEYS):
-                raise EntrepotError(Code.FORBIDDEN, f"{self.name} of {key[:80]!r} is not for a job")
+    def asked_by(self, role: Role | None, payload: bytes) -> tuple[Any, ...]:
+        """Return the arguments of a request.  Raises FORBIDDEN for key-values of others: a job has its own alone."""
+        arguments: tuple[Any, ...] = () if self.arguments is None else self.arguments.decode(payload)
+        if role is Role.JOB and self.keys is not None:
+            for key in self.keys(arguments):
+                if not key.startswith(JOB_KEYS):
+                    raise EntrepotError(Code.FORBIDDEN, f"{self.name} of {key[:80]!r} is not for a job")
+        return arguments
 
     def encode_arguments(self, *arguments: Any) -> bytes:
         """Return the payload of a request."""

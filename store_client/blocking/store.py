@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from entrepot.domain.consumer_group import ConsumerGroup
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import Message, StoredMessage
@@ -26,8 +26,6 @@ from entrepot.store_client.remote.store import RemoteStore
 
 T = TypeVar("T")
 PAUSE_SECONDS: Final = 0.2
-AGAIN: Final = frozenset((Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT))
-"""Refusals after which a read is retried."""
 
 
 class BlockingStore:
@@ -68,7 +66,7 @@ class BlockingStore:
             try:
                 return self._run(ask())
             except EntrepotError as error:
-                if error.code not in AGAIN or time.monotonic() > deadline:
+                if error.code not in AWAY or time.monotonic() > deadline:
                     raise
             time.sleep(PAUSE_SECONDS)
 

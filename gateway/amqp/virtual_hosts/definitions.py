@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from entrepot.domain.callbacks import call_each
-from entrepot.domain.cluster import Clustered
+from entrepot.domain.cluster import control_of
 from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
@@ -201,7 +201,7 @@ class Definitions:
 
     async def _placement(self, queue: Queue, queues: int) -> Placement:
         """The placement of a queue: one of several brokers has all of it, so that it has one order."""
-        operations = self._store.operations if isinstance(self._store, Clustered) else None
+        operations = control_of(self._store)
         if operations is None:
             return ()
         names = sorted(each.name for each in await operations.brokers() if each.is_available and not each.is_draining)

@@ -1,7 +1,4 @@
-"""`/api/v1`: topics, groups, messages, sessions, brokers and everything else, one module for each noun.
-
-A PUT is idempotent: omitted fields keep their value, or take the settings' default in a new entity.
-"""
+"""Routes of `/api/v1` that are no rows of the table yet: watching, journeys, trying a publish."""
 
 from __future__ import annotations
 

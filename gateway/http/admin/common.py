@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from entrepot.gateway.operations.problem import bad_request
-from entrepot.gateway.operations.shapes import MAX_NUMBER
 
-PREFIX: Final = "/api/v1"
 CREATED: Final = 201
 OK: Final = 200
 NO_CONTENT: Final = 204
-
-Number = Annotated[int, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
-Offset = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 
 
 class Body(BaseModel):

@@ -19,7 +19,7 @@ from entrepot.gateway.amqp.connections.publishing import all_keys
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import DEFAULT_VHOST, namespace_of
 from entrepot.gateway.http.access import PROTOCOL
-from entrepot.gateway.http.admin.common import PREFIX, Body, schema_of
+from entrepot.gateway.http.admin.common import Body, schema_of
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
@@ -34,6 +34,7 @@ from entrepot.gateway.mqtt.connections.accepted_publish import message_of, refus
 from entrepot.gateway.operations.asked import known_namespace
 from entrepot.gateway.operations.ids import id_text
 from entrepot.gateway.operations.mqtt import required_mqtt
+from entrepot.gateway.operations.operation import PREFIX
 from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.operations.times import epoch_ms_of
 from entrepot.protocols.cloudevents.http import from_structured

@@ -19,7 +19,6 @@ from fastapi.responses import StreamingResponse
 from entrepot.domain.access.model import Action, Principal, ResourceType, whole_topic
 from entrepot.domain.position import LATEST_POSITION
 from entrepot.gateway.http.access import PROTOCOL
-from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.seen import contents_of, note_seen
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import topic_name
@@ -27,6 +26,7 @@ from entrepot.gateway.http.rights import contents
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.http.streaming.server_sent_events import KEEP_ALIVE_SECONDS, MEDIA_TYPE, STREAM_HEADERS, Streams
 from entrepot.gateway.http.streaming.topic_stream import TopicStream, places_of
+from entrepot.gateway.operations.operation import PREFIX
 from entrepot.gateway.operations.viewer import Viewer
 from entrepot.gateway.operations.viewing import DEFAULT_BODY_BYTES, MAX_BODY_BYTES, MAX_SEARCH
 

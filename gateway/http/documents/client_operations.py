@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.documents.dashboard_operations import ANSWERED
 from entrepot.gateway.http.documents.event_operations import SUBSCRIPTION_FIELDS
 from entrepot.gateway.http.documents.operation import Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, time
+from entrepot.gateway.operations.operation import PREFIX
 
 _GATEWAY: Final = "gateway-1"
 

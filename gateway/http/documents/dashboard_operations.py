@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from entrepot.domain.access.model import Action, ResourceType
-from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import Choice, Keyed, Maybe, Shape, named, of_shown, time
 from entrepot.gateway.http.overview.alarms import Severity
@@ -14,6 +13,7 @@ from entrepot.gateway.operations.bridges import BridgeShown
 from entrepot.gateway.operations.brokers import BrokerShown
 from entrepot.gateway.operations.controllers import ControllerShown
 from entrepot.gateway.operations.gathered import AnsweredShown
+from entrepot.gateway.operations.operation import PREFIX
 
 ANSWERED: Final = of_shown(AnsweredShown)
 _LOGIN: Final = named(

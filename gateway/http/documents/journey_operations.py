@@ -6,12 +6,12 @@ from typing import Final
 
 from entrepot.domain.journey.model import JourneyKind, LaneKind
 from entrepot.domain.value_space import Rule
-from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.journeys.looking_up import By
 from entrepot.gateway.http.documents.operation import Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import Choice, Maybe, named, time
 from entrepot.gateway.operations.message_head import HEAD
 from entrepot.gateway.operations.messages import STATES
+from entrepot.gateway.operations.operation import PREFIX
 
 _PLACE: Final = {"topic": "orders", "namespace": "default", "queueId": 2, "offset": "41"}
 _JOURNEY_MESSAGE: Final = {

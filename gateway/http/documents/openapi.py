@@ -153,7 +153,7 @@ def _in_order(paths: Schema) -> Schema:
 
 
 def _without_titles(node: Any) -> Any:
-    """What the framework tells, without its titles: they repeat the names."""
+    """Return a part of the framework's document without titles: they repeat the names."""
     if isinstance(node, list):
         return [_without_titles(each) for each in node]
     if not isinstance(node, dict):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.documents.operation import Answer, Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape
 from entrepot.gateway.http.streaming.server_sent_events import MEDIA_TYPE
+from entrepot.gateway.operations.operation import PREFIX
 
 ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
 _EVENTS: Final = Shape({"type": "string"}, 'event: leftOut\ndata: {"count":12}\n\n')

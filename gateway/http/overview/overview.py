@@ -10,6 +10,7 @@ import msgspec
 
 from entrepot.domain.background import background
 from entrepot.domain.clock import comparison_of, error_seconds
+from entrepot.domain.cluster import control_of
 from entrepot.domain.descriptors import descriptors
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
@@ -23,7 +24,7 @@ from entrepot.gateway.http.overview.history import SPANS
 from entrepot.gateway.http.overview.sampling import Sampler
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER
 from entrepot.gateway.operations.bridges import bridge_of
-from entrepot.gateway.operations.brokers import broker_of, control_of
+from entrepot.gateway.operations.brokers import broker_of
 from entrepot.gateway.operations.controllers import controllers_of
 from entrepot.gateway.operations.gateways import gateways_of
 from entrepot.gateway.peers.gathered import Gathered

@@ -14,7 +14,6 @@ from fastapi.responses import StreamingResponse
 from entrepot.domain.access.model import Action
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.http.access import HttpAccess
-from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.overview.history import SPANS
@@ -22,6 +21,7 @@ from entrepot.gateway.http.overview.overview import FRESH_SECONDS, Overview
 from entrepot.gateway.http.rights import check_rights, cluster
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.http.streaming.server_sent_events import MEDIA_TYPE, STREAM_HEADERS, Streams
+from entrepot.gateway.operations.operation import PREFIX
 from entrepot.gateway.operations.problem import bad_request
 
 MAX_WATCHERS: Final = 1000

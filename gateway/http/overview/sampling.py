@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import Any, Final
 
-from entrepot.domain.cluster import Clustered
+from entrepot.domain.cluster import control_of
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.gateway.http.context import HttpContext
@@ -130,8 +130,7 @@ class Sampler:
 
     async def _brokers(self) -> frozenset[str]:
         """The names of the brokers that answer; none where the store is in this process."""
-        store = self._context.store
-        control = store.operations if isinstance(store, Clustered) else None
+        control = control_of(self._context.store)
         if control is None:
             return frozenset()
         async with asyncio.timeout(CLUSTER_SECONDS / 2):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from entrepot.domain.cluster import BrokerStatus
+from entrepot.domain.cluster import BrokerStatus, control_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.journey.facts import JourneyFacts, Reading, Receiver, Storage, Tiering
 from entrepot.domain.journey.lineage import descendants, own_place, places_of
@@ -32,7 +32,6 @@ from entrepot.gateway.events.subscriptions.record import DISPATCH_PREFIX
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.messaging.ingested import ingested_at
 from entrepot.gateway.messaging.provenance import gateway_of
-from entrepot.gateway.operations.brokers import control_of
 
 DEADLINE_SECONDS: Final = 5.0
 """Longest time for one part of the facts, in seconds."""

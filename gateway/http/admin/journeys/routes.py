@@ -23,7 +23,6 @@ from entrepot.domain.names import (
     retry_group,
 )
 from entrepot.gateway.http.access import PROTOCOL
-from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.journeys.gathering import Gathered, Gathering, gone_message
 from entrepot.gateway.http.admin.journeys.looking_up import (
     MAX_FOUND,
@@ -50,6 +49,7 @@ from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER, PER_TOPIC, contents_in_query
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.operations.ids import ids_of
+from entrepot.gateway.operations.operation import PREFIX
 from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.operations.times import epoch_ms_of
 from entrepot.gateway.security.security import refusal_of
