@@ -104,9 +104,12 @@ class Security:
         await self._directory.start(wait_seconds)
         self._had_users = self._directory.has_users
         await self.initial_admin.ensure()
-        await (self.setup_token.forget() if self._directory.has_users else self.setup_token.open())
-        if self._directory.has_users:  # perhaps by another gateway, meanwhile
-            self.setup_token.end()
+        if not self._directory.has_users:
+            await self.setup_token.open(wait_seconds)
+        if (
+            self._directory.has_users
+        ):  # perhaps by another gateway, meanwhile: its end of the token may be the earlier one
+            await self.setup_token.forget()
         if not self._directory.has_users and self.settings.anonymous == "always":
             _log.warning("everybody may do everything: no user is defined, and security.anonymous is always")
 

@@ -54,9 +54,10 @@ class SetupToken:
         self.value: str | None = None
         """Token, as long as there is no user."""
 
-    async def open(self) -> None:
-        """Take the store's token, or make one, and write the file. Raises what the store raises."""
-        self.value = await self._of_store()
+    async def open(self, wait_seconds: float = 0) -> None:
+        """Take the store's token, or make one, and write the file. It is retried for `wait_seconds` while the keeper is
+        away, or another gateway ends the token in this moment. Raises what the store raises."""
+        self.value = await self._of_store(wait_seconds)
         if self.path is not None:
             try:
                 _write(self.path, self.value)
@@ -86,8 +87,8 @@ class SetupToken:
             return None
         return Principal(SETUP, Origin.SETUP, credentials.source, credentials.client_id)
 
-    async def _of_store(self) -> str:
-        token = await shared_secret(self._key_values, KEY, PREFIX)
+    async def _of_store(self, wait_seconds: float) -> str:
+        token = await shared_secret(self._key_values, KEY, PREFIX, wait_seconds)
         if not TOKEN.fullmatch(token):
             raise EntrepotError(Code.INTERNAL_ERROR, "the store has no setup token that can be read")
         return token

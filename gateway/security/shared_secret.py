@@ -37,7 +37,7 @@ async def shared_secret(key_values: KeyValues, key: str, prefix: str = "", wait_
 
 
 async def _kept(key_values: KeyValues, key: str, made: str) -> str:
-    """Return the kept secret, `made` if there was none."""
+    """Return the kept secret, `made` if there was none. Raises UNAVAILABLE where it has just been removed."""
     (found,) = await key_values.get([key])
     if found is None:
         # None: another gateway was faster, and its secret counts

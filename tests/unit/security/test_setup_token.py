@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from pydantic import SecretStr
 
 from entrepot.domain.access.model import Action, ResourceType, Statement
 from entrepot.domain.access.model import Effect as AccessEffect
 from entrepot.domain.errors import Code
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.ports import KeyValues
 from entrepot.gateway.security.administration import By, UserChange
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.security import Security
-from entrepot.gateway.security.setup_token import FILE_NAME, TOKEN, SetupTokenNeededError, token_in
+from entrepot.gateway.security.setup_token import FILE_NAME, KEY, TOKEN, SetupTokenNeededError, token_in
 from entrepot.gateway.settings import SecuritySettings
 from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
@@ -102,6 +106,36 @@ async def test_it_is_the_same_after_a_restart_and_none_where_there_are_users(
     await security.start()
     assert security.setup_token.value is None and not path.exists()
     security.close()
+
+
+class Interrupted:
+    """Key-values, of which the first write of the token lets another gateway start before anything else."""
+
+    def __init__(self, key_values: KeyValues, other: Security) -> None:
+        self._key_values = key_values
+        self._others = [other]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._key_values, name)
+
+    async def write(self, changes: Sequence[KeyValueChange]) -> Sequence[int]:
+        done = await self._key_values.write(changes)
+        if changes[0].key == KEY and self._others:
+            await self._others.pop().start()
+        return done
+
+
+async def test_a_gateway_that_makes_the_first_user_in_this_moment_stops_no_other(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    settings = CHEAP.model_copy(update={"initial_admin": "root", "initial_admin_password": SecretStr("root")})
+    maker = Security(store.key_values, settings, ManualClock())
+    late = Security(cast("KeyValues", Interrupted(store.key_values, maker)), CHEAP, ManualClock(), tmp_path / FILE_NAME)
+    await late.start(wait_seconds=30)
+    assert late.setup_token.value is None and not (tmp_path / FILE_NAME).exists()
+    assert await store.key_values.scan("setup/", after="", limit=10) == []
+    for each in (maker, late):
+        each.close()
 
 
 async def test_without_a_file_the_start_prints_it(store: MemoryStore, tmp_path: Path) -> None:
