@@ -45,6 +45,7 @@ async def test_one_of_five_controllers_is_replaced_and_needed_at_once(tmp_path: 
     await run_some(tmp_path, rule, "controller_is_replaced", controllers=5)
 
 
+@pytest.mark.soak  # its group has four replicas, which cost more than a test of the default tier has
 @BY_RULE
 async def test_an_observer_is_promoted_while_the_master_is_lost(tmp_path: Path, rule: str) -> None:
     await run_some(tmp_path, rule, "observer_is_promoted", "master_crashes", observers=1)
