@@ -118,7 +118,7 @@ class Interrupted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._key_values, name)
 
-    async def write(self, changes: Sequence[KeyValueChange]) -> Sequence[int]:
+    async def write(self, changes: Sequence[KeyValueChange]) -> int:
         done = await self._key_values.write(changes)
         if changes[0].key == KEY and self._others:
             await self._others.pop().start()
