@@ -335,6 +335,8 @@ class Controller:
             agreement.reply(request, group.appointment)  # it goes on once its start is taken note of
         elif change.base != group.appointment.order or group.is_electing or watched.is_choosing:
             agreement.reply(request, group.appointment)
+        elif watched.awaits_report(made, group.appointment):  # what its log lacks is not known yet
+            agreement.reply(request, group.appointment)
         elif (verdict := self._judge_smaller(group, made, watched)) != FINE:
             watched.problem = verdict.reason or verdict.problem
             agreement.reply(request, group.appointment)

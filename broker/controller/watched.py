@@ -6,6 +6,7 @@ from entrepot.broker.controller.contest import Contest, Phase
 from entrepot.broker.controller.liveness import FINE, Heard, Verdict
 from entrepot.domain.replication.control import GroupShape
 from entrepot.domain.replication.lost_ends import KnownLogs
+from entrepot.domain.replication.mastership import Appointment, has_heard, heard_of
 
 
 class Watched:
@@ -37,6 +38,16 @@ class Watched:
             heard.follows(self.heard[replica])
         self.heard[replica] = heard
         return heard
+
+    def awaits_report(self, made: Appointment, known: Appointment) -> bool:
+        """Return True if a master wants a start of its own to be taken note of that is not in the appointment `known`,
+        and that it has not reported here: a change of the set may overtake that report."""
+        master = next((each for each in made.members if each.replica == made.master), None)
+        start = None if master is None else heard_of(made.heard, master)
+        if start is None or has_heard(known.heard, start):
+            return False
+        heard = self.heard.get(made.master)
+        return heard is None or heard.report.answer.history != start
 
     def wrong(self, since: float) -> list[str]:
         """Return what is wrong with its replicas, in words: two processes that took turns as one later than `since`,

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
-from entrepot.broker.controller.agreement import ControllerOptions, Propose
+from entrepot.broker.controller.agreement import ControllerOptions, Propose, Reply
 from entrepot.broker.controller.commands import Adopt, BeginElection
 from entrepot.broker.controller.controller import Controller
 from entrepot.broker.controller.liveness import FINE, Heard, Verdict, judge, judge_smaller
 from entrepot.broker.controller.register import Group, Register
-from entrepot.domain.replication.control import NEVER, GroupShape, Report
+from entrepot.domain.replication.control import NEVER, GroupShape, Report, SetChange
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member
 from entrepot.domain.replication.rule import Rule, RuleKind
 
@@ -142,6 +142,27 @@ def leading(at: float) -> Controller:
         told = heard(replica, at, master_silence=NEVER)
         found.attached(told.shape, told.report, at)
     return found
+
+
+def test_a_master_that_begins_anew_goes_on_only_once_its_new_start_has_reported() -> None:
+    """Its wish may overtake its report, which alone tells what its log lacks: a disk that was put back."""
+    found = leading(100.0)
+    known = found.register.groups["g"].appointment
+    first = heard(1, 100.0)
+    found.attached(first.shape, first.report, 100.0)
+    start = first.report.answer._replace(run=2, tokens=("t",))
+    change = SetChange(known.with_heard(start.history), known.order)
+
+    def is_taken(request: int) -> bool:
+        effects = found.change_set(request, "g", change, 100.1)
+        assert effects == [Reply(request, known)] or any(isinstance(each, Propose) for each in effects)
+        return effects != [Reply(request, known)]
+
+    assert not is_taken(1)
+    found.reported("g", first.report._replace(answer=start._replace(tokens=("other",))), 100.1)
+    assert not is_taken(2), "that was another start"
+    found.reported("g", first.report._replace(answer=start), 100.1)
+    assert is_taken(3)
 
 
 def elects(controller: Controller, now: float) -> bool:
