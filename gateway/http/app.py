@@ -19,7 +19,6 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.dashboard.pages import dashboard_routes
 from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
 from entrepot.gateway.http.documents.page import page_routes
-from entrepot.gateway.http.health import health_routes
 from entrepot.gateway.http.hot_routes import HotRoutes
 from entrepot.gateway.http.login import login_routes
 from entrepot.gateway.http.methods import RouteMethods, as_get
@@ -148,7 +147,6 @@ def build_rest(
         subscriptions.plain,
         webhooks.plain,
         *(routes.plain for routes in admin),
-        health_routes(context),
         login_routes(context, access),
         overview_routes(context, access, overview),
         asyncapi_routes(context, access),

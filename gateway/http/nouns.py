@@ -6,6 +6,7 @@ from functools import partial
 
 from entrepot.gateway.http.admin.seen import contents_of
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.metrics import Scrapes
 from entrepot.gateway.operations.access_tester import ACCESS_TESTER, AccessTester
 from entrepot.gateway.operations.acls import ACLS, Acls
 from entrepot.gateway.operations.amqp import AMQP_CLIENTS, AmqpClients
@@ -20,6 +21,7 @@ from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
 from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS, GroupConsumers
 from entrepot.gateway.operations.group_lag import GROUP_LAG, LagOfGroups
 from entrepot.gateway.operations.groups import GROUPS, Groups
+from entrepot.gateway.operations.health import HEALTH, Health
 from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS, IngestJobs
 from entrepot.gateway.operations.local_views.group_consumers import Doors
 from entrepot.gateway.operations.members import MEMBERS, Members
@@ -77,4 +79,5 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
         TIMERS: Timers(store),
         TRANSACTIONS: Transactions(store, context.clock),
         INGEST_JOBS: IngestJobs(store.key_values, context.clock, partial(topic_statuses, store)),
+        HEALTH: Health(store, context.is_ready, Scrapes(context).text),
     }

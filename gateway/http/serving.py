@@ -7,8 +7,9 @@ learns nothing of names, and no body is read before.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -17,18 +18,34 @@ from starlette.responses import StreamingResponse
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
-from entrepot.gateway.http.access import PROTOCOL, HttpAccess
+from entrepot.gateway.http.access import PROTOCOL, HttpAccess, source_of
 from entrepot.gateway.http.asgi import Headers, Receive, Scope, Send, declared_length, while_connected
 from entrepot.gateway.http.asgi import answer as send_answer
 from entrepot.gateway.http.asgi import read_body as read_whole_body
 from entrepot.gateway.http.changes import TOLD, AuditedChanges
 from entrepot.gateway.http.problems import send_what_is_wrong
+from entrepot.gateway.http.rabbitmq_problems import send_rabbitmq_problem
 from entrepot.gateway.http.request_times import TEMPLATE
 from entrepot.gateway.operations.asked import Asked, known_namespace
-from entrepot.gateway.operations.operation import Noun, Operation
+from entrepot.gateway.operations.operation import Noun, Operation, kinds_of
+from entrepot.gateway.operations.problem import Form
 from entrepot.gateway.operations.reading import read_body, read_query, whole_name
-from entrepot.gateway.operations.shapes import Created, GroupName, Made, Pieces, Raw, TopicName, WholeName
+from entrepot.gateway.operations.rights import ALWAYS
+from entrepot.gateway.operations.shapes import (
+    Checked,
+    Created,
+    Declared,
+    GroupName,
+    LenientBody,
+    Made,
+    Pieces,
+    Raw,
+    RawBody,
+    TopicName,
+    WholeName,
+)
 from entrepot.gateway.operations.table import Found, Table
+from entrepot.gateway.security.authentication import anonymous
 from entrepot.gateway.security.security import refusal_of
 
 _JSON: Final = (b"content-type", b"application/json")
@@ -44,6 +61,7 @@ class _Bound:
     parameters: tuple[str, ...]
     """Of the handler, for the names of the path."""
     decoder: msgspec.json.Decoder[Any] | None
+    """Of its body; None where it has none, or reads it itself."""
     needs_namespace: bool
     """That of the path must be there.  Where the handler checks rights, it tells so to those who may know."""
 
@@ -74,13 +92,18 @@ class ServedOperations:
         """Send the operation's answer, or its problem; `changes` notes it in the audit log."""
         scope["path_params"], scope[TEMPLATE] = found.names, found.template
         send = changes.noting(scope, send)
+        further: dict[str, str] = {}
+        if found.operation.takes_asked:
+            send = _with_headers(send, further)
         try:
-            status, headers, body = await self._answer(found.operation, found.names, scope, receive)
+            status, headers, body = await self._answer(found.operation, found.names, further, scope, receive)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
-            await send_what_is_wrong(scope, send, error)
+            tell = send_rabbitmq_problem if found.operation.noun.form is Form.RABBITMQ else send_what_is_wrong
+            await tell(scope, send, error)
             return
         if isinstance(body, Pieces):
-            await StreamingResponse(body.pieces, status, media_type=body.media_type)(scope, receive, send)
+            answer = StreamingResponse(body.pieces, status, body.headers, body.media_type)
+            await answer(scope, receive, send)
         elif body is not None:
             await send_answer(send, status, headers, body)
         else:
@@ -88,17 +111,19 @@ class ServedOperations:
             await send({"type": "http.response.body", "body": b""})
 
     async def _answer(
-        self, operation: Operation, names: dict[str, str], scope: Scope, receive: Receive
+        self, operation: Operation, names: dict[str, str], further: dict[str, str], scope: Scope, receive: Receive
     ) -> tuple[int, Headers, bytes | Pieces | None]:
         bound = self._bound[operation]
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        principal = await self._access.principal(scope)
         state: dict[str, Any] = scope.setdefault("state", {})
-        state["principal"] = principal
+        is_open = self._is_open(operation)
+        principal = anonymous(source_of(scope)) if is_open else await self._access.principal(scope)
         asked = Asked(names, dict(pairs), principal, self._cluster)
         for name, kind in operation.names.items():
             asked.stored[name] = _stored(asked, names[name], kind)
-        self._check(operation, bound.own, asked)
+        if not is_open:
+            state["principal"] = principal
+            self._check(operation, bound.own, asked)
         if bound.needs_namespace:
             known_namespace(self._store, asked.namespace)
         arguments: dict[str, Any] = {
@@ -106,20 +131,35 @@ class ServedOperations:
             for (name, kind), parameter in zip(operation.names.items(), bound.parameters, strict=True)
         }
         if operation.takes_asked:
+            asked.scope, asked.answer_headers = scope, further
+            asked.may_go_on = partial(self._may_go_on, operation, bound.own, asked)
             arguments["asked"] = asked
         if operation.query is not None:
             arguments["query"] = read_query(operation.query, pairs)
         if operation.head is not None:
             arguments["head"] = read_query(operation.head, _texts(scope["headers"]), "header.")
-        if bound.decoder is not None:
-            limit, declared = self._max_body_bytes, declared_length(scope["headers"])
-            arguments["body"] = read_body(bound.decoder, await read_whole_body(receive, limit, declared))
+        if operation.body is not None:
+            raw = await read_whole_body(receive, self._max_body_bytes, declared_length(scope["headers"]))
+            arguments["body"] = raw if bound.decoder is None else read_body(bound.decoder, raw)
         try:
             work = bound.handler(**arguments)
             return _encoded(await (while_connected(receive, work) if operation.waits else work))
         finally:  # what failed may have changed something, too
             if asked.told is not None:
                 state[TOLD] = asked.told
+
+    def _is_open(self, operation: Operation) -> bool:
+        setting = operation.right.opened_by
+        return setting == ALWAYS or bool(setting and getattr(self._access.security.settings, setting))
+
+    async def _may_go_on(self, operation: Operation, own: object, asked: Asked) -> bool:
+        """Return True while the client of an endless answer still may have it."""
+        try:
+            asked.principal = await self._access.principal(asked.scope)
+            self._check(operation, own, asked)
+        except EntrepotError:
+            return False
+        return True
 
     def _check(self, operation: Operation, own: object, asked: Asked) -> None:
         """Raise FORBIDDEN where a right is lacking."""
@@ -134,12 +174,27 @@ class ServedOperations:
 
 
 def _bound(operation: Operation, own: object) -> _Bound:
-    decoder = None if operation.body is None else msgspec.json.Decoder(operation.body)
+    decoder = None
+    if operation.body not in (None, RawBody):
+        is_strict = not any(issubclass(each, LenientBody) for each in kinds_of(operation.body))
+        decoder = msgspec.json.Decoder(operation.body, strict=is_strict)
     handler = operation.handler.__get__(own)
     by_name = {parameter.rstrip("_"): parameter for parameter in inspect.signature(handler).parameters}
     parameters = tuple(by_name[name] for name in operation.names)
     needs_namespace = operation.is_in_namespaces and operation.right.tells_namespace
     return _Bound(own, handler, parameters, decoder, needs_namespace)
+
+
+def _with_headers(send: Send, further: Mapping[str, str]) -> Send:
+    """A `send` that adds these headers, which the handler fills, to whatever is answered."""
+
+    async def added(message: MutableMapping[str, Any]) -> None:
+        if further and message["type"] == "http.response.start":
+            more = [(name.encode(), value.encode("latin-1")) for name, value in further.items()]
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await send(message)
+
+    return added
 
 
 def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
@@ -164,5 +219,10 @@ def _encoded(answer: Any) -> tuple[int, Headers, bytes | Pieces | None]:
     if isinstance(answer, Made):
         return (201 if answer.is_new else 200), [_JSON], _encode(answer.value)
     if isinstance(answer, Created):
-        return 201, [_JSON], _encode(answer.value)
+        return (201, [], None) if answer.value is None else (201, [_JSON], _encode(answer.value))
+    if isinstance(answer, Declared):
+        return (201 if answer.is_new else 204), [], None
+    if isinstance(answer, Checked):
+        told = {"status": "failed", "reason": answer.problem} if answer.problem else {"status": "ok"}
+        return (503 if answer.problem else 200), [_JSON], _encode(told)
     return 200, [_JSON], _encode(answer)

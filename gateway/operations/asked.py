@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
 
 from entrepot.domain.access.model import Principal
 from entrepot.domain.names import (
@@ -22,9 +22,21 @@ if TYPE_CHECKING:
 class Asked:
     """The names of the path, each resolved once, and who asks.  `plain`: the names as they stand in the path; `query`:
     parameters, the last of each name; `cluster`: name of the Cluster resource; `told`: what the audit log says beside
-    the path, by resource and detail."""
+    the path, by resource and detail.  Of a request itself: `scope`, as ASGI has it; `answer_headers`, which go with the
+    answer, also with a problem; `may_go_on`: whether the client of an endless answer still may have it."""
 
-    __slots__ = ("cluster", "namespace", "plain", "principal", "query", "stored", "told")
+    __slots__ = (
+        "answer_headers",
+        "cluster",
+        "may_go_on",
+        "namespace",
+        "plain",
+        "principal",
+        "query",
+        "scope",
+        "stored",
+        "told",
+    )
 
     def __init__(
         self, plain: Mapping[str, str], query: Mapping[str, str], principal: Principal, cluster: str = ""
@@ -33,6 +45,9 @@ class Asked:
         self.namespace = plain.get("namespace", DEFAULT_NAMESPACE)
         self.stored: dict[str, str] = {}
         self.told: tuple[tuple[str, str], ...] | None = None
+        self.scope: MutableMapping[str, Any] = {}
+        self.answer_headers: dict[str, str] = {}
+        self.may_go_on: Callable[[], Awaitable[bool]] | None = None
 
     def group(self, plain: str) -> str:
         """Return the stored name of a group in the path's namespace.  Raises ILLEGAL_CONSUMER_GROUP."""

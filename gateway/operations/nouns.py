@@ -18,6 +18,7 @@ from entrepot.gateway.operations.gateways import GATEWAYS
 from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS
 from entrepot.gateway.operations.group_lag import GROUP_LAG
 from entrepot.gateway.operations.groups import GROUPS
+from entrepot.gateway.operations.health import HEALTH
 from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS
 from entrepot.gateway.operations.members import MEMBERS
 from entrepot.gateway.operations.messages import MESSAGES
@@ -68,5 +69,6 @@ NOUNS: Final[tuple[Noun, ...]] = (
     ACCESS_TESTER,
     SETTINGS,
     INGEST_JOBS,
+    HEALTH,
 )
 TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

@@ -10,16 +10,19 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 import msgspec
 
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.change_names import NAMESPACE_PATH, change_of
+from entrepot.gateway.operations.problem import Form
 from entrepot.gateway.operations.rights import Right
-from entrepot.gateway.operations.shapes import Body, GroupName, Head, PlainName, Query, TopicName, WholeName
+from entrepot.gateway.operations.shapes import Body, GroupName, Head, PlainName, Query, RawBody, TopicName, WholeName
 
 PREFIX: Final = "/api/v1"
+AS_ASKED: Final = "As asked"
+"""Description of an answer whose row has none."""
 _KINDS_OF_NAMES: Final = (GroupName, TopicName, PlainName, WholeName)
 _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
@@ -67,12 +70,15 @@ class Operation:
     change: str
     names: Mapping[str, Any]
     query: type[Query] | None
-    body: type[Body] | None
+    body: Any
+    """Struct, union of structs told apart by a field, or RawBody; None for none."""
     head: type[Head] | None
     takes_asked: bool
     answer: Any
     is_plain: bool = False
     waits: bool = False
+    answer_headers: Mapping[str, str] = field(default_factory=dict)
+    body_as: Callable[[], dict[str, Any]] | None = None
 
     @property
     def is_in_namespaces(self) -> bool:
@@ -82,23 +88,36 @@ class Operation:
     @property
     def needs_body(self) -> bool:
         """True if an empty body is refused."""
-        return self.body is not None and any(each.required for each in msgspec.structs.fields(self.body))
+        if self.body is RawBody:
+            return True
+        return any(field.required for each in kinds_of(self.body) for field in msgspec.structs.fields(each))
 
     @property
     def templates(self) -> tuple[str, ...]:
         """Its paths: one, or two where it is in namespaces."""
         if not self.is_in_namespaces:
             return (self.path,)
-        return self.path, self.path.replace(PREFIX, PREFIX + NAMESPACE_PATH, 1)
+        prefix = self.noun.prefix
+        return self.path, prefix + NAMESPACE_PATH + self.path.removeprefix(prefix)
 
 
 class Noun:
     """A noun of the API.  `name`: its tag in the document.  `one`, `about`: a single one, and the help of its group, in
-    commands."""
+    commands.  `prefix`: of its paths, before that of a namespace.  `form`: of its problems."""
 
-    def __init__(self, name: str, path: str, one: str, about: str = "", *, is_in_namespaces: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        one: str = "",
+        about: str = "",
+        *,
+        is_in_namespaces: bool = False,
+        prefix: str = PREFIX,
+        form: Form = Form.PLAIN,
+    ) -> None:
         self.name, self.path, self.one, self.about = name, path, one, about
-        self.is_in_namespaces = is_in_namespaces
+        self.is_in_namespaces, self.prefix, self.form = is_in_namespaces, prefix, form
         self.operations: list[Operation] = []
 
     def get(self, path: str, name: str, summary: str, right: Right, **more: Any) -> Callable[[_HandlerT], _HandlerT]:
@@ -124,16 +143,18 @@ class Noun:
         about: str = "",
         example: Any = None,
         shows: Mapping[str, Any] = MappingProxyType({}),
-        outcome: str = "As asked",
+        outcome: str = AS_ASKED,
         words: Words | None = None,
         change: str | None = None,
         is_plain: bool = False,
         waits: bool = False,
+        answer_headers: Mapping[str, str] = MappingProxyType({}),
+        body_as: Callable[[], dict[str, Any]] | None = None,
     ) -> Callable[[_HandlerT], _HandlerT]:
         """Add a row.  `name`: its id in the document.  `change`: None for the event that its template gives."""
 
         def register(handler: _HandlerT) -> _HandlerT:
-            full = PREFIX + self.path + path
+            full = self.prefix + self.path + path
             told = change_of(method, full) if change is None else change
             parts = _parts_of(handler, full)
             self.operations.append(
@@ -154,6 +175,8 @@ class Noun:
                     **parts,
                     is_plain=is_plain,
                     waits=waits,
+                    answer_headers=answer_headers,
+                    body_as=body_as,
                 )
             )
             return handler
@@ -173,10 +196,18 @@ def _parts_of(handler: Callable[..., Any], path: str) -> dict[str, Any]:
             names[name.rstrip("_")] = kind  # `id_` is the path's `id`
         elif kind is Asked and name == "asked":
             found["takes_asked"] = True
-        elif isinstance(kind, type) and issubclass(kind, Body | Query | Head) and name in found:
+        elif name == "body" and (kind is RawBody or kinds_of(kind)):
+            found["body"] = kind
+        elif name in found and isinstance(kind, type) and issubclass(kind, Query | Head):
             found[name] = kind
         else:
             raise TypeError(f"{handler.__qualname__}: {name} is no part of a request")
     if sorted(names) != sorted(part[1:].partition("}")[0] for part in path.split("/") if part.startswith("{")):
         raise TypeError(f"{handler.__qualname__} does not take the names of {path}")
     return found
+
+
+def kinds_of(body: Any) -> tuple[type[Body], ...]:
+    """Return the structs that a body may be; none for what is no struct."""
+    several = get_args(body) or (body,)
+    return several if all(isinstance(each, type) and issubclass(each, Body) for each in several) else ()

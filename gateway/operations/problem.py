@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from http import HTTPStatus
 
 from entrepot.domain.errors import Code, EntrepotError
+
+
+class Form(Enum):
+    """Form of the problems of a noun: its name in the document."""
+
+    PLAIN = "Problem"
+    RABBITMQ = "RabbitMqProblem"
+    """With `error` and `reason`, and RabbitMQ's statuses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
@@ -19,12 +19,17 @@ _IN_NAMESPACES: Final = frozenset((ResourceType.TOPIC, ResourceType.GROUP))
 class Right:
     """`needs`: what a request needs, by the noun's object and the request.  `refusal`: a text that does not tell what
     is there.  `is_for_super_users`: for them alone.  `tells_namespace`: who has it may know that there is no such
-    namespace; else the handler asks."""
+    namespace; else the handler asks.  `opened_by`: the setting of security that opens it to everybody; ALWAYS: no
+    setting closes it."""
 
     needs: Callable[[Any, Asked], list[Need]]
     refusal: Callable[[Asked], str] | None = None
     is_for_super_users: bool = False
     tells_namespace: bool = True
+    opened_by: str = ""
+
+
+ALWAYS: Final = "always"
 
 
 def on(kind: ResourceType, action: Action, parameter: str = "name") -> Right:
@@ -70,6 +75,11 @@ def cluster(action: Action) -> Right:
     return Right(lambda own, asked: [Need(action, ResourceType.CLUSTER, asked.cluster)])
 
 
+def open_by(setting: str, otherwise: Right) -> Right:
+    """Open to everybody where the setting of security says so."""
+    return replace(otherwise, opened_by=setting)
+
+
 def contents(parameter: str = "name") -> Right:
     """Reading all messages of the path's topic."""
     return Right(lambda own, asked: [Need(Action.SUB, ResourceType.TOPIC, whole_topic(asked.stored[parameter]))])
@@ -90,4 +100,8 @@ CONTENTS_IN_QUERY: Final = Right(_contents_in_query)
 """Reading all messages of the query's topic; of every topic if it names none."""
 HANDLERS_OWN: Final = Right(lambda own, asked: [], tells_namespace=False)
 """Rights that the handler checks, because a body or a list names the subjects."""
+NO_RIGHTS: Final = Right(lambda own, asked: [])
+"""No right, only a principal."""
+OPEN: Final = Right(lambda own, asked: [], tells_namespace=False, opened_by=ALWAYS)
+"""Open to everybody: the handler asks who it is, or a name of the path is the right."""
 SUPER_USERS: Final = Right(lambda own, asked: [], is_for_super_users=True)

@@ -35,6 +35,9 @@ PlainName = NewType("PlainName", str)
 WholeName = NewType("WholeName", int)
 """A number of the path: of a replica, a controller."""
 
+RawBody = NewType("RawBody", bytes)
+"""A body that its handler reads itself; its row has the schema."""
+
 _T = TypeVar("_T")
 
 
@@ -57,6 +60,10 @@ class Body(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
     def given(self) -> dict[str, Any]:
         """Return the fields that the body has."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not msgspec.UNSET}
+
+
+class LenientBody(Body, rename=str, forbid_unknown_fields=False, frozen=True):
+    """A JSON body as RabbitMQ takes it: unknown fields are ignored, and `"true"` counts as `true`."""
 
 
 class Query(Struct, rename="camel", frozen=True):
@@ -90,6 +97,7 @@ class Pieces:
 
     pieces: AsyncIterator[bytes]
     media_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,20 @@ class Created(Generic[_T]):
     """The answer of a POST that makes something: 201."""
 
     value: _T
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The answer of a PUT that shows nothing: 201 for what is new, else 204."""
+
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The answer of a check: 200, or 503 with the problem."""
+
+    problem: str = ""
 
 
 class Listed(Part, Generic[_T], frozen=True):

@@ -98,12 +98,8 @@ _TO_SUBSCRIBE: Final = {
     "config": {"mode": "structured", "ordered": True, "maxattempts": 10},
 }
 _STREAM: Final = Shape({"type": "string"}, 'id: 0:1,1:0\ndata: {"specversion":"1.0","id":"1"}\n\n')
-_METRICS: Final = Shape({"type": "string"}, "entrepot_messages_stored_total 12.0\n")
 _DOCUMENT: Final = Shape({"type": "object", "required": ["asyncapi"]}, {"asyncapi": "3.0.0"})
 _CONSENT: Final = "/webhooks/consent/{namespace}/{id}/{token}"
-_HEALTH: Final = shape(
-    {"status": Choice(("ok", "damaged", "degraded")), "problems?": ["a record of the log is corrupted"]}
-)
 
 
 def _settling(verb: str, name: str) -> dict[tuple[str, str], Operation]:
@@ -133,9 +129,6 @@ EVENT_OPERATIONS: Final[Operations] = {
     ("DELETE", "/subscriptions/{id}"): Operation("deleteSubscription", GONE),
     ("GET", _CONSENT): Operation("consentByLink", {204: Answer("Consented")}),
     ("POST", _CONSENT): Operation("consent", {204: Answer("Consented")}),
-    ("GET", "/healthz"): Operation("getHealth", answers(_HEALTH, "It lives; what is damaged or fails is named")),
-    ("GET", "/readyz"): Operation("getReadiness", answers({"status": Choice(("ok",))}, "Requests are taken")),
-    ("GET", "/metrics"): Operation("getMetrics", {200: Answer("Prometheus' text format", _METRICS, "text/plain")}),
     ("GET", "/asyncapi.json"): Operation(
         "getAsyncApi",
         {200: Answer("The document", _DOCUMENT, "application/vnd.aai.asyncapi+json;version=3.0.0")},

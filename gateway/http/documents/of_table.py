@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
-from entrepot.gateway.http.documents.operation import JSON
 from entrepot.gateway.http.documents.refusals import refusals
 from entrepot.gateway.operations.change_names import NAMESPACE_PATH
-from entrepot.gateway.operations.operation import Operation
+from entrepot.gateway.operations.operation import AS_ASKED, Operation
+from entrepot.gateway.operations.rights import ALWAYS
 from entrepot.gateway.operations.schema import Schema, Schemas, example_of, parameters_of
-from entrepot.gateway.operations.shapes import Created, Made, Pieces, Raw
+from entrepot.gateway.operations.shapes import Checked, Created, Declared, Made, Part, Pieces, Raw
+
+JSON: Final = "application/json"
 
 
 def paths_of(operations: Iterable[Operation], schemas: Schemas) -> dict[str, dict[str, Schema]]:
@@ -32,25 +35,46 @@ def _told(operation: Operation, template: str, schemas: Schemas) -> Schema:
     }
     if operation.about:
         told["description"] = operation.about
-    statuses = [400, 401, 403, *([404] if "{" in template else [])]
+    if operation.right.opened_by == ALWAYS:
+        told["security"] = []
+        statuses = [400, 404]
+    else:
+        statuses = [400, 401, 403, *([404] if "{" in template else [])]
     if operation.body is not None:
-        content: Schema = {"schema": schemas.of(operation.body)}
+        content: Schema = {"schema": schemas.of(operation.body) if operation.body_as is None else operation.body_as()}
         if operation.example is not None:
             content["example"] = operation.example
         told["requestBody"] = {"required": operation.needs_body, "content": {JSON: content}}
         statuses += [413, 415]
-    told["responses"] = {**_answers(operation, schemas), **refusals("Problem", *statuses)}
+    told["responses"] = {**_answers(operation, schemas), **refusals(operation.noun.form.value, *statuses)}
     return told
 
 
 def _answers(operation: Operation, schemas: Schemas) -> Schema:
-    answer: Any = operation.answer
+    """Return the successful answers.  Its headers go with the last of them, which is the one that made something."""
+    found = _by_status(operation.answer, operation, schemas)
+    if operation.answer_headers:
+        found[max(found)]["headers"] = {
+            name: {"description": description, "schema": {"type": "string"}}
+            for name, description in operation.answer_headers.items()
+        }
+    return found
+
+
+def _by_status(answer: Any, operation: Operation, schemas: Schemas) -> Schema:
     if answer is type(None):
-        return {"204": {"description": "Done"}}
+        return {"204": {"description": "Done" if operation.outcome == AS_ASKED else operation.outcome}}
+    if get_origin(answer) in (Union, UnionType) and type(None) in get_args(answer):
+        shown = next(each for each in get_args(answer) if each is not type(None))
+        return {**_by_status(shown, operation, schemas), "204": {"description": "Done"}}
+    if answer is Declared:
+        return {"201": {"description": "Created"}, "204": {"description": "It was there, and is as asked"}}
+    if answer is Checked:
+        return _checked(schemas)
     if answer in (Raw, Pieces):
-        binary = {"type": "string", "format": "binary"}
-        told = {media_type: {"schema": binary, "example": example} for media_type, example in operation.shows.items()}
-        return {"200": {"description": operation.outcome, "content": told}}
+        return {"200": {"description": operation.outcome, "content": _raw(operation)}}
+    if answer == Created[None]:
+        return {"201": {"description": operation.outcome}}
     is_made, is_created = get_origin(answer) is Made, get_origin(answer) is Created
     shown = get_args(answer)[0] if is_made or is_created else answer
     content = {JSON: {"schema": schemas.of(shown), "example": _example(shown, operation)}}
@@ -60,6 +84,40 @@ def _answers(operation: Operation, schemas: Schemas) -> Schema:
             "201": {"description": "Created: as it is now", "content": content},
         }
     return {"201" if is_created else "200": {"description": operation.outcome, "content": content}}
+
+
+def _raw(operation: Operation) -> Schema:
+    """Return the content of an answer that is no JSON by a type: its examples, by media type."""
+    found: Schema = {}
+    for media_type, example in operation.shows.items():
+        is_object = isinstance(example, dict)
+        schema: Schema = (
+            {"type": "string"} if media_type.startswith("text/") else {"type": "string", "format": "binary"}
+        )
+        found[media_type] = {"schema": {"type": "object"} if is_object else schema, "example": example}
+    return found
+
+
+def _checked(schemas: Schemas) -> Schema:
+    return {
+        "200": {"description": "It works", "content": {JSON: _told_by(_Works, {"status": "ok"}, schemas)}},
+        "503": {"description": "It does not", "content": {JSON: _told_by(_Fails, _FAILED, schemas)}},
+    }
+
+
+def _told_by(kind: Any, example: Any, schemas: Schemas) -> Schema:
+    return {"schema": schemas.of(kind), "example": example}
+
+
+class _Works(Part, frozen=True):
+    status: str
+
+
+class _Fails(_Works, frozen=True):
+    reason: str
+
+
+_FAILED: Final = {"status": "failed", "reason": "the server is not ready"}
 
 
 def _example(shown: Any, operation: Operation) -> Any:
