@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from entrepot.broker.raft.membership import Replace
 from entrepot.broker.raft.state import EMPTY
-from entrepot.broker.replication.known_controllers import KnownControllers
+from entrepot.broker.replication.known_controllers import KnownControllers, Learnt
 from entrepot.domain.replication.control import ControllerView
 from tests.controller.simulated_controller import SimulatedController
 
@@ -29,12 +29,12 @@ LOOK_MEAN: Final = 60.0
 class KeptControllers(KnownControllers):
     """In the place of a file; `disk`: what is kept, by slot."""
 
-    def __init__(self, named: tuple[str, ...], disk: dict[int, tuple[str, ...]], slot: int) -> None:
+    def __init__(self, named: tuple[str, ...], disk: dict[int, Learnt], slot: int) -> None:
         self._disk, self._slot = disk, slot
         super().__init__(Path(), named)
 
-    def _kept(self) -> tuple[str, ...]:
-        return self._disk.get(self._slot, ())
+    def _kept(self) -> Learnt:
+        return self._disk.get(self._slot, Learnt())
 
     def _keep(self) -> None:
         self._disk[self._slot] = self._learnt
@@ -48,7 +48,7 @@ class Replacements:
         self._chance = group.clock.chance("replacements")
         self._mean = self._chance.choice((100.0, 300.0))
         self._first = tuple(map(str, self._world.controllers))
-        self._kept: dict[int, tuple[str, ...]] = {}
+        self._kept: dict[int, Learnt] = {}
         self._known: dict[SimulatedAgent, KeptControllers] = {}
         self._led_at: dict[SimulatedAgent, float] = {}
         self.asked = self.done = 0

@@ -40,13 +40,33 @@ def test_the_most_advanced_one_that_knows_a_leader_tells(tmp_path: Path) -> None
 
 def test_it_is_kept_over_a_restart(tmp_path: Path) -> None:
     KnownControllers(tmp_path, NAMED).learn([view("a:1", "d:1")], "c")
-    assert json.loads((tmp_path / FILE).read_text()) == ["a:1", "d:1"]
+    kept = json.loads((tmp_path / FILE).read_text())
+    assert kept == {"addresses": ["a:1", "d:1"], "cluster": "c", "applied": 5}
     assert (tmp_path / FILE).stat().st_mode & 0o077 == 0
     assert KnownControllers(tmp_path, ("z:1",)).addresses == ("z:1", "a:1", "d:1")
     assert KnownControllers(tmp_path, ()).addresses == (), "operators elect"
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
+def test_a_controller_that_is_cut_off_takes_nothing_back(tmp_path: Path) -> None:
+    """Those that it names may all have left for good."""
+    found = KnownControllers(tmp_path, NAMED)
+    assert found.learn([view("d:1", "e:1", "f:1", applied=9)], "c")
+    for known in (found, KnownControllers(tmp_path, NAMED)):
+        known.hint(["g:1"])
+        assert not known.learn([view(*NAMED, applied=8)], "c")
+        assert known.addresses == (*NAMED, "d:1", "e:1", "f:1", "g:1"), "and what others know still counts"
+        assert known.learn([view(*NAMED, applied=9)], "c"), "as late: who was asked first does not matter"
+    assert found.learn([view("x:1", applied=1, cluster="other")], ""), "indices of another group tell nothing"
+
+
+def test_what_an_earlier_version_kept_is_read(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('["d:1"]')
+    found = KnownControllers(tmp_path, NAMED)
+    assert found.addresses == (*NAMED, "d:1")
+    assert found.learn([view("e:1", applied=0)], "c")
+
+
+@pytest.mark.parametrize("text", ["", '{"addresses": 1}', "[1]", "\x00"])
 def test_a_file_that_cannot_be_read_costs_nothing_but_asking(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
     assert KnownControllers(tmp_path, NAMED).addresses == NAMED
