@@ -333,9 +333,7 @@ class Controller:
             agreement.reply(request, group.appointment)
         elif master is not None and master.waits and self._has_doubtful_clock(group, watched, made.master):
             agreement.reply(request, group.appointment)  # it goes on once its start is taken note of
-        elif change.base != group.appointment.order or group.is_electing or watched.is_choosing:
-            agreement.reply(request, group.appointment)
-        elif watched.awaits_report(made, group.appointment):  # what its log lacks is not known yet
+        elif change.base != group.appointment.order or group.is_electing or watched.must_wait(made, group.appointment):
             agreement.reply(request, group.appointment)
         elif (verdict := self._judge_smaller(group, made, watched)) != FINE:
             watched.problem = verdict.reason or verdict.problem

@@ -39,6 +39,10 @@ class Watched:
         self.heard[replica] = heard
         return heard
 
+    def must_wait(self, made: Appointment, known: Appointment) -> bool:
+        """Return True if a master's set cannot change now: one is being chosen, or what its log lacks is not known."""
+        return self.is_choosing or self.awaits_report(made, known)
+
     def awaits_report(self, made: Appointment, known: Appointment) -> bool:
         """Return True if a master wants a start of its own to be taken note of that is not in the appointment `known`,
         and that it has not reported here: a change of the set may overtake that report."""

@@ -30,7 +30,6 @@ from entrepot.gateway.http.overview.sampling import Sampler
 from entrepot.gateway.http.page_guard import guarded
 from entrepot.gateway.http.problems import install
 from entrepot.gateway.http.publish import Publishing, publish_routes
-from entrepot.gateway.http.rabbitmq import rabbitmq_routes
 from entrepot.gateway.http.receive import receive_routes
 from entrepot.gateway.http.request_times import ROUTED, TimedPublish
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER, check_rights
@@ -156,7 +155,6 @@ def build_rest(
         subscriptions.of_namespaces,
         webhooks.of_namespaces,
         *(routes.of_namespaces for routes in admin),
-        *rabbitmq_routes(context),
     )
     table = RouteTable(routers)
 

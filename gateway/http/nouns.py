@@ -29,6 +29,19 @@ from entrepot.gateway.operations.messages import MESSAGES, Messages
 from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.pulling import PULLING, Pulling
+from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS, Bindings
+from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS, Connections
+from entrepot.gateway.operations.rabbitmq.definitions import DEFINITIONS, AllDefinitions
+from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES, Exchanges
+from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER, RabbitMqServer
+from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS, Permissions
+from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES, Parameters, Policies
+from entrepot.gateway.operations.rabbitmq.publishing import PUBLISHING, Publishing
+from entrepot.gateway.operations.rabbitmq.queue_messages import QUEUE_MESSAGES, MessagesOfQueues
+from entrepot.gateway.operations.rabbitmq.queues import QUEUES, Queues
+from entrepot.gateway.operations.rabbitmq.server import RabbitMq
+from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS, RabbitMqUsers
+from entrepot.gateway.operations.rabbitmq.vhosts import VHOSTS, Vhosts
 from entrepot.gateway.operations.retained import RETAINED, Retained
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS, RocketMqClients
 from entrepot.gateway.operations.sessions import SESSIONS, Sessions
@@ -79,5 +92,27 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
         TIMERS: Timers(store),
         TRANSACTIONS: Transactions(store, context.clock),
         INGEST_JOBS: IngestJobs(store.key_values, context.clock, partial(topic_statuses, store)),
+        **_rabbitmq_objects(context),
         HEALTH: Health(store, context.is_ready, Scrapes(context).text),
+    }
+
+
+def _rabbitmq_objects(context: HttpContext) -> dict[Noun, object]:
+    store, peers = context.store, context.peers
+    rabbitmq = RabbitMq(context.amqp, context.security)
+    return {
+        RABBITMQ_SERVER: RabbitMqServer(rabbitmq, store, peers, context.settings, context.addresses, context.is_ready),
+        VHOSTS: Vhosts(rabbitmq, store.topology),
+        CONNECTIONS: Connections(rabbitmq, peers),
+        EXCHANGES: Exchanges(rabbitmq),
+        PUBLISHING: Publishing(rabbitmq),
+        QUEUES: Queues(rabbitmq, peers),
+        QUEUE_MESSAGES: MessagesOfQueues(rabbitmq, context.sender.incidents),
+        BINDINGS: Bindings(rabbitmq),
+        RABBITMQ_USERS: RabbitMqUsers(context.security.administration),
+        PERMISSIONS: Permissions(rabbitmq),
+        POLICIES: Policies(rabbitmq, is_operators=False),
+        OPERATOR_POLICIES: Policies(rabbitmq, is_operators=True),
+        PARAMETERS: Parameters(),
+        DEFINITIONS: AllDefinitions(rabbitmq, store.topology, context.settings.amqp.product_version),
     }

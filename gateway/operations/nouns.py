@@ -25,6 +25,18 @@ from entrepot.gateway.operations.messages import MESSAGES
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.pulling import PULLING
+from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS
+from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS
+from entrepot.gateway.operations.rabbitmq.definitions import DEFINITIONS
+from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES
+from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER
+from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS
+from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES
+from entrepot.gateway.operations.rabbitmq.publishing import PUBLISHING
+from entrepot.gateway.operations.rabbitmq.queue_messages import QUEUE_MESSAGES
+from entrepot.gateway.operations.rabbitmq.queues import QUEUES
+from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS
+from entrepot.gateway.operations.rabbitmq.vhosts import VHOSTS
 from entrepot.gateway.operations.retained import RETAINED
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS
 from entrepot.gateway.operations.sessions import SESSIONS
@@ -70,5 +82,19 @@ NOUNS: Final[tuple[Noun, ...]] = (
     SETTINGS,
     INGEST_JOBS,
     HEALTH,
+    RABBITMQ_SERVER,
+    VHOSTS,
+    CONNECTIONS,
+    EXCHANGES,
+    PUBLISHING,
+    QUEUES,
+    QUEUE_MESSAGES,
+    BINDINGS,
+    RABBITMQ_USERS,
+    PERMISSIONS,
+    POLICIES,
+    OPERATOR_POLICIES,
+    PARAMETERS,
+    DEFINITIONS,
 )
 TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

@@ -78,7 +78,7 @@ class Operation:
     is_plain: bool = False
     waits: bool = False
     answer_headers: Mapping[str, str] = field(default_factory=dict)
-    body_as: Callable[[], dict[str, Any]] | None = None
+    body_as: Callable[[Any], dict[str, Any]] | None = None
 
     @property
     def is_in_namespaces(self) -> bool:
@@ -149,7 +149,7 @@ class Noun:
         is_plain: bool = False,
         waits: bool = False,
         answer_headers: Mapping[str, str] = MappingProxyType({}),
-        body_as: Callable[[], dict[str, Any]] | None = None,
+        body_as: Callable[[Any], dict[str, Any]] | None = None,
     ) -> Callable[[_HandlerT], _HandlerT]:
         """Add a row.  `name`: its id in the document.  `change`: None for the event that its template gives."""
 

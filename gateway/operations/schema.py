@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
-from entrepot.gateway.operations.shapes import EXAMPLES, Body, Like, Part, Row, Shown
+from entrepot.gateway.operations.shapes import EXAMPLES, Body, LenientBody, Like, Part, Row, Shown
 
 Schema = dict[str, Any]
 _PLAIN: Final[Mapping[Any, str]] = {
@@ -71,7 +71,8 @@ class Schemas:
             needed = []
         schema: Schema = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
         if issubclass(struct, Body):
-            return {"additionalProperties": False, "description": inspect.getdoc(struct), **schema}
+            closed = {} if issubclass(struct, LenientBody) else {"additionalProperties": False}
+            return {**closed, "description": inspect.getdoc(struct), **schema}
         if issubclass(struct, Shown):
             self.parts[name] = {**schema, "description": inspect.getdoc(struct)}
             return reference
@@ -132,7 +133,8 @@ def example_of(kind: Any) -> Any:
     if kind in EXAMPLES:
         return msgspec.to_builtins(EXAMPLES[kind])
     if origin is list:
-        return [example_of(arguments[0])]
+        one = example_of(arguments[0])
+        return [] if one is None else [one]
     if origin is Annotated:
         return example_of(_told(kind))
     if origin in (Union, UnionType):

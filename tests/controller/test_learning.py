@@ -51,11 +51,11 @@ def test_a_controller_that_is_cut_off_takes_nothing_back(tmp_path: Path) -> None
     """Those that it names may all have left for good."""
     found = KnownControllers(tmp_path, NAMED)
     assert found.learn([view("d:1", "e:1", "f:1", applied=9)], "c")
-    for known in (found, KnownControllers(tmp_path, NAMED)):
-        known.hint(["g:1"])
-        assert not known.learn([view(*NAMED, applied=8)], "c")
-        assert known.addresses == (*NAMED, "d:1", "e:1", "f:1", "g:1"), "and what others know still counts"
-        assert known.learn([view(*NAMED, applied=9)], "c"), "as late: who was asked first does not matter"
+    for each in (found, KnownControllers(tmp_path, NAMED)):
+        each.hint(["g:1"])
+        assert not each.learn([view(*NAMED, applied=8)], "c")
+        assert each.addresses == (*NAMED, "d:1", "e:1", "f:1", "g:1"), "and what others know still counts"
+        assert each.learn([view(*NAMED, applied=9)], "c"), "as late: who was asked first does not matter"
     assert found.learn([view("x:1", applied=1, cluster="other")], ""), "indices of another group tell nothing"
 
 

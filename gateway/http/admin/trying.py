@@ -24,9 +24,6 @@ from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.publish import is_reserved
-from entrepot.gateway.http.rabbitmq.api import frontend_of, vhost_of_name
-from entrepot.gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
-from entrepot.gateway.http.rabbitmq.rights import check
 from entrepot.gateway.http.rights import IN_THE_BODY
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.messaging.test_message import RocketMqTestMessage
@@ -36,6 +33,8 @@ from entrepot.gateway.operations.ids import id_text
 from entrepot.gateway.operations.mqtt import required_mqtt
 from entrepot.gateway.operations.operation import PREFIX
 from entrepot.gateway.operations.problem import MissingError, bad_request
+from entrepot.gateway.operations.rabbitmq.publishing import PublishBody, publish_of, published
+from entrepot.gateway.operations.rabbitmq.server import RabbitMq
 from entrepot.gateway.operations.times import epoch_ms_of
 from entrepot.protocols.cloudevents.http import from_structured
 from entrepot.protocols.cloudevents.mapping import to_message
@@ -201,8 +200,10 @@ async def _by_amqp(context: HttpContext, request: Request, trial: AmqpTrial) -> 
         properties=trial.properties or {},
     )
     publish = publish_of(trial.exchange, body)
-    check(context, request, needs.to_publish(namespace_of(trial.vhost), publish.exchange, all_keys(publish)))
-    routed, message = await published(frontend_of(context), vhost_of_name(context, trial.vhost), publish)
+    for need in needs.to_publish(namespace_of(trial.vhost), publish.exchange, all_keys(publish)):
+        context.security.check(request.state.principal, need.action, need.resource_type, need.name, PROTOCOL)
+    rabbitmq = RabbitMq(context.amqp, context.security)
+    routed, message = await published(rabbitmq.frontend, rabbitmq.vhost(trial.vhost), publish)
     return b"" if message is None else message.message_id, routed
 
 

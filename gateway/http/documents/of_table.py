@@ -41,7 +41,8 @@ def _told(operation: Operation, template: str, schemas: Schemas) -> Schema:
     else:
         statuses = [400, 401, 403, *([404] if "{" in template else [])]
     if operation.body is not None:
-        content: Schema = {"schema": schemas.of(operation.body) if operation.body_as is None else operation.body_as()}
+        shape = schemas.of(operation.body) if operation.body_as is None else operation.body_as(schemas)
+        content: Schema = {"schema": shape}
         if operation.example is not None:
             content["example"] = operation.example
         told["requestBody"] = {"required": operation.needs_body, "content": {JSON: content}}

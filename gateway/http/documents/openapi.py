@@ -12,11 +12,9 @@ from entrepot.gateway.http.documents.journey_operations import JOURNEY_OPERATION
 from entrepot.gateway.http.documents.of_table import paths_of
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
-from entrepot.gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
 from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
 from entrepot.gateway.http.documents.shapes import Schema
 from entrepot.gateway.http.documents.viewer_operations import VIEWER_OPERATIONS
-from entrepot.gateway.http.rabbitmq.api import PREFIX as RABBITMQ_PREFIX
 from entrepot.gateway.http.request_times import PUBLISH
 from entrepot.gateway.http.rights import Open
 from entrepot.gateway.http.routes import RouteTable
@@ -30,7 +28,6 @@ OPERATIONS: Final[Operations] = {
     **VIEWER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **DASHBOARD_OPERATIONS,
-    **RABBITMQ_OPERATIONS,
 }
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
 clients and rights. Below `/api` are the routes of RabbitMQ's management API.
@@ -171,7 +168,6 @@ def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], ta
     if operation.description:
         told["description"] = operation.description
     _add_body(told, operation, parts)
-    of_rabbitmq = path.startswith(f"{RABBITMQ_PREFIX}/") and "rabbitmq" in told["tags"]
     statuses = [400, 401, 403, *([404] if "{" in path else [])]
     rule = table.rights_of(method, path)
     if isinstance(rule, Open) and rule.setting is None:
@@ -181,7 +177,7 @@ def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], ta
         statuses += [413, 415]
     told["responses"] = {
         **{str(status): _response(answer, parts) for status, answer in operation.answers.items()},
-        **refusals("RabbitMqProblem" if of_rabbitmq else "Problem", *statuses),
+        **refusals("Problem", *statuses),
     }
 
 

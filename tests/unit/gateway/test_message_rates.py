@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.gateway.http.rabbitmq.message_stats import MessageRates
+from entrepot.gateway.operations.rabbitmq.message_stats import MessageRates
 
 
 def test_a_rate_is_of_the_last_seconds_or_is_not_there() -> None:

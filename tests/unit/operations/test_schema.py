@@ -76,14 +76,17 @@ def test_defaults_of_a_body_are_told() -> None:
 def test_a_raw_answer_is_told_by_its_media_type() -> None:
     noun = Noun("things", "/things", "thing")
 
-    @noun.get("", "getThing", "Get it", SUPER_USERS, outcome="The body", shows={"text/csv": "a,b"})
+    @noun.get(
+        "", "getThing", "Get it", SUPER_USERS, outcome="The body", shows={"text/csv": "a,b", "application/zip": "PK"}
+    )
     async def body(own: object) -> Raw:
         return Raw(b"a,b", "text/csv")
 
     assert noun.operations[0].handler is body
     told = paths_of(noun.operations, Schemas())["/api/v1/things"]["get"]["responses"]["200"]
-    content = {"schema": {"type": "string", "format": "binary"}, "example": "a,b"}
-    assert told == {"description": "The body", "content": {"text/csv": content}}
+    text = {"schema": {"type": "string"}, "example": "a,b"}
+    binary = {"schema": {"type": "string", "format": "binary"}, "example": "PK"}
+    assert told == {"description": "The body", "content": {"text/csv": text, "application/zip": binary}}
 
 
 @pytest.mark.parametrize(

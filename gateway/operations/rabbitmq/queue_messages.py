@@ -3,71 +3,66 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from fastapi import Request, Response
-from pydantic import Field
+from msgspec import Meta
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
-from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts, check_owner
-from entrepot.gateway.http.bodies import body_of, json_answer
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.rabbitmq.api import (
-    LenientBody,
-    new_router,
-    nothing,
-    queue_in_path,
-    vhost_in_path,
-    virtual_hosts_of,
-)
-from entrepot.gateway.http.rabbitmq.rights import CONSUME
-from entrepot.gateway.http.routes import Router
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import check_owner
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.gateway.operations.local_views.amqp_shapes import plain
+from entrepot.gateway.operations.rabbitmq.listing import Row
+from entrepot.gateway.operations.rabbitmq.rows import QueueMessages
+from entrepot.gateway.operations.rabbitmq.server import CONSUME, new_noun
+from entrepot.gateway.operations.shapes import LenientBody, PlainName
 from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
+
+if TYPE_CHECKING:
+    from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+    from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+    from entrepot.gateway.messaging.incidents import Incidents
+    from entrepot.gateway.operations.rabbitmq.server import RabbitMq
 
 MAX_GET: Final = 1000
 PART: Final = "rabbitmq api"
 AckMode = Literal["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]
 
+QUEUE_MESSAGES: Final = new_noun("/queues/{vhost}/{name}")
 
-class GetBody(LenientBody):
+
+class GetBody(LenientBody, frozen=True):
     """Number of messages to get, and their settlement.  `truncate`: maximum number of body bytes shown; null: all."""
 
-    count: int = Field(1, ge=1, le=MAX_GET)
+    count: Annotated[int, Meta(ge=1, le=MAX_GET)] = 1
     ackmode: AckMode = "ack_requeue_true"
     encoding: Literal["auto", "base64"] = "auto"
-    truncate: int | None = Field(None, ge=0)
+    truncate: Annotated[int, Meta(ge=0)] | None = None
 
 
-def queue_message_routes(context: HttpContext) -> Router:
-    router = new_router()
+_EXAMPLE: Final = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 50_000}
 
-    @router.delete(
-        "/queues/{vhost}/{name}/contents", CONSUME, change="queue purged", summary="Purge a queue", status_code=204
-    )
-    async def purge_queue(vhost: str, name: str) -> Response:
-        found = vhost_in_path(context, vhost)
-        queue = queue_in_path(context, found, name)
-        check_owner(queue, "", found)
-        _check_no_stream(queue, "purge")
-        await virtual_hosts_of(context).counting.purge(queue)
-        return nothing()
 
-    @router.post(
-        "/queues/{vhost}/{name}/get",
+class MessagesOfQueues:
+    """The operations of messages in queues."""
+
+    def __init__(self, rabbitmq: RabbitMq, incidents: Incidents) -> None:
+        self._rabbitmq, self._incidents = rabbitmq, incidents
+
+    @QUEUE_MESSAGES.delete("/contents", "purgeQueue", "Purge a queue", CONSUME, change="queue purged")
+    async def purge(self, vhost: PlainName, name: PlainName) -> None:
+        await self._rabbitmq.virtual_hosts.counting.purge(self._queue(vhost, name, "purge"))
+
+    @QUEUE_MESSAGES.post(
+        "/get",
+        "getQueueMessages",
+        "Get messages of a queue, mainly to inspect them",
         CONSUME,
         change="queue messages taken",
-        summary="Get messages of a queue, mainly to inspect them",
+        example=_EXAMPLE,
     )
-    async def get_messages(request: Request, vhost: str, name: str) -> Response:
-        virtual_hosts, found = virtual_hosts_of(context), vhost_in_path(context, vhost)
-        queue = queue_in_path(context, found, name)
-        check_owner(queue, "", found)
-        _check_no_stream(queue, "get")
-        body = await body_of(request, context, GetBody)
+    async def get(self, vhost: PlainName, name: PlainName, body: GetBody) -> QueueMessages:
+        queue, virtual_hosts = self._queue(vhost, name, "get"), self._rabbitmq.virtual_hosts
         virtual_hosts.used(queue)
         tickets = await _taken(virtual_hosts, queue, body.count)
         sizes = [len(ticket.message.body) for ticket in tickets]
@@ -77,21 +72,21 @@ def queue_message_routes(context: HttpContext) -> Router:
         if body.ackmode.endswith("requeue_true"):
             left = max(left - len(tickets), 0)  # messages left as of this get
         ahead = len(tickets)
-        shapes = context.sender.incidents.encoded(
+        return self._incidents.encoded(
             PART,
             list(enumerate(tickets)),
             lambda placed: _shape(placed[1], left + ahead - 1 - placed[0], body),
             lambda placed: placed[1].message,
         )
-        return json_answer(shapes)
 
-    return router
-
-
-def _check_no_stream(queue: Queue, what: str) -> None:
-    """Raise PRECONDITION_FAILED for a stream, from which nothing is removed."""
-    if queue.is_stream:
-        raise EntrepotError(Code.PRECONDITION_FAILED, f"{what} is not supported by stream queue '{queue.name}'")
+    def _queue(self, vhost: str, name: str, what: str) -> Queue:
+        """Return a queue whose messages may be taken.  Raises MissingError, PRECONDITION_FAILED."""
+        found = self._rabbitmq.vhost(vhost)
+        queue = self._rabbitmq.queue(found, name)
+        check_owner(queue, "", found)
+        if queue.is_stream:  # nothing is removed from one
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"{what} is not supported by stream queue '{queue.name}'")
+        return queue
 
 
 async def _taken(virtual_hosts: VirtualHosts, queue: Queue, count: int) -> list[Ticket]:
@@ -121,7 +116,7 @@ async def _settled(virtual_hosts: VirtualHosts, queue: Queue, tickets: list[Tick
         await consumer.settle()
 
 
-def _shape(ticket: Ticket, message_count: int, body: GetBody) -> dict[str, Any]:
+def _shape(ticket: Ticket, message_count: int, body: GetBody) -> Row:
     exchange, routing_key, data = origin_of(ticket.message)
     payload = ticket.message.body
     shown = payload if body.truncate is None else payload[: body.truncate]

@@ -7,15 +7,15 @@ added to the shown rows only, unless they are sorted by.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
-from fastapi import Request, Response
+from msgspec import Meta
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.regular_expression import RegularExpression
-from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.messaging.yielding import in_pages
 from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations.shapes import Like, Part, Query
 
 MAX_PAGE_SIZE: Final = 500
 DEFAULT_PAGE_SIZE: Final = 100
@@ -25,9 +25,51 @@ MATCHED_AT_ONCE: Final = 16
 MADE_AT_ONCE: Final = 200
 """Number of rows made before the event loop goes on."""
 Row = dict[str, Any]
+Rows = list[Row] | Row
+"""Answer: an array, or a page object where the query asks for one."""
+Flag = Annotated[str | None, Like(Literal["true", "false"])]
+"""Another value than `true` counts as `false`."""
+_COLUMNS: Final = "Columns to show, with commas; without, all that have a value"
+_PAGE: Final = Meta(extra_json_schema={"minimum": 1, "description": "This page alone, as an object with `items`"})
+_PAGE_SIZE: Final = Meta(
+    extra_json_schema={
+        "minimum": 1,
+        "maximum": MAX_PAGE_SIZE,
+        "default": DEFAULT_PAGE_SIZE,
+        "description": "How many are on a page",
+    }
+)
 _Thing = TypeVar("_Thing")
 Complete = Callable[[list[Row]], Awaitable[None]]
 """Adds the store's values to rows."""
+
+
+def _told(description: str, example: str) -> Meta:
+    return Meta(extra_json_schema={"description": description, "examples": [example]})
+
+
+class PageOf(Part, Generic[_Thing], rename="lower", frozen=True):
+    """One page of a list."""
+
+    filtered_count: int
+    item_count: int
+    page: int
+    page_count: int
+    page_size: int
+    total_count: int
+    items: list[_Thing]
+
+
+class ListingAsked(Query, rename="lower", frozen=True):
+    """The query of a list."""
+
+    name: Annotated[str | None, Like(str), _told("What names have in them, or match", "job")] = None
+    use_regex: Annotated[Flag, Meta(description="Whether `name` is a regular expression")] = None
+    sort: Annotated[str | None, Like(str), _told("The column to sort by", "name")] = None
+    sort_reverse: Annotated[Flag, Meta(description="Whether the last comes first")] = None
+    columns: Annotated[str | None, Like(str), _told(_COLUMNS, "name,messages")] = None
+    page: Annotated[str | None, Like(int), _PAGE] = None
+    page_size: Annotated[str | None, Like(int), _PAGE_SIZE] = None
 
 
 async def rows_of(things: Sequence[_Thing], shape: Callable[[_Thing], Row]) -> list[Row]:
@@ -35,12 +77,11 @@ async def rows_of(things: Sequence[_Thing], shape: Callable[[_Thing], Row]) -> l
     return [shape(each) async for page in in_pages(things, MADE_AT_ONCE) for each in page]
 
 
-async def listing(request: Request, rows: list[Row], complete: Complete | None = None) -> Response:
+async def listing(query: ListingAsked, rows: list[Row], complete: Complete | None = None) -> Rows:
     """Return the answer: an array, or a page object where the query asks for one."""
-    query = request.query_params
     total = len(rows)
-    rows = await _matching(rows, query.get("name", ""), is_pattern=query.get("use_regex") == "true")
-    sort, columns = query.get("sort", ""), query.get("columns", "")
+    rows = await _matching(rows, query.name or "", is_pattern=query.use_regex == "true")
+    sort, columns = query.sort or "", query.columns or ""
     if complete is not None and rows:
         if sort and _column(sort) not in rows[0]:
             await complete(rows)
@@ -48,12 +89,12 @@ async def listing(request: Request, rows: list[Row], complete: Complete | None =
         elif columns and all(_column(each) in rows[0] for each in columns.split(",") if each):
             complete = None  # no requested column needs it
     if sort:
-        rows.sort(key=lambda row: _sort_key(_value(row, sort)), reverse=query.get("sort_reverse") == "true")
-    if "page" not in query:
+        rows.sort(key=lambda row: _sort_key(_value(row, sort)), reverse=query.sort_reverse == "true")
+    if query.page is None:
         if complete is not None:
             await complete(rows)
-        return json_answer(_columns(rows, columns))
-    page, size = _number(query["page"], "page"), _number(query.get("page_size", str(DEFAULT_PAGE_SIZE)), "page_size")
+        return _columns(rows, columns)
+    page, size = _number(query.page, "page"), _number(query.page_size or str(DEFAULT_PAGE_SIZE), "page_size")
     if size > MAX_PAGE_SIZE:
         raise bad_request(f"page_size: at most {MAX_PAGE_SIZE}")
     pages = max(-(-len(rows) // size), 1)
@@ -62,17 +103,15 @@ async def listing(request: Request, rows: list[Row], complete: Complete | None =
     shown = rows[(page - 1) * size : page * size]
     if complete is not None:
         await complete(shown)
-    return json_answer(
-        {
-            "filtered_count": len(rows),
-            "item_count": len(shown),
-            "items": _columns(shown, columns),
-            "page": page,
-            "page_count": pages,
-            "page_size": size,
-            "total_count": total,
-        }
-    )
+    return {
+        "filtered_count": len(rows),
+        "item_count": len(shown),
+        "items": _columns(shown, columns),
+        "page": page,
+        "page_count": pages,
+        "page_size": size,
+        "total_count": total,
+    }
 
 
 async def _matching(rows: list[Row], name: str, *, is_pattern: bool) -> list[Row]:

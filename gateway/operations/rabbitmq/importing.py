@@ -8,28 +8,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-from pydantic import Field, ValidationError
+import msgspec
+from msgspec import Meta
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
-from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
-from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.problems import bad_json
-from entrepot.gateway.http.rabbitmq.api import LenientBody, vhost_of_name
-from entrepot.gateway.http.rabbitmq.bindings import BindingBody
-from entrepot.gateway.http.rabbitmq.exchanges import ExchangeBody
-from entrepot.gateway.http.rabbitmq.permissions import PermissionBody, set_permission
-from entrepot.gateway.http.rabbitmq.policies import PolicyBody
-from entrepot.gateway.http.rabbitmq.queues import QueueBody
-from entrepot.gateway.http.rabbitmq.users import UserBody, create_user, unknown_tags
-from entrepot.gateway.http.rabbitmq.vhosts import create_vhost
 from entrepot.gateway.operations.problem import bad_request
-from entrepot.gateway.security.administration import By
+from entrepot.gateway.operations.rabbitmq.bindings import BindingBody
+from entrepot.gateway.operations.rabbitmq.exchanges import ExchangeBody
+from entrepot.gateway.operations.rabbitmq.listing import Row
+from entrepot.gateway.operations.rabbitmq.permissions import PermissionBody, set_permission
+from entrepot.gateway.operations.rabbitmq.policies import PolicyBody
+from entrepot.gateway.operations.rabbitmq.queues import QueueBody
+from entrepot.gateway.operations.rabbitmq.server import arguments_of
+from entrepot.gateway.operations.rabbitmq.users import UserBody, create_user, unknown_tags
+from entrepot.gateway.operations.rabbitmq.vhosts import create_vhost
+from entrepot.gateway.operations.reading import sentence
+from entrepot.gateway.operations.shapes import LenientBody
 from entrepot.protocols.amqp.errors import AmqpError
+
+if TYPE_CHECKING:
+    from entrepot.domain.ports import Topology
+    from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+    from entrepot.gateway.operations.rabbitmq.server import RabbitMq
+    from entrepot.gateway.security.administration import By
 
 AT_ONCE: Final = 64
 """Number of queues, exchanges and bindings made concurrently, so that they become durable together."""
@@ -41,10 +46,10 @@ _ABOUT_ITSELF: Final = frozenset(
     ("rabbit_version", "rabbitmq_version", "product_name", "product_version", "metadata", "rabbitmq_definition_format",
      "original_vhost_name", "explanation", "default_queue_type", "description", "original_cluster_name")
 )  # fmt: skip
-Row = dict[str, Any]
+_S = TypeVar("_S", bound=LenientBody)
 
 
-class Named(LenientBody):
+class Named(LenientBody, frozen=True):
     """A named object."""
 
     name: str
@@ -55,8 +60,9 @@ class Import:
     imported objects by kind.  `left_out`: objects omitted in whole or in part, with `kind`, `name`, `vhost` and
     `reason`."""
 
-    def __init__(self, context: HttpContext, virtual_hosts: VirtualHosts, by: By, vhost: Vhost | None) -> None:
-        self._context, self._virtual_hosts, self._by, self._vhost = context, virtual_hosts, by, vhost
+    def __init__(self, rabbitmq: RabbitMq, topology: Topology, by: By, vhost: Vhost | None) -> None:
+        self._rabbitmq, self._topology, self._by, self._vhost = rabbitmq, topology, by, vhost
+        self._virtual_hosts, self._administration = rabbitmq.virtual_hosts, rabbitmq.security.administration
         self.done: dict[str, int] = {}
         self.left_out: list[Row] = []
         self._takers: dict[str, Callable[[Row], Awaitable[None]]] = {
@@ -96,8 +102,6 @@ class Import:
     async def _take(self, kind: str, row: Row) -> None:
         try:
             await self._takers[kind](row)
-        except ValidationError as error:
-            self._leave_out(kind, row, bad_json(error).message)
         except EntrepotError as error:
             self._leave_out(kind, row, error.message)
         except AmqpError as error:
@@ -116,28 +120,28 @@ class Import:
         name = row.get("vhost")
         if not isinstance(name, str):
             raise bad_request("it names no vhost")
-        return vhost_of_name(self._context, name)
+        return self._rabbitmq.vhost(name)
 
     # -- each kind -----------------------------------------------------------------------------------------------
 
     async def _take_vhost(self, row: Row) -> None:
-        await create_vhost(self._context, Named.model_validate(row).name)
+        await create_vhost(self._topology, _read(Named, row).name)
         if row.get("default_queue_type") not in (None, "", "undefined", "classic"):
             self._leave_out("vhosts", row, "default_queue_type: queues are what they are declared as")
         if row.get("limits"):
             self._leave_out("vhosts", row, "limits: virtual hosts have no limits of their own")
 
     async def _take_user(self, row: Row) -> None:
-        name, body = Named.model_validate(row).name, UserBody.model_validate(row)
-        user = self._context.security.administration.user(name)
+        name, body = _read(Named, row).name, _read(UserBody, row)
+        user = self._administration.user(name)
         if user is not None:
-            if user.is_super is not ("administrator" in body.tags):
+            if user.is_super is not ("administrator" in body.all_tags):
                 self._leave_out("users", row, "the user is there already, and stays super or not as it is")
             return
         if not body.password:
             raise bad_request("its password is a hash that cannot be used: create the user with a password")
-        strange = unknown_tags(body.tags)
-        await create_user(self._context, self._by, name, body)
+        strange = unknown_tags(body.all_tags)
+        await create_user(self._administration, self._by, name, body)
         if strange:
             self._leave_out("users", row, f"tags {', '.join(strange)}: give the user rights instead")
 
@@ -145,52 +149,64 @@ class Import:
         user = row.get("user")
         if not isinstance(user, str):
             raise bad_request("it names no user")
-        permission = PermissionBody.model_validate(row).permission()
-        await set_permission(self._context, self._by, self._of(row), user, permission)
+        permission = _read(PermissionBody, row).permission()
+        await set_permission(self._administration, self._by, self._of(row), user, permission)
 
     async def _take_parameter(self, row: Row) -> None:
         if row.get("component") != "operator_policy":
             raise bad_request(f"there is no component {str(row.get('component'))[:80]!r} here")
-        await self._put_policy("parameters", row, {"name": row.get("name"), **(row.get("value") or {})}, True)
+        value = row.get("value") or {}
+        if not isinstance(value, dict):
+            raise bad_request("value: must be an object")
+        await self._put_policy("parameters", row, {"name": row.get("name"), **value}, True)
 
     async def _take_policy(self, row: Row) -> None:
         await self._put_policy("policies", row, row, False)
 
     async def _put_policy(self, kind: str, row: Row, given: Row, is_operators: bool) -> None:
-        name, body = Named.model_validate(given).name, PolicyBody.model_validate(given)
+        name, body = _read(Named, given).name, _read(PolicyBody, given)
         vhost = self._of(row)
         known = OPERATOR_KEYS if is_operators else KNOWN_KEYS
         unknown = sorted(body.definition.keys() - known)
         kept = {key: value for key, value in body.definition.items() if key in known}
         if unknown and not kept:
             raise bad_request(f"{', '.join(unknown)}: there is nothing like that here")
-        policy = body.model_copy(update={"definition": kept}).policy(name, is_operators=is_operators)
+        policy = msgspec.structs.replace(body, definition=kept).policy(name, is_operators=is_operators)
         await self._virtual_hosts.put_policy(vhost, policy)
         if unknown:
             self._leave_out(kind, row, f"without {', '.join(unknown)}: there is nothing like that here")
 
     async def _take_exchange(self, row: Row) -> None:
-        name, body = Named.model_validate(row).name, ExchangeBody.model_validate(row)
+        name, body = _read(Named, row).name, _read(ExchangeBody, row)
         await self._virtual_hosts.declare_exchange(self._of(row), body.exchange(name))
 
     async def _take_queue(self, row: Row) -> None:
-        name, body, vhost = Named.model_validate(row).name, QueueBody.model_validate(row), self._of(row)
+        name, body, vhost = _read(Named, row).name, _read(QueueBody, row), self._of(row)
         kind = row.get("type")
         if kind not in (None, "classic"):
-            body.arguments.setdefault("x-queue-type", kind)
+            body = msgspec.structs.replace(body, arguments={"x-queue-type": kind, **arguments_of(body.arguments)})
         await self._virtual_hosts.declare_queue(vhost, body.declaration(name, vhost))
 
     async def _take_binding(self, row: Row) -> None:
-        ends = BindingEnds.model_validate(row)
-        body, vhost = BindingBody.model_validate(row), self._of(row)
+        ends = _read(BindingEnds, row)
+        body, vhost = _read(BindingBody, row), self._of(row)
         kind = DestinationKind(ends.destination_type)
-        binding = Binding(ends.source, ends.destination, body.routing_key, body.arguments, kind)
+        arguments = arguments_of(body.arguments)
+        binding = Binding(ends.source, ends.destination, body.routing_key, arguments, kind)
         await self._virtual_hosts.bind(vhost, binding)
 
 
-class BindingEnds(LenientBody):
+class BindingEnds(LenientBody, frozen=True):
     """Source and destination of a binding."""
 
     source: str
     destination: str
-    destination_type: str = Field("queue", pattern="^(queue|exchange)$")
+    destination_type: Annotated[str, Meta(pattern="^(queue|exchange)$")] = "queue"
+
+
+def _read(kind: type[_S], row: Row) -> _S:
+    """Return an object of the definitions.  Raises BAD_REQUEST."""
+    try:
+        return msgspec.convert(row, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise bad_request(sentence(error, kind)) from None

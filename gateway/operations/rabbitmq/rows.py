@@ -1,0 +1,323 @@
+"""Rows of RabbitMQ's API, as the document tells them.
+
+A list contains only members with a value, and only the requested columns: none is required.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from entrepot.gateway.operations.amqp import ChannelFields, ConnectionShown, ConsumerFields, RabbitMqPart
+from entrepot.gateway.operations.rabbitmq.listing import PageOf, Row, Rows
+from entrepot.gateway.operations.shapes import EXAMPLES, Like, Part, Shown, one_of, shown_as
+from entrepot.gateway.operations.shapes import Row as ShownRow
+
+NODE_NAME: Final = "entrepot@gateway-1"
+
+
+_RowT = TypeVar("_RowT", bound=ShownRow)
+
+
+class RabbitMqRow(ShownRow, rename="lower", frozen=True):
+    """A row in RabbitMQ's spelling."""
+
+
+class Rate(Part, frozen=True):
+    """A rate in one second."""
+
+    rate: float
+
+
+class ConsumedStats(RabbitMqPart, frozen=True, kw_only=True):
+    """Totals since the gateway began, and rates where a sample from some seconds before exists."""
+
+    publish: int
+    publish_details: Rate | UnsetType = UNSET
+    deliver_get: int
+    deliver_get_details: Rate | UnsetType = UNSET
+    ack: int
+    ack_details: Rate | UnsetType = UNSET
+    redeliver: int
+    redeliver_details: Rate | UnsetType = UNSET
+
+
+class ServerStats(ConsumedStats, frozen=True, kw_only=True):
+    confirm: int
+    confirm_details: Rate | UnsetType = UNSET
+    return_unroutable: int
+    return_unroutable_details: Rate | UnsetType = UNSET
+
+
+_RATE: Final = Rate(2.4)
+CONSUMED: Final = ConsumedStats(
+    publish=12,
+    publish_details=_RATE,
+    deliver_get=12,
+    deliver_get_details=_RATE,
+    ack=12,
+    ack_details=_RATE,
+    redeliver=12,
+    redeliver_details=_RATE,
+)
+shown_as(CONSUMED)
+
+
+class ConsumerShown(ConsumerFields, ShownRow, frozen=True):
+    """A consumer of a queue"""
+
+
+class ChannelShown(ChannelFields, ShownRow, frozen=True):
+    """A channel of a connection"""
+
+    consumer_details: list[ConsumerShown]
+
+
+class FeatureFlagShown(RabbitMqRow, frozen=True):
+    """Something that RabbitMQ calls a feature flag, and that holds here"""
+
+    name: str
+    desc: str
+    doc_url: str
+    state: str
+    stability: str
+    provided_by: str
+
+
+shown_as(FeatureFlagShown("quorum_queue", "Queues of type quorum", "", "enabled", "required", "entrepot"))
+
+
+class NodeShown(RabbitMqRow, frozen=True):
+    """A gateway"""
+
+    name: str
+    type: str
+    running: bool
+    mem_alarm: bool
+    disk_free_alarm: bool
+    partitions: list[Any]
+    sockets_used: int
+
+
+shown_as(NodeShown(NODE_NAME, "disc", True, False, False, [], 1))
+
+
+class VhostShown(RabbitMqRow, frozen=True):
+    """A virtual host: a namespace"""
+
+    name: str
+    description: str
+    tags: list[str]
+    tracing: bool
+    cluster_state: Any
+    default_queue_type: str
+
+
+shown_as(VhostShown("/", "", [], False, {}, "classic"))
+
+
+class ExchangeShown(RabbitMqRow, frozen=True):
+    """An exchange"""
+
+    name: str
+    vhost: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: Any
+    policy: str | None
+
+
+shown_as(ExchangeShown("shop", "/", "topic", True, False, False, {}, "limits"))
+
+
+class QueueShown(RabbitMqRow, frozen=True):
+    """A queue, and what is in it"""
+
+    name: str
+    vhost: str
+    type: Annotated[str, one_of(("classic", "quorum", "stream"))]
+    durable: bool
+    auto_delete: bool
+    exclusive: bool
+    arguments: Any
+    policy: str | None
+    operator_policy: str | None
+    effective_policy_definition: Any
+    node: str
+    state: str
+    messages: int
+    messages_ready: int
+    messages_unacknowledged: int
+    consumers: int
+    message_stats: ConsumedStats | UnsetType = UNSET
+    consumer_details: list[ConsumerShown] | UnsetType = UNSET
+
+
+shown_as(
+    QueueShown(
+        "jobs",
+        "/",
+        "classic",
+        True,
+        False,
+        False,
+        {"x-max-length": 1000},
+        "limits",
+        "limits",
+        {"max-length": 1000},
+        NODE_NAME,
+        "running",
+        4,
+        3,
+        1,
+        1,
+        CONSUMED,
+        [ConsumerShown(**msgspec.structs.asdict(EXAMPLES[ConsumerFields]))],
+    )
+)
+
+
+class BindingShown(RabbitMqRow, frozen=True):
+    """A binding"""
+
+    source: str
+    vhost: str
+    destination: str
+    destination_type: Annotated[str, one_of(("queue", "exchange"))]
+    routing_key: str
+    arguments: Any
+    properties_key: str
+
+
+shown_as(BindingShown("shop", "/", "jobs", "queue", "line1.*", {}, "line1.%2A"))
+
+
+class QueueMessageShown(Shown, rename="lower", frozen=True):
+    """A message that was taken out of a queue"""
+
+    payload_bytes: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    message_count: int
+    properties: Any
+    payload: str
+    payload_encoding: Annotated[str, one_of(("string", "base64"))]
+
+
+shown_as(QueueMessageShown(4, False, "shop", "line1.temp", 3, {"content_type": "text/plain"}, "21.5", "string"))
+
+
+class RabbitMqUserShown(RabbitMqRow, frozen=True):
+    """A user"""
+
+    name: str
+    tags: list[str]
+    limits: Any
+
+
+shown_as(RabbitMqUserShown("bob", ["administrator"], {}))
+
+
+class PermissionShown(RabbitMqRow, frozen=True):
+    """What a user may do in a virtual host: regular expressions of names"""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+shown_as(PermissionShown("bob", "/", "^jobs", ".*", ".*"))
+
+
+class PolicyShown(RabbitMqRow, frozen=True):
+    """A policy of queues and exchanges"""
+
+    vhost: str
+    name: str
+    pattern: str
+    definition: dict[str, Any]
+    priority: int
+    apply_to: str = msgspec.field(name="apply-to")
+
+
+shown_as(PolicyShown("/", "limits", "^jobs", {"max-length": 1000}, 0, "queues"))
+
+
+class DefinitionsShown(RabbitMqRow, frozen=True):
+    """All that is defined; of one virtual host without users and permissions"""
+
+    rabbit_version: str
+    rabbitmq_version: str
+    product_name: str
+    product_version: str
+    users: list[RabbitMqUserShown]
+    vhosts: list[VhostShown]
+    permissions: list[PermissionShown]
+    topic_permissions: list[Any]
+    parameters: list[Any]
+    global_parameters: list[Any]
+    policies: list[PolicyShown]
+    queues: list[QueueShown]
+    exchanges: list[ExchangeShown]
+    bindings: list[BindingShown]
+
+
+def _example(kind: type[_RowT]) -> list[_RowT]:
+    found = EXAMPLES[kind]
+    assert isinstance(found, kind)
+    return [found]
+
+
+shown_as(
+    DefinitionsShown(
+        "3.13.0",
+        "3.13.0",
+        "Entrepôt",
+        "1.0.0",
+        _example(RabbitMqUserShown),
+        _example(VhostShown),
+        _example(PermissionShown),
+        [],
+        [{"component": "operator_policy", "vhost": "/", "name": "limits", "value": {}}],
+        [],
+        _example(PolicyShown),
+        _example(QueueShown),
+        _example(ExchangeShown),
+        _example(BindingShown),
+    )
+)
+
+
+VhostRow = Annotated[Row, Like(VhostShown)]
+VhostRows = Annotated[Rows, Like(list[VhostShown] | PageOf[VhostShown])]
+NodeRow = Annotated[Row, Like(NodeShown)]
+NodeRows = Annotated[Rows, Like(list[NodeShown] | PageOf[NodeShown])]
+FeatureFlagRows = Annotated[Rows, Like(list[FeatureFlagShown] | PageOf[FeatureFlagShown])]
+ConnectionRow = Annotated[Row, Like(ConnectionShown)]
+ConnectionRows = Annotated[Rows, Like(list[ConnectionShown] | PageOf[ConnectionShown])]
+ChannelRow = Annotated[Row, Like(ChannelShown)]
+ChannelRows = Annotated[Rows, Like(list[ChannelShown] | PageOf[ChannelShown])]
+ConsumerRows = Annotated[Rows, Like(list[ConsumerShown] | PageOf[ConsumerShown])]
+ExchangeRow = Annotated[Row, Like(ExchangeShown)]
+ExchangeRows = Annotated[Rows, Like(list[ExchangeShown] | PageOf[ExchangeShown])]
+QueueRow = Annotated[Row, Like(QueueShown)]
+QueueRows = Annotated[Rows, Like(list[QueueShown] | PageOf[QueueShown])]
+BindingRow = Annotated[Row, Like(BindingShown)]
+BindingRows = Annotated[Rows, Like(list[BindingShown] | PageOf[BindingShown])]
+QueueMessages = Annotated[list[Any], Like(list[QueueMessageShown])]
+UserRow = Annotated[Row, Like(RabbitMqUserShown)]
+UserRows = Annotated[Rows, Like(list[RabbitMqUserShown] | PageOf[RabbitMqUserShown])]
+PermissionRow = Annotated[Row, Like(PermissionShown)]
+PermissionRows = Annotated[Rows, Like(list[PermissionShown] | PageOf[PermissionShown])]
+PolicyRow = Annotated[Row, Like(PolicyShown)]
+PolicyRows = Annotated[Rows, Like(list[PolicyShown] | PageOf[PolicyShown])]
+NothingRows = Annotated[Rows, Like(list[Any] | PageOf[Any])]
+"""A list that is always empty."""
+Definitions = Annotated[Row, Like(DefinitionsShown)]
