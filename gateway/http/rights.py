@@ -105,13 +105,6 @@ def cluster(action: Action) -> Needs:
     return needs
 
 
-def contents_in_query(context: HttpContext, request: Request) -> list[Need]:
-    """Reading all messages of the query's topic; of every topic if it names none."""
-    plain = request.query_params.getlist("topic")  # the route takes the last of several, as the framework does
-    named = whole_topic(asked_topic(request, plain[-1])) if plain and plain[-1] else EVERYTHING
-    return [Need(Action.SUB, ResourceType.TOPIC, named)]
-
-
 def no_rights(context: HttpContext, request: Request) -> list[Need]:
     """No right, only a principal."""
     return []
