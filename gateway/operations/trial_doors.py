@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from entrepot.domain.access.model import Action, ResourceType, access_name
 from entrepot.domain.errors import Code, EntrepotError, raise_if
@@ -63,7 +64,7 @@ class HttpDoor:
         topic, namespace, store = trial.topic, trial.namespace, self._store
         if self._is_reserved(topic) or store.topology.topic(qualified(namespace, topic)) is None:
             check_topic_name(topic)
-        message = to_message(from_structured(json.dumps(trial.event).encode()), topic)
+        message = to_message(from_structured(_encoded(trial.event)), topic)
         name = message.sub_topic if namespace == DEFAULT_NAMESPACE else f"{namespace}/{message.sub_topic}"
         asked = access_name(name) if namespace != DEFAULT_NAMESPACE else name
         self._security.check(principal, Action.PUB, ResourceType.TOPIC, asked, PROTOCOL)
@@ -122,6 +123,13 @@ class RocketMqDoor:
             None if trial.deliver_at is None else epoch_ms_of(trial.deliver_at, "deliverAt"),
         )
         return await self._rocketmq.send_test_message(given, principal), True
+
+
+def _encoded(event: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(event)
+    except orjson.JSONEncodeError as error:  # a number too large, or nested too deep
+        raise bad_request(f"event: {error}") from None
 
 
 def _packet(trial: MqttTrial) -> Publish:
