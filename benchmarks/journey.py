@@ -32,8 +32,8 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
-from entrepot.gateway.http.admin.journeys.gathering import Gathering
-from entrepot.gateway.http.admin.journeys.looking_up import MAX_SCANNED, By, Wanted, looked_up
+from entrepot.gateway.operations.journey.gathering import Gathering
+from entrepot.gateway.operations.journey.looking_up import MAX_SCANNED, By, Wanted, looked_up
 
 PAIRS: Final = 12
 TOPIC: Final = "bench"
@@ -127,14 +127,14 @@ def _named(message: Message, number: int) -> Message:
 
 
 async def _add(report: Report, broker: Broker, wanted: Wanted, what: str, most: float, tries: int = TRIES) -> None:
-    context: Any = SimpleNamespace(store=broker, subscriptions=SimpleNamespace(by_topic={}), bridges=list)
+    subscriptions: Any = SimpleNamespace(by_topic={})
     times = []
     for _ in range(tries):
         began = time.perf_counter()
         found = await looked_up(broker.finder, wanted, "bench", time.monotonic)
         assert wanted.by is By.CORRELATION or found.messages
         for message in found.messages[-1:]:
-            gathered = await Gathering(context, sees_cluster=True).gather(message)
+            gathered = await Gathering(broker, subscriptions, list, sees_cluster=True).gather(message)
             assert journey_of(gathered.facts).hops
         times.append(time.perf_counter() - began)
     report.add(what, "ms", statistics.median(times) * 1000, goal=Goal(most, at_most=True))

@@ -37,8 +37,6 @@ from entrepot.gateway.http.routes import RouteTable
 from entrepot.gateway.http.serving import ServedOperations
 from entrepot.gateway.http.streaming.event_socket import EventSockets
 from entrepot.gateway.http.streaming.server_sent_events import stream_routes
-from entrepot.gateway.http.subscriptions import add_consent, subscription_routes
-from entrepot.gateway.http.webhooks import webhook_routes
 from entrepot.gateway.operations.nouns import TABLE
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.gateway.version import own_version
@@ -136,15 +134,10 @@ def build_rest(
     """Build all routes and their documentation.  Raises MissingRightsError for a route without declared rights."""
     receive, publish = receive_routes(context), publish_routes(publishing)
     stream, admin = stream_routes(context), admin_routes(context)
-    subscriptions = subscription_routes(context, access)
-    add_consent(subscriptions, context)
-    webhooks = webhook_routes(context, access)
     routers = (
         publish.plain,
         receive.plain,
         stream.plain,
-        subscriptions.plain,
-        webhooks.plain,
         *(routes.plain for routes in admin),
         login_routes(context, access),
         overview_routes(context, access, overview),
@@ -152,8 +145,6 @@ def build_rest(
         publish.of_namespaces,
         receive.of_namespaces,
         stream.of_namespaces,
-        subscriptions.of_namespaces,
-        webhooks.of_namespaces,
         *(routes.of_namespaces for routes in admin),
     )
     table = RouteTable(routers)

@@ -34,11 +34,6 @@ def tell(request: Request, resource: str = "", detail: str = "") -> None:
     request.state.told = ((resource, detail),)
 
 
-def tell_each(request: Request, resources: Iterable[str], detail: str = "") -> None:
-    """Name all changed resources of one request: each has an entry.  None of them: none."""
-    request.state.told = tuple((resource, detail) for resource in resources)
-
-
 class AuditedChanges:
     """The entries of all routes and operations that change something, by method and template."""
 

@@ -7,17 +7,17 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 
 from entrepot.gateway.http.asgi import Scope, Send, answer
 from entrepot.gateway.http.problems import answer_of_status, log_refusal, send_problem
 from entrepot.gateway.http.request_times import TEMPLATE
 from entrepot.gateway.http.routes import routes_of
+from entrepot.gateway.operations.asked import HEAD
 from entrepot.gateway.operations.table import PathTree, Table
 
 SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 """Methods in the answer to `OPTIONS *`: those of any path."""
-_HEAD: Final = "entrepot.head"
 
 
 class RouteMethods:
@@ -108,9 +108,4 @@ def as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
         is_over = True
         await send({"type": "http.response.body", "body": b""})
 
-    return {**scope, "method": "GET", _HEAD: True}, send_head
-
-
-def is_head(request: Request) -> bool:
-    """True for a HEAD request, which must have no effect."""
-    return _HEAD in request.scope
+    return {**scope, "method": "GET", HEAD: True}, send_head

@@ -7,6 +7,7 @@ from functools import partial
 from entrepot.gateway.http.admin.seen import contents_of
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.metrics import Scrapes
+from entrepot.gateway.http.publish import is_reserved
 from entrepot.gateway.operations.access_tester import ACCESS_TESTER, AccessTester
 from entrepot.gateway.operations.acls import ACLS, Acls
 from entrepot.gateway.operations.amqp import AMQP_CLIENTS, AmqpClients
@@ -14,6 +15,7 @@ from entrepot.gateway.operations.audit import AUDIT, Audit
 from entrepot.gateway.operations.bridges import BRIDGES, Bridges
 from entrepot.gateway.operations.brokers import BROKERS, Brokers
 from entrepot.gateway.operations.clients import CLIENTS, Clients
+from entrepot.gateway.operations.consenting import CONSENT, Consenting
 from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
 from entrepot.gateway.operations.dead_letters import DEAD_LETTERS, DeadLetters
 from entrepot.gateway.operations.event_rules import EVENT_RULES, TopicEventRules
@@ -23,6 +25,8 @@ from entrepot.gateway.operations.group_lag import GROUP_LAG, LagOfGroups
 from entrepot.gateway.operations.groups import GROUPS, Groups
 from entrepot.gateway.operations.health import HEALTH, Health
 from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS, IngestJobs
+from entrepot.gateway.operations.journeys import JOURNEYS, Journeys
+from entrepot.gateway.operations.known_subscriptions import KnownSubscriptions
 from entrepot.gateway.operations.local_views.group_consumers import Doors
 from entrepot.gateway.operations.members import MEMBERS, Members
 from entrepot.gateway.operations.messages import MESSAGES, Messages
@@ -47,13 +51,17 @@ from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS, RocketMqClien
 from entrepot.gateway.operations.sessions import SESSIONS, Sessions
 from entrepot.gateway.operations.settings import SETTINGS, GatewaySettings
 from entrepot.gateway.operations.statuses import topic_statuses
+from entrepot.gateway.operations.subscribing import SUBSCRIPTIONS, Subscribing
 from entrepot.gateway.operations.tiering import TIERING, Tiering
 from entrepot.gateway.operations.timers import TIMERS, Timers
 from entrepot.gateway.operations.topics import TOPICS, Topics
 from entrepot.gateway.operations.traces import PACKET_TRACES, PacketTraces
 from entrepot.gateway.operations.transactions import TRANSACTIONS, Transactions
+from entrepot.gateway.operations.trial_doors import AmqpDoor, HttpDoor, MqttDoor, RocketMqDoor
+from entrepot.gateway.operations.trying import TRYING, Trying
 from entrepot.gateway.operations.users import USERS, Users
 from entrepot.gateway.operations.viewing import VIEWING, Viewing
+from entrepot.gateway.operations.webhooks import WEBHOOKS, WebhookDeliveries
 from entrepot.gateway.settings import setting_rows
 
 
@@ -89,7 +97,10 @@ def objects_of(context: HttpContext) -> dict[Noun, object]:
         NAMESPACES: Namespaces(store, context.amqp),
         EVENT_RULES: TopicEventRules(store, context.event_rules, context.topology, context.security),
         TIERING: Tiering(store),
+        JOURNEYS: _journeys(context),
+        TRYING: _trying(context),
         TIMERS: Timers(store),
+        **_of_subscriptions(context),
         TRANSACTIONS: Transactions(store, context.clock),
         INGEST_JOBS: IngestJobs(store.key_values, context.clock, partial(topic_statuses, store)),
         **_rabbitmq_objects(context),
@@ -116,3 +127,28 @@ def _rabbitmq_objects(context: HttpContext) -> dict[Noun, object]:
         PARAMETERS: Parameters(),
         DEFINITIONS: AllDefinitions(rabbitmq, store.topology, context.settings.amqp.product_version),
     }
+
+
+def _of_subscriptions(context: HttpContext) -> dict[Noun, object]:
+    store, clock, webhooks, settings = context.store, context.clock, context.webhooks, context.settings.webhooks
+    known = KnownSubscriptions(context.subscriptions, context.security)
+    return {
+        SUBSCRIPTIONS: Subscribing(known, webhooks, store, context.topology, clock, settings.handshake),
+        CONSENT: Consenting(webhooks.handshake),
+        WEBHOOKS: WebhookDeliveries(known, webhooks, store, context.peers, clock, settings.max_waiting_events),
+    }
+
+
+def _journeys(context: HttpContext) -> Journeys:
+    security, event_type = context.security, context.settings.http.event_type
+    subscriptions, clock = context.subscriptions, context.clock
+    return Journeys(context.store, security, subscriptions, lambda: context.bridges(), clock, event_type)
+
+
+def _trying(context: HttpContext) -> Trying:
+    store, sender = context.store, context.sender
+    rules, deduplication = context.event_rules, context.deduplication
+    http = HttpDoor(store, context.security, context.topology, sender, rules, deduplication, is_reserved)
+    mqtt, rocketmq = MqttDoor(context.mqtt, sender), RocketMqDoor(context.rocketmq)
+    amqp = AmqpDoor(RabbitMq(context.amqp, context.security))
+    return Trying(store, http, mqtt, amqp, rocketmq)

@@ -14,12 +14,9 @@ from fastapi import Request
 
 from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
 from entrepot.domain.access.model import Request as Need
-from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.access import PROTOCOL, HttpAccess
-from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_group, asked_topic
-from entrepot.gateway.security.security import refusal_of
 
 DEFAULT_CLUSTER: Final = "default"
 """Name of the Cluster resource if the settings have none."""
@@ -39,25 +36,7 @@ class SuperUsers:
     """For super users only."""
 
 
-@dataclass(frozen=True)
-class Veiled:
-    """Needs that depend on the existing entity, with a refusal text that does not."""
-
-    needs: Needs
-    refusal: Callable[[Request], str]
-
-
-Rule: TypeAlias = Needs | Open | SuperUsers | Veiled
-
-
-def topic(action: Action, parameter: str = "name") -> Needs:
-    """A right on the path's topic."""
-
-    def needs(context: HttpContext, request: Request) -> list[Need]:
-        stored = asked_topic(request, request.path_params[parameter])
-        return [Need(action, ResourceType.TOPIC, access_name(stored))]
-
-    return needs
+Rule: TypeAlias = Needs | Open | SuperUsers
 
 
 def contents(parameter: str = "name") -> Needs:
@@ -105,13 +84,6 @@ def cluster(action: Action) -> Needs:
     return needs
 
 
-def contents_in_query(context: HttpContext, request: Request) -> list[Need]:
-    """Reading all messages of the query's topic; of every topic if it names none."""
-    plain = request.query_params.getlist("topic")  # the route takes the last of several, as the framework does
-    named = whole_topic(asked_topic(request, plain[-1])) if plain and plain[-1] else EVERYTHING
-    return [Need(Action.SUB, ResourceType.TOPIC, named)]
-
-
 def no_rights(context: HttpContext, request: Request) -> list[Need]:
     """No right, only a principal."""
     return []
@@ -122,31 +94,6 @@ IN_THE_BODY: Final = no_rights
 PER_TOPIC: Final = no_rights
 """Rights that the handler checks for each listed entity."""
 SUPER_USERS: Final = SuperUsers()
-
-
-def putting(
-    kind: ResourceType, asked: Callable[[Request, str], str], find: Callable[[HttpContext, str], object | None]
-) -> Veiled:
-    """Creating or changing the path's entity.  The refusal names both rights, so it does not tell if there is one.
-
-    `asked`: the stored name of a name in the path.  `find`: the entity of a stored name.
-    """
-
-    def needs(context: HttpContext, request: Request) -> list[Need]:
-        stored = asked(request, request.path_params["name"])
-        action = Action.CREATE if find(context, stored) is None else Action.UPDATE
-        return [Need(action, kind, access_name(stored))]
-
-    def refusal(request: Request) -> str:
-        name = access_name(asked(request, request.path_params["name"]))
-        return f"{Action.CREATE} or {Action.UPDATE} on {kind} {name[:160]!r} is not allowed"
-
-    return Veiled(needs, refusal)
-
-
-def shown(request: Request, parameter: str) -> str:
-    """A path parameter as quoted text."""
-    return repr(name_in_path(request.path_params[parameter])[:80])
 
 
 async def check_rights(context: HttpContext, access: HttpAccess, request: Request, rule: Rule) -> None:
@@ -161,9 +108,5 @@ async def check_rights(context: HttpContext, access: HttpAccess, request: Reques
     if isinstance(rule, SuperUsers):
         access.check_administration(principal)
         return
-    needs = rule.needs if isinstance(rule, Veiled) else rule
-    for need in needs(context, request):
-        if not access.security.allows(principal, need.action, need.resource_type, need.name, PROTOCOL):
-            if isinstance(rule, Veiled):
-                raise EntrepotError(Code.FORBIDDEN, rule.refusal(request))
-            raise refusal_of(need.action, need.resource_type, need.name)
+    for need in rule(context, request):
+        access.check(principal, need.action, need.resource_type, need.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from entrepot.domain.access.model import Principal
 from entrepot.domain.names import (
@@ -17,6 +17,10 @@ from entrepot.gateway.operations.problem import MissingError
 
 if TYPE_CHECKING:
     from entrepot.domain.ports import Store
+
+
+HEAD: Final = "entrepot.head"
+"""Mark of the scope of a HEAD request, which is answered as a GET."""
 
 
 class Asked:
@@ -48,6 +52,11 @@ class Asked:
         self.scope: MutableMapping[str, Any] = {}
         self.answer_headers: dict[str, str] = {}
         self.may_go_on: Callable[[], Awaitable[bool]] | None = None
+
+    @property
+    def is_head(self) -> bool:
+        """True for a HEAD request, which must have no effect."""
+        return HEAD in self.scope
 
     def group(self, plain: str) -> str:
         """Return the stored name of a group in the path's namespace.  Raises ILLEGAL_CONSUMER_GROUP."""

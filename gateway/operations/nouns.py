@@ -11,6 +11,7 @@ from entrepot.gateway.operations.audit import AUDIT
 from entrepot.gateway.operations.bridges import BRIDGES
 from entrepot.gateway.operations.brokers import BROKERS
 from entrepot.gateway.operations.clients import CLIENTS
+from entrepot.gateway.operations.consenting import CONSENT
 from entrepot.gateway.operations.controllers import CONTROLLERS
 from entrepot.gateway.operations.dead_letters import DEAD_LETTERS
 from entrepot.gateway.operations.event_rules import EVENT_RULES
@@ -20,6 +21,7 @@ from entrepot.gateway.operations.group_lag import GROUP_LAG
 from entrepot.gateway.operations.groups import GROUPS
 from entrepot.gateway.operations.health import HEALTH
 from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS
+from entrepot.gateway.operations.journeys import JOURNEYS
 from entrepot.gateway.operations.members import MEMBERS
 from entrepot.gateway.operations.messages import MESSAGES
 from entrepot.gateway.operations.namespaces import NAMESPACES
@@ -41,14 +43,17 @@ from entrepot.gateway.operations.retained import RETAINED
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS
 from entrepot.gateway.operations.sessions import SESSIONS
 from entrepot.gateway.operations.settings import SETTINGS
+from entrepot.gateway.operations.subscribing import SUBSCRIPTIONS
 from entrepot.gateway.operations.table import Table
 from entrepot.gateway.operations.tiering import TIERING
 from entrepot.gateway.operations.timers import TIMERS
 from entrepot.gateway.operations.topics import TOPICS
 from entrepot.gateway.operations.traces import PACKET_TRACES
 from entrepot.gateway.operations.transactions import TRANSACTIONS
+from entrepot.gateway.operations.trying import TRYING
 from entrepot.gateway.operations.users import USERS
 from entrepot.gateway.operations.viewing import VIEWING
+from entrepot.gateway.operations.webhooks import WEBHOOKS
 
 NOUNS: Final[tuple[Noun, ...]] = (
     TOPICS,
@@ -62,6 +67,11 @@ NOUNS: Final[tuple[Noun, ...]] = (
     MESSAGES,
     PULLING,
     VIEWING,
+    JOURNEYS,
+    TRYING,
+    SUBSCRIPTIONS,
+    CONSENT,
+    WEBHOOKS,
     TIMERS,
     TRANSACTIONS,
     RETAINED,

@@ -33,6 +33,7 @@ _BOUNDS: Final = (
     (re.compile(r"Expected `str` of length >= (\d+)"), "String should have at least {} characters"),
     (re.compile(r"Expected `array` of length <= (\d+)"), "List should have at most {} items"),
     (re.compile(r"Expected `array` of length >= (\d+)"), "List should have at least {} items"),
+    (re.compile(r"Expected `object` of length <= (\d+)"), "Dictionary should have at most {} items"),
 )
 _WORDS: Final = {
     "int": "a valid integer",

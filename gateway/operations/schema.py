@@ -39,9 +39,12 @@ class Schemas:
             return schema
         if origin in (Union, UnionType):
             several = [self.of(each) for each in arguments if each is not UnsetType]
-            return several[0] if len(several) == 1 else {"anyOf": several}
+            return several[0] if len(several) == 1 else {"oneOf" if _is_told_apart(arguments) else "anyOf": several}
         if origin is list:
             return {"type": "array", "items": self.of(arguments[0])}
+        if origin is tuple:
+            bounds = {"minItems": len(arguments), "maxItems": len(arguments)}
+            return {"type": "array", "prefixItems": [self.of(each) for each in arguments], **bounds}
         if origin is Literal and len(arguments) == 1:
             return {"type": "string", "const": arguments[0]}
         if origin is Literal:
@@ -69,6 +72,10 @@ class Schemas:
         needed = [each.encode_name for each in fields if each.required or _is_always_shown(struct, each)]
         if issubclass(struct, Row):
             needed = []
+        tag = struct.__struct_config__
+        if tag.tag_field is not None:
+            properties = {tag.tag_field: {"type": "string", "const": tag.tag}, **properties}
+            needed = [tag.tag_field, *needed]
         schema: Schema = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
         if issubclass(struct, Body):
             closed = {} if issubclass(struct, LenientBody) else {"additionalProperties": False}
@@ -87,6 +94,11 @@ def hints_of(kind: Any) -> dict[str, Any]:
         return hints
     filled = dict(zip(origin.__parameters__, get_args(kind), strict=True))
     return {name: _filled(hint, filled) for name, hint in hints.items()}
+
+
+def _is_told_apart(kinds: tuple[Any, ...]) -> bool:
+    """Return True for structs that a field tells apart."""
+    return all(isinstance(kind, type) and issubclass(kind, Struct) and kind.__struct_config__.tag for kind in kinds)
 
 
 def _told(annotated: Any) -> Any:
@@ -121,6 +133,7 @@ def _limited(schema: Schema, meta: Meta) -> Schema:
         "pattern": meta.pattern,
         "maxItems": meta.max_length if schema.get("type") == "array" else None,
         "minItems": meta.min_length if schema.get("type") == "array" else None,
+        "maxProperties": meta.max_length if schema.get("type") == "object" else None,
         "description": meta.description,
         **(meta.extra_json_schema or {}),
     }

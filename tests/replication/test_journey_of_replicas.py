@@ -13,7 +13,7 @@ from entrepot.domain.journey.model import JourneyKind
 from entrepot.domain.journey.telling import journey_of
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from entrepot.gateway.http.admin.journeys.gathering import Gathered, Gathering
+from entrepot.gateway.operations.journey.gathering import Gathered, Gathering
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, refusal_of
 from tests.support.waiting import until
@@ -28,8 +28,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def gathered(store: Any, message_id: bytes, *, sees_cluster: bool = True) -> Gathered:
     [message] = await store.finder.messages_by_id(message_id)
-    context: Any = SimpleNamespace(store=store, subscriptions=SimpleNamespace(by_topic={}), bridges=list)
-    return await Gathering(context, sees_cluster=sees_cluster).gather(message)
+    subscriptions: Any = SimpleNamespace(by_topic={})
+    return await Gathering(store, subscriptions, list, sees_cluster=sees_cluster).gather(message)
 
 
 async def test_the_epoch_and_the_replicas_of_a_record(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ async def test_a_broker_without_a_master_is_said(tmp_path: Path) -> None:
         [message] = await store.finder.messages_by_id(b"m")
         for replica in tuple(group.replicas):
             await group.stop(replica)
-        context: Any = SimpleNamespace(store=store, subscriptions=SimpleNamespace(by_topic={}), bridges=list)
-        found = await Gathering(context, sees_cluster=True).gather(message)
+        subscriptions: Any = SimpleNamespace(by_topic={})
+        found = await Gathering(store, subscriptions, list, sees_cluster=True).gather(message)
         journey = journey_of(found.facts)
         assert found.missing and {"copies", "traces"} <= set(found.missing)
         assert "group" in found.facts.silent

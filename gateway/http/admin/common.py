@@ -1,4 +1,4 @@
-"""Common parts of the administration: bodies, value checks, JSON answers."""
+"""Common parts of the administration: bodies and their schemas."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pydantic.alias_generators import to_camel
 
 from entrepot.gateway.operations.problem import bad_request
 
-CREATED: Final = 201
-OK: Final = 200
 NO_CONTENT: Final = 204
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
 from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
-from entrepot.gateway.http.documents.journey_operations import JOURNEY_OPERATIONS
 from entrepot.gateway.http.documents.of_table import paths_of
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
@@ -24,9 +22,7 @@ from entrepot.gateway.operations.schema import Schemas
 
 OPERATIONS: Final[Operations] = {
     **EVENT_OPERATIONS,
-    **JOURNEY_OPERATIONS,
     **VIEWER_OPERATIONS,
-    **CLIENT_OPERATIONS,
     **DASHBOARD_OPERATIONS,
 }
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \

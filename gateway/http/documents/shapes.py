@@ -124,8 +124,3 @@ def of_shown(kind: Any) -> Shape:
     """The shape of what a noun shows (`gateway.operations`), for tables that contain it."""
     schemas = Schemas()
     return Shape(schemas.of(kind), example_of(kind), schemas.parts)
-
-
-def listed(sample: Any, **more: Any) -> Shape:
-    """A list answer of this API: `{"value": [...]}` with further members."""
-    return shape({"value": [sample], **more})

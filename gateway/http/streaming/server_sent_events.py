@@ -19,7 +19,6 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.event_filter import EventFilters
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import split_name
-from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
 from entrepot.gateway.http.access import PROTOCOL
 from entrepot.gateway.http.context import HttpContext
@@ -28,8 +27,7 @@ from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.rights import contents
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.http.streaming.topic_stream import TopicStream, cursor_of, parse_cursor, places_of
-from entrepot.gateway.operations.shapes import MAX_NUMBER
-from entrepot.gateway.operations.times import epoch_ms_of
+from entrepot.gateway.operations.positions import position_of
 from entrepot.protocols.cloudevents.event import CloudEvent
 from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event
@@ -178,14 +176,3 @@ def _block(event: CloudEvent, cursor: str, *, named: bool) -> bytes:
     name = f"event: {event.type}\n" if named else ""
     data = encode_event(event).replace(b"\r", b"").replace(b"\n", b"")
     return f"id: {cursor}\n{name}data: ".encode() + data + b"\n\n"
-
-
-def position_of(text: str) -> Position:
-    """Parse a position in a query."""
-    if text == "earliest":
-        return EARLIEST_POSITION
-    if text == "latest":
-        return LATEST_POSITION
-    if text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER)):
-        return Position(PositionKind.OFFSET, min(int(text), MAX_NUMBER))
-    return Position(PositionKind.TIME, epoch_ms_of(text, "start"))

@@ -102,7 +102,7 @@ class Bindings:
         arguments = arguments_of(body.arguments)
         binding = Binding(exchange_name(source), destination, body.routing_key, arguments, _kind(kind))
         exchange = self._exchange(vhost, binding.source)
-        self._rabbitmq.check(asked, needs.to_bind(namespace_of(vhost), binding, exchange))
+        self._rabbitmq.check(asked.principal, needs.to_bind(namespace_of(vhost), binding, exchange))
         await self._rabbitmq.virtual_hosts.bind(self._rabbitmq.vhost(vhost), binding)
         place = (quote(part, safe="") for part in (binding.destination, properties_key(binding)))
         asked.answer_headers["location"] = "/".join(place)

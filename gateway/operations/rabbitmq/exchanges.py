@@ -111,7 +111,7 @@ class Exchanges:
     )
     async def put(self, vhost: PlainName, name: PlainName, body: ExchangeBody, asked: Asked) -> Declared:
         found, wanted = self._rabbitmq.vhost(vhost), body.exchange(name)
-        self._rabbitmq.check(asked, needs.to_have_alternate(found.namespace, wanted.name, wanted.alternate))
+        self._rabbitmq.check(asked.principal, needs.to_have_alternate(found.namespace, wanted.name, wanted.alternate))
         return Declared(await self._rabbitmq.virtual_hosts.declare_exchange(found, wanted))
 
     @EXCHANGES.delete("/{vhost}/{name}", "deleteExchange", "Delete an exchange", DELETE)

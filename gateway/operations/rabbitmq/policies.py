@@ -96,7 +96,7 @@ class Policies:
     async def put(self, vhost: PlainName, name: PlainName, body: PolicyBody, asked: Asked) -> Declared:
         found = self._rabbitmq.vhost(vhost)
         policy = body.policy(name, is_operators=self._is_operators)
-        self._rabbitmq.check(asked, needs.to_put_policy(found.namespace, policy.definition))
+        self._rabbitmq.check(asked.principal, needs.to_put_policy(found.namespace, policy.definition))
         return Declared(await self._rabbitmq.virtual_hosts.put_policy(found, policy))
 
     @_both("delete", "/{vhost}/{name}", "delete{one}", "Delete one of the {whose}", GOVERN, "{what} deleted")

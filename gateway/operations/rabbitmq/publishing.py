@@ -76,7 +76,9 @@ class Publishing:
     )
     async def publish(self, vhost: PlainName, name: PlainName, body: PublishBody, asked: Asked) -> Routed:
         message = publish_of(exchange_name(name), body)
-        self._rabbitmq.check(asked, needs.to_publish(namespace_of(vhost), message.exchange, all_keys(message)))
+        self._rabbitmq.check(
+            asked.principal, needs.to_publish(namespace_of(vhost), message.exchange, all_keys(message))
+        )
         routed, _ = await published(self._rabbitmq.frontend, self._rabbitmq.vhost(vhost), message)
         return Routed(routed)
 

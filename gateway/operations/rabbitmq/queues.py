@@ -100,7 +100,7 @@ class Queues:
     async def put(self, vhost: PlainName, name: PlainName, body: QueueBody, asked: Asked) -> Declared:
         found, arguments = self._rabbitmq.vhost(vhost), arguments_of(body.arguments)
         letters = (text_of(arguments.get(each)) for each in (DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY))
-        self._rabbitmq.check(asked, needs.to_send_dead_letters(found.namespace, name, *letters))
+        self._rabbitmq.check(asked.principal, needs.to_send_dead_letters(found.namespace, name, *letters))
         _, is_new = await self._rabbitmq.virtual_hosts.declare_queue(found, body.declaration(name, found))
         return Declared(is_new)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.access.model import Action, Principal, ResourceType
 from entrepot.domain.access.model import Request as Need
 from entrepot.gateway.amqp.virtual_hosts.needs import entity_name
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
@@ -66,10 +66,10 @@ class RabbitMq:
             raise missing("queue", name, vhost)
         return found
 
-    def check(self, asked: Asked, needs: Iterable[Need]) -> None:
+    def check(self, principal: Principal, needs: Iterable[Need]) -> None:
         """Check rights that depend on the body.  Raises FORBIDDEN."""
         for need in needs:
-            self.security.check(asked.principal, need.action, need.resource_type, need.name, PROTOCOL)
+            self.security.check(principal, need.action, need.resource_type, need.name, PROTOCOL)
 
 
 def exchange_name(named: str) -> str:

@@ -139,6 +139,7 @@ def test_a_message_of_rocketmq(root):
     (
         ({}, "door"),
         ({"door": "smtp"}, "door"),
+        ({"door": "http", "topic": "sent", "event": {**EVENT, "data": 10**30}}, "event"),
         ({"door": "mqtt"}, "name"),
         ({"door": "mqtt", "name": "a", "qos": 3}, "qos"),
         ({"door": "mqtt", "name": "a", "payload": "?", "payloadEncoding": "base64"}, "payload"),

@@ -7,10 +7,10 @@ import pytest
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Topic
-from entrepot.gateway.http.admin.journeys import looking_up
-from entrepot.gateway.http.admin.journeys.looking_up import By, Found, Wanted, looked_up
 from entrepot.gateway.messaging import provenance
 from entrepot.gateway.messaging.provenance import ORIGINS_KEY, Provenance, gateway_of, origins_in
+from entrepot.gateway.operations.journey import looking_up
+from entrepot.gateway.operations.journey.looking_up import By, Found, Wanted, looked_up
 from entrepot.store_client.memory.store import MemoryStore
 from tests.support.clock import ManualClock
 

@@ -6,9 +6,9 @@ What does not answer leaves its part of the journey unknown, with the reason; it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from entrepot.domain.cluster import BrokerStatus, control_of
 from entrepot.domain.errors import Code, EntrepotError
@@ -29,9 +29,12 @@ from entrepot.domain.shard import broker_of_place, local_place, local_queue
 from entrepot.domain.tiering import TierStatus
 from entrepot.domain.url import host_of
 from entrepot.gateway.events.subscriptions.record import DISPATCH_PREFIX
-from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.messaging.ingested import ingested_at
 from entrepot.gateway.messaging.provenance import gateway_of
+
+if TYPE_CHECKING:
+    from entrepot.gateway.bridge.status import BridgeStatus
+    from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 
 DEADLINE_SECONDS: Final = 5.0
 """Longest time for one part of the facts, in seconds."""
@@ -54,10 +57,17 @@ class Gathered:
 
 
 class Gathering:
-    """The gathering for one request.  `sees_cluster`: the caller may list brokers."""
+    """The gathering for one request.  `bridges`: state of each; `sees_cluster`: the caller may list brokers."""
 
-    def __init__(self, context: HttpContext, *, sees_cluster: bool) -> None:
-        self._context, self._store = context, context.store
+    def __init__(
+        self,
+        store: Store,
+        subscriptions: Subscriptions,
+        bridges: Callable[[], Sequence[BridgeStatus]],
+        *,
+        sees_cluster: bool,
+    ) -> None:
+        self._store, self._subscriptions, self._bridges = store, subscriptions, bridges
         self._sees_cluster = sees_cluster
         self._missing: dict[str, str] = {}
 
@@ -111,7 +121,7 @@ class Gathering:
     # -- where it is -------------------------------------------------------------------------------------------------
 
     async def _brokers(self) -> Sequence[BrokerStatus]:
-        control = control_of(self._context.store)
+        control = control_of(self._store)
         if control is None or not self._sees_cluster:
             return []
         return await self._part("brokers", control.replication(), [])
@@ -138,7 +148,7 @@ class Gathering:
             problem = f"no answer within {DEADLINE_SECONDS:g} s"
         except EntrepotError as error:
             problem = error.message
-        if not self._sees_cluster and control_of(self._context.store) is not None:
+        if not self._sees_cluster and control_of(self._store) is not None:
             return Storage(dropped_hops=origin.dropped_hops, problem=CONCEALED)
         status = brokers.get(broker_of_place(place))
         name = origin.broker or ("" if status is None else status.name)
@@ -170,12 +180,12 @@ class Gathering:
 
     def _receivers(self) -> dict[str, Receiver]:
         found: dict[str, Receiver] = {}
-        for topic in self._context.subscriptions.by_topic.values():
+        for topic in self._subscriptions.by_topic.values():
             for each in topic.subscriptions.values():
                 receiver = Receiver(LaneKind.WEBHOOK, each.id, host_of(each.record.sink))
                 found[each.group] = receiver
                 found[each.catch_up_group] = Receiver(LaneKind.WEBHOOK, each.id, "catching up with the past")
-        bridges = {f"bridge-{bridge.name}": bridge.name for bridge in self._context.bridges()}
+        bridges = {f"bridge-{bridge.name}": bridge.name for bridge in self._bridges()}
         for name in (group.name for group in self._store.topology.groups()):
             if (bridge := bridges.get(name.rpartition("-")[0])) is not None:
                 detail = "carries to the other broker, whose part is not known here"

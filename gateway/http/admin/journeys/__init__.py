@@ -1,2 +1,0 @@
-"""The journey of a message over HTTP: found by one of its names, gathered from all brokers, cut to the caller's
-rights."""
