@@ -30,10 +30,10 @@ from entrepot.gateway.http.namespaced import asked_namespace, namespace_of
 from entrepot.gateway.http.problems import bad_json
 from entrepot.gateway.http.rights import IN_THE_BODY, PER_TOPIC, Open, Veiled, shown
 from entrepot.gateway.http.routes import Routes
-from entrepot.gateway.http.streaming.server_sent_events import position_of
 from entrepot.gateway.operations.asked import known_namespace
 from entrepot.gateway.operations.change_names import NO_CHANGE
 from entrepot.gateway.operations.problem import MissingError, bad_request
+from entrepot.gateway.operations.start_position import position_of
 from entrepot.protocols.cloudevents import webhook
 
 PATH: Final = "/subscriptions"

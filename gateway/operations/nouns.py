@@ -7,6 +7,7 @@ from typing import Final
 from entrepot.gateway.operations.access_tester import ACCESS_TESTER
 from entrepot.gateway.operations.acls import ACLS
 from entrepot.gateway.operations.amqp import AMQP_CLIENTS
+from entrepot.gateway.operations.asyncapi import ASYNC_API
 from entrepot.gateway.operations.audit import AUDIT
 from entrepot.gateway.operations.bridges import BRIDGES
 from entrepot.gateway.operations.brokers import BROKERS
@@ -14,6 +15,7 @@ from entrepot.gateway.operations.clients import CLIENTS
 from entrepot.gateway.operations.controllers import CONTROLLERS
 from entrepot.gateway.operations.dead_letters import DEAD_LETTERS
 from entrepot.gateway.operations.event_rules import EVENT_RULES
+from entrepot.gateway.operations.event_streams import EVENT_STREAMS
 from entrepot.gateway.operations.gateways import GATEWAYS
 from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS
 from entrepot.gateway.operations.group_lag import GROUP_LAG
@@ -24,9 +26,11 @@ from entrepot.gateway.operations.members import MEMBERS
 from entrepot.gateway.operations.messages import MESSAGES
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.overview.noun import OVERVIEW
 from entrepot.gateway.operations.pulling import PULLING
 from entrepot.gateway.operations.retained import RETAINED
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS
+from entrepot.gateway.operations.session import SESSION
 from entrepot.gateway.operations.sessions import SESSIONS
 from entrepot.gateway.operations.settings import SETTINGS
 from entrepot.gateway.operations.table import Table
@@ -37,6 +41,7 @@ from entrepot.gateway.operations.traces import PACKET_TRACES
 from entrepot.gateway.operations.transactions import TRANSACTIONS
 from entrepot.gateway.operations.users import USERS
 from entrepot.gateway.operations.viewing import VIEWING
+from entrepot.gateway.operations.watching import WATCHING
 
 NOUNS: Final[tuple[Noun, ...]] = (
     TOPICS,
@@ -50,6 +55,8 @@ NOUNS: Final[tuple[Noun, ...]] = (
     MESSAGES,
     PULLING,
     VIEWING,
+    WATCHING,
+    EVENT_STREAMS,
     TIMERS,
     TRANSACTIONS,
     RETAINED,
@@ -70,5 +77,8 @@ NOUNS: Final[tuple[Noun, ...]] = (
     SETTINGS,
     INGEST_JOBS,
     HEALTH,
+    SESSION,
+    OVERVIEW,
+    ASYNC_API,
 )
 TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

@@ -1,10 +1,9 @@
-"""Routes of `/api/v1` that are no rows of the table yet: watching, journeys, trying a publish."""
+"""Routes of `/api/v1` that are no rows of the table yet: journeys, trying a publish."""
 
 from __future__ import annotations
 
 from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.trying import trying_routes
-from entrepot.gateway.http.admin.watching import watching_routes
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.routes import Routes
 
@@ -12,7 +11,6 @@ from entrepot.gateway.http.routes import Routes
 def admin_routes(context: HttpContext) -> list[Routes]:
     """All routes of the administration, in the order of the documentation."""
     kinds = (
-        watching_routes,
         journey_routes,
         trying_routes,
     )

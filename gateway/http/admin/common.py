@@ -1,13 +1,11 @@
-"""Common parts of the administration: bodies, value checks, JSON answers."""
+"""Common parts of the administration: bodies, their schemas, statuses."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
-
-from entrepot.gateway.operations.problem import bad_request
 
 CREATED: Final = 201
 OK: Final = 200
@@ -18,20 +16,6 @@ class Body(BaseModel):
     """A JSON body: no unknown fields, exact types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=False)
-
-
-class Change(Body):
-    """A PUT's body: omitted fields keep their value; `null` is allowed for some fields only."""
-
-    may_be_null: ClassVar[frozenset[str]] = frozenset()
-
-    def given(self) -> dict[str, Any]:
-        """The fields present in the body."""
-        fields = {name: getattr(self, name) for name in self.model_fields_set}
-        for name, value in fields.items():
-            if value is None and name not in self.may_be_null:
-                raise bad_request(f"{to_camel(name)}: must not be null")
-        return fields
 
 
 def schema_of(kind: type[Body]) -> dict[str, Any]:

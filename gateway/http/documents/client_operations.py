@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from entrepot.gateway.http.documents.dashboard_operations import ANSWERED
 from entrepot.gateway.http.documents.event_operations import SUBSCRIPTION_FIELDS
 from entrepot.gateway.http.documents.operation import Operation, Operations, answers
-from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, time
+from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, of_shown, time
+from entrepot.gateway.operations.gathered import AnsweredShown
 from entrepot.gateway.operations.operation import PREFIX
 
+ANSWERED: Final = of_shown(AnsweredShown)
 _GATEWAY: Final = "gateway-1"
 
 

@@ -1,10 +1,9 @@
-"""Operations on events: pull delivery as in Event Grid's API, streams, subscriptions; health, documents."""
+"""Operations on events: pull delivery as in Event Grid's API, subscriptions."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from entrepot.gateway.http.documents.event_schema import EVENT, EVENT_SCHEMA
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import (
     Anything,
@@ -19,6 +18,7 @@ from entrepot.gateway.http.documents.shapes import (
     time,
 )
 from entrepot.gateway.http.receive import SUBSCRIPTION_PATH
+from entrepot.gateway.operations.event_schema import EVENT, EVENT_SCHEMA
 from entrepot.gateway.operations.refusals import RefusalShown
 
 TOKEN: Final = "AQAtMDE5QUYyQzRBNDhEMTU0OUJBNEYxRkMx"
@@ -97,8 +97,6 @@ _TO_SUBSCRIBE: Final = {
     "protocolsettings": {"headers": {"x-api-key": "secret"}},
     "config": {"mode": "structured", "ordered": True, "maxattempts": 10},
 }
-_STREAM: Final = Shape({"type": "string"}, 'id: 0:1,1:0\ndata: {"specversion":"1.0","id":"1"}\n\n')
-_DOCUMENT: Final = Shape({"type": "object", "required": ["asyncapi"]}, {"asyncapi": "3.0.0"})
 _CONSENT: Final = "/webhooks/consent/{namespace}/{id}/{token}"
 
 
@@ -115,9 +113,6 @@ EVENT_OPERATIONS: Final[Operations] = {
     **_settling("release", "releaseCloudEvents"),
     **_settling("reject", "rejectCloudEvents"),
     **_settling("renewLock", "renewCloudEventLocks"),
-    ("GET", "/topics/{topic}/events"): Operation(
-        "streamCloudEvents", {200: Answer("Server-sent events, without an end", _STREAM, "text/event-stream")}
-    ),
     ("POST", "/subscriptions"): Operation(
         "createSubscription",
         {201: Answer("Created", shape(_SUBSCRIPTION), headers={"Location": "The path of the subscription"})},
@@ -129,8 +124,4 @@ EVENT_OPERATIONS: Final[Operations] = {
     ("DELETE", "/subscriptions/{id}"): Operation("deleteSubscription", GONE),
     ("GET", _CONSENT): Operation("consentByLink", {204: Answer("Consented")}),
     ("POST", _CONSENT): Operation("consent", {204: Answer("Consented")}),
-    ("GET", "/asyncapi.json"): Operation(
-        "getAsyncApi",
-        {200: Answer("The document", _DOCUMENT, "application/vnd.aai.asyncapi+json;version=3.0.0")},
-    ),
 }

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
-from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from entrepot.gateway.http.documents.journey_operations import JOURNEY_OPERATIONS
 from entrepot.gateway.http.documents.of_table import paths_of
@@ -29,7 +28,6 @@ OPERATIONS: Final[Operations] = {
     **JOURNEY_OPERATIONS,
     **VIEWER_OPERATIONS,
     **CLIENT_OPERATIONS,
-    **DASHBOARD_OPERATIONS,
     **RABBITMQ_OPERATIONS,
 }
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
