@@ -17,7 +17,7 @@ from entrepot.domain.ports import PopRequest, Store
 from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
 from entrepot.gateway.messaging.release import release
 from entrepot.gateway.operations import event_filters
-from entrepot.gateway.operations.event_filters import filters_in as filters_in
+from entrepot.gateway.operations.event_filters import filters_in as filters_in  # for the routes that have these
 from entrepot.protocols.cloudevents.mapping import to_event
 
 FiltersQuery = Annotated[

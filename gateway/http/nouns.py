@@ -61,8 +61,6 @@ def objects_of(context: HttpContext, access: HttpAccess, overview: Overview) -> 
     """Return the nouns' objects of one gateway."""
     store, contents = context.store, Contents(context.security, context.settings.http.masked_fields)
     browsers = Browsers(access.at_once, access.known, login_token, cookie_headers, is_https)
-    watchers = Streams(MAX_WATCHERS)  # they ask again who it is, so a logout ends only its own
-    context.on_drain.append(watchers.end)
     doors = Doors(context.amqp, context.mqtt, context.rocketmq, context.group_consumers)
     return {
         TOPICS: Topics(store, context.security, context.settings.topics, context.memberships),
@@ -73,16 +71,6 @@ def objects_of(context: HttpContext, access: HttpAccess, overview: Overview) -> 
         MESSAGES: Messages(store, contents),
         PULLING: Pulling(store, contents),
         VIEWING: Viewing(store, context.security, contents),
-        WATCHING: Watching(store, context.security, contents, _streams(context, MAX_WATCHES), context.is_ready),
-        EVENT_STREAMS: EventStreams(
-            store,
-            context.topology,
-            context.security,
-            _streams(context, context.settings.http.max_streams),
-            context.sender.incidents,
-            context.settings.http.event_type,
-            context.is_ready,
-        ),
         DEAD_LETTERS: DeadLetters(store, contents),
         GATEWAYS: Gateways(context.peers),
         BROKERS: Brokers(store),
@@ -106,9 +94,29 @@ def objects_of(context: HttpContext, access: HttpAccess, overview: Overview) -> 
         TRANSACTIONS: Transactions(store, context.clock),
         INGEST_JOBS: IngestJobs(store.key_values, context.clock, partial(topic_statuses, store)),
         SESSION: Session(context.security, context.logins, context.clock, context.peers, browsers),
-        OVERVIEW: Overviews(overview, watchers),
         ASYNC_API: AsyncApi(store, context.security, context.event_rules, _listeners(context)),
         HEALTH: Health(store, context.is_ready, Scrapes(context).text),
+        **_of_streams(context, contents, overview),
+    }
+
+
+def _of_streams(context: HttpContext, contents: Contents, overview: Overview) -> dict[Noun, object]:
+    """The nouns that have endless answers."""
+    store, security, settings = context.store, context.security, context.settings.http
+    watchers = Streams(MAX_WATCHERS)  # each asks again who it is, so a logout ends only its own
+    context.on_drain.append(watchers.end)
+    return {
+        WATCHING: Watching(store, security, contents, _streams(context, MAX_WATCHES), context.is_ready),
+        EVENT_STREAMS: EventStreams(
+            store,
+            context.topology,
+            security,
+            _streams(context, settings.max_streams),
+            context.sender.incidents,
+            settings.event_type,
+            context.is_ready,
+        ),
+        OVERVIEW: Overviews(overview, watchers),
     }
 
 
