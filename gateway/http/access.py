@@ -95,6 +95,17 @@ class HttpAccess:
         """True for a request with credentials or a login, right or not.  Raises as `login_token`."""
         return _authorization(scope) is not None or login_token(scope) is not None
 
+    async def known(self, scope: Scope) -> Principal | None:
+        """Return the principal that a browser has already, or None.  Nothing shown is no refused login."""
+        if not self.shows_credentials(scope):
+            return self.at_once(scope)
+        try:
+            return await self.principal(scope)
+        except EntrepotError as refusal:
+            if refusal.code is not Code.UNAUTHORIZED:
+                raise
+            return None
+
     def _by_login(self, scope: Scope, source: str) -> Principal | None:
         """The principal of a browser's login.  A login that is over counts as none where anybody may come in."""
         token = None if self._logins is None else login_token(scope)

@@ -11,22 +11,15 @@ from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from entrepot.gateway.http.access import HttpAccess, kept_private
-from entrepot.gateway.http.admin import admin_routes
 from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from entrepot.gateway.http.at_once import PublishAtOnce
 from entrepot.gateway.http.changes import AuditedChanges
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.dashboard.pages import dashboard_routes
-from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
 from entrepot.gateway.http.documents.page import page_routes
 from entrepot.gateway.http.hot_routes import HotRoutes
-from entrepot.gateway.http.login import login_routes
 from entrepot.gateway.http.methods import RouteMethods, as_get
-from entrepot.gateway.http.nouns import objects_of
-from entrepot.gateway.http.overview.figures import HTTP_PUBLISHES
-from entrepot.gateway.http.overview.overview import Overview
-from entrepot.gateway.http.overview.routes import overview_routes
-from entrepot.gateway.http.overview.sampling import Sampler
+from entrepot.gateway.http.nouns import objects_of, overview_of
 from entrepot.gateway.http.page_guard import guarded
 from entrepot.gateway.http.problems import install
 from entrepot.gateway.http.publish import Publishing, publish_routes
@@ -36,8 +29,9 @@ from entrepot.gateway.http.rights import DEFAULT_CLUSTER, check_rights
 from entrepot.gateway.http.routes import RouteTable
 from entrepot.gateway.http.serving import ServedOperations
 from entrepot.gateway.http.streaming.event_socket import EventSockets
-from entrepot.gateway.http.streaming.server_sent_events import stream_routes
 from entrepot.gateway.operations.nouns import TABLE
+from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES
+from entrepot.gateway.operations.overview.sampling import Sampler
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.gateway.version import own_version
 
@@ -61,13 +55,13 @@ def build_app(context: HttpContext) -> HttpApp:
     publishing = Publishing(context, access)
     described = ("Events published over HTTP, refused ones included", lambda: publishing.published)
     context.counters[HTTP_PUBLISHES] = described
-    overview = Overview(context)
-    rest, table = build_rest(context, access, publishing, overview)
+    overview = overview_of(context)
+    rest, table = build_rest(context, access, publishing)
     methods = RouteMethods(rest, TABLE)
     install(rest)
     hot = HotRoutes(context, access, table.routes)
     operations = ServedOperations(
-        objects_of(context),
+        objects_of(context, access, overview),
         TABLE,
         context.store,
         access,
@@ -128,24 +122,14 @@ def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
     )
 
 
-def build_rest(
-    context: HttpContext, access: HttpAccess, publishing: Publishing, overview: Overview
-) -> tuple[FastAPI, RouteTable]:
+def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing) -> tuple[FastAPI, RouteTable]:
     """Build all routes and their documentation.  Raises MissingRightsError for a route without declared rights."""
     receive, publish = receive_routes(context), publish_routes(publishing)
-    stream, admin = stream_routes(context), admin_routes(context)
     routers = (
         publish.plain,
         receive.plain,
-        stream.plain,
-        *(routes.plain for routes in admin),
-        login_routes(context, access),
-        overview_routes(context, access, overview),
-        asyncapi_routes(context, access),
         publish.of_namespaces,
         receive.of_namespaces,
-        stream.of_namespaces,
-        *(routes.of_namespaces for routes in admin),
     )
     table = RouteTable(routers)
 

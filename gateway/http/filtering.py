@@ -1,59 +1,41 @@
-"""Event filters in a query: `filters`, as in the Subscriptions API, and `cesql`."""
+"""Event filters in a query of routes that are no rows of the table: their parameters, and pops that they narrow."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated
 
-import orjson
 from fastapi import Query
 
 from entrepot.domain.delivery import Delivery
-from entrepot.domain.expression.event_filter import NO_FILTERS, EventFilters
-from entrepot.domain.expression.event_filter_json import parse_event_filters, parse_sql_filter
+from entrepot.domain.expression.event_filter import EventFilters
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import PopRequest, Store
 from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
 from entrepot.gateway.messaging.release import release
-from entrepot.gateway.operations.problem import bad_request
+from entrepot.gateway.operations import event_filters
+from entrepot.gateway.operations.event_filters import filters_in as filters_in  # for the routes that have these
 from entrepot.protocols.cloudevents.mapping import to_event
-
-MAX_FILTERS_LENGTH: Final = 16_384
-MAX_CESQL_LENGTH: Final = 4_096
 
 FiltersQuery = Annotated[
     str | None,
     Query(
-        max_length=MAX_FILTERS_LENGTH,
-        description="Filters in JSON as in a subscription; other events are skipped",
-        examples=['[{"prefix": {"subject": "line1/"}}]'],
+        max_length=event_filters.MAX_FILTERS_LENGTH,
+        description=event_filters.FILTERS_DESCRIPTION,
+        examples=[event_filters.FILTERS_EXAMPLE],
     ),
 ]
 CesqlQuery = Annotated[
     str | None,
     Query(
-        max_length=MAX_CESQL_LENGTH,
-        description="Further filter: a CESQL expression that must be true",
-        examples=["type = 'reading' AND level > 2"],
+        max_length=event_filters.MAX_CESQL_LENGTH,
+        description=event_filters.CESQL_DESCRIPTION,
+        examples=[event_filters.CESQL_EXAMPLE],
     ),
 ]
-
-
-def filters_in(filters: str | None, cesql: str | None) -> EventFilters:
-    """Parse a query's filters.  Raises BAD_REQUEST, EventFilterError."""
-    found = NO_FILTERS
-    if filters is not None:
-        try:
-            document = orjson.loads(filters)
-        except orjson.JSONDecodeError as error:
-            raise bad_request(f"filters: is not JSON: {error}") from None
-        found = parse_event_filters(document)
-    if cesql is not None:
-        found = EventFilters((*found.filters, parse_sql_filter(cesql, "cesql")))
-    return found
 
 
 def wants(filters: EventFilters, message: StoredMessage, default_type: str) -> bool:

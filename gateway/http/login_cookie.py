@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http.cookies import SimpleCookie
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
@@ -43,6 +44,17 @@ def login_token(scope: Scope) -> str | None:
     if token and scope["method"] not in _SAFE_METHODS and not has_header:
         raise EntrepotError(Code.FORBIDDEN, "changes by a login in a browser need the header X-Entrepot-Dashboard")
     return token or None
+
+
+def cookie_headers(scope: Scope, token: str, seconds: int) -> dict[str, str]:
+    """The headers that set the cookie to a token for so many seconds; 0: that end it."""
+    cookie: SimpleCookie = SimpleCookie()
+    name = cookie_name(scope)
+    cookie[name] = token
+    told = {"max-age": seconds, "path": "/", "secure": is_https(scope), "httponly": True, "samesite": "strict"}
+    for attribute, value in told.items():
+        cookie[name][attribute] = value
+    return {"set-cookie": cookie[name].OutputString(), "cache-control": "no-store"}
 
 
 def is_by_script(scope: Scope) -> bool:

@@ -22,13 +22,14 @@ from entrepot.domain.clock import comparison_of
 from entrepot.domain.cluster import BrokerStatus, ControllerStatus, control_of
 from entrepot.domain.measurement import Histogram
 from entrepot.gateway.bridge.status import BridgeState
+from entrepot.gateway.fresh import Fresh
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.controller_metrics import controller_metrics
-from entrepot.gateway.http.fresh import Fresh
 from entrepot.gateway.http.metric_families import counters, gauges
 from entrepot.gateway.http.mqtt_metrics import MqttFigures, mqtt_figures, mqtt_metrics
 from entrepot.gateway.http.replica_metrics import replica_metrics
 from entrepot.gateway.http.status_lines import StatusLines
+from entrepot.gateway.operations.overview.figures import DELIVERIES
 from entrepot.gateway.version import own_version
 
 FRESH_SECONDS: Final = 1.0
@@ -120,16 +121,6 @@ BRIDGE_COUNTERS: Final = {
     "ignored": ("entrepot_bridge_ignored", "Messages that a bridge did not carry: expired, its own, or without a rule"),
     "connects": ("entrepot_bridge_connects", "Successful connections of a bridge"),
 }
-
-
-DELIVERIES: Final = {
-    "amqp": "entrepot_amqp_deliveries",
-    "http": "entrepot_http_deliveries",
-    "mqtt": "entrepot_mqtt_deliveries",
-    "rocketmq": "entrepot_rocketmq_deliveries",
-    "webhook": "entrepot_webhook_deliveries",
-}
-"""Counters of delivered messages, by protocol."""
 
 
 class GatewayCollector(Collector):

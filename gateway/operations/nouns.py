@@ -7,6 +7,7 @@ from typing import Final
 from entrepot.gateway.operations.access_tester import ACCESS_TESTER
 from entrepot.gateway.operations.acls import ACLS
 from entrepot.gateway.operations.amqp import AMQP_CLIENTS
+from entrepot.gateway.operations.asyncapi import ASYNC_API
 from entrepot.gateway.operations.audit import AUDIT
 from entrepot.gateway.operations.bridges import BRIDGES
 from entrepot.gateway.operations.brokers import BROKERS
@@ -15,6 +16,7 @@ from entrepot.gateway.operations.consenting import CONSENT
 from entrepot.gateway.operations.controllers import CONTROLLERS
 from entrepot.gateway.operations.dead_letters import DEAD_LETTERS
 from entrepot.gateway.operations.event_rules import EVENT_RULES
+from entrepot.gateway.operations.event_streams import EVENT_STREAMS
 from entrepot.gateway.operations.gateways import GATEWAYS
 from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS
 from entrepot.gateway.operations.group_lag import GROUP_LAG
@@ -26,6 +28,7 @@ from entrepot.gateway.operations.members import MEMBERS
 from entrepot.gateway.operations.messages import MESSAGES
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.overview.noun import OVERVIEW
 from entrepot.gateway.operations.pulling import PULLING
 from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS
 from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS
@@ -41,6 +44,7 @@ from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS
 from entrepot.gateway.operations.rabbitmq.vhosts import VHOSTS
 from entrepot.gateway.operations.retained import RETAINED
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS
+from entrepot.gateway.operations.session import SESSION
 from entrepot.gateway.operations.sessions import SESSIONS
 from entrepot.gateway.operations.settings import SETTINGS
 from entrepot.gateway.operations.subscribing import SUBSCRIPTIONS
@@ -53,6 +57,7 @@ from entrepot.gateway.operations.transactions import TRANSACTIONS
 from entrepot.gateway.operations.trying import TRYING
 from entrepot.gateway.operations.users import USERS
 from entrepot.gateway.operations.viewing import VIEWING
+from entrepot.gateway.operations.watching import WATCHING
 from entrepot.gateway.operations.webhooks import WEBHOOKS
 
 NOUNS: Final[tuple[Noun, ...]] = (
@@ -72,6 +77,8 @@ NOUNS: Final[tuple[Noun, ...]] = (
     SUBSCRIPTIONS,
     CONSENT,
     WEBHOOKS,
+    WATCHING,
+    EVENT_STREAMS,
     TIMERS,
     TRANSACTIONS,
     RETAINED,
@@ -106,5 +113,8 @@ NOUNS: Final[tuple[Noun, ...]] = (
     OPERATOR_POLICIES,
     PARAMETERS,
     DEFINITIONS,
+    SESSION,
+    OVERVIEW,
+    ASYNC_API,
 )
 TABLE: Final = Table(operation for noun in NOUNS for operation in noun.operations)

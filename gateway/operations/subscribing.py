@@ -17,10 +17,10 @@ from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.change_names import NAMESPACE_PATH
 from entrepot.gateway.operations.known_subscriptions import CONSUMING, KnownSubscriptions
 from entrepot.gateway.operations.operation import Noun
-from entrepot.gateway.operations.positions import position_of
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rights import HANDLERS_OWN, PROTOCOL
 from entrepot.gateway.operations.shapes import Created, PlainName, Query
+from entrepot.gateway.operations.start_position import position_of
 from entrepot.gateway.operations.subscription_definition import record_of
 from entrepot.gateway.operations.subscription_shapes import (
     TO_SUBSCRIBE,

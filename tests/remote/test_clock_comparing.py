@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from entrepot.domain.clock import SAME, Comparison, comparison_of
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.gateway.clock import SystemClock
-from entrepot.gateway.http.overview.alarms import alarms_of
+from entrepot.gateway.operations.overview.alarms import alarms_of
 from entrepot.protocols.remoting.operations import Operation
 from entrepot.store_client.remote import Cluster, RemoteSettings, open_remote
 from entrepot.store_client.remote.clock_comparing import ClockComparing, Told, compared
 from tests.support.clock import ManualClock
+from tests.support.overviews import QUIET, gateway
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.waiting import until
-from tests.unit.gateway.test_pins import QUIET
 
 MINUTE, DAY = 60_000, 86_400_000
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
@@ -63,8 +64,8 @@ def test_it_is_told_in_words() -> None:
     assert certain == "the machine's clock is 4.0 days behind the brokers': theirs count here"
     doubtful = Comparison(MINUTE + 1).problem
     assert doubtful == "the machine's clock is 60 s ahead of the brokers': one of them is wrong"
-    rows = [{"name": "gw-1", "openFiles": None, "clockProblem": doubtful}, {"name": "gw-2", "openFiles": None}]
-    found = alarms_of({**QUIET, "gateways": rows}, (), ())
+    rows = [gateway("gw-1", clock_problem=doubtful), gateway("gw-2")]
+    found = alarms_of(replace(QUIET, gateways=rows), ())
     assert [f"{each.subject}: {each.text}" for each in found] == [f"Clock of gateway gw-1: {doubtful}"]
 
 

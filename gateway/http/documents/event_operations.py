@@ -1,13 +1,13 @@
-"""Operations on events: pull delivery as in Event Grid's API, streams; documents."""
+"""Operations on events: pull delivery as in Event Grid's API."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from entrepot.gateway.http.documents.event_schema import EVENT, EVENT_SCHEMA
-from entrepot.gateway.http.documents.operation import Answer, Operation, Operations, answers
+from entrepot.gateway.http.documents.operation import Operation, Operations, answers
 from entrepot.gateway.http.documents.shapes import Shape, named, of_shown
 from entrepot.gateway.http.receive import SUBSCRIPTION_PATH
+from entrepot.gateway.operations.event_schema import EVENT, EVENT_SCHEMA
 from entrepot.gateway.operations.refusals import RefusalShown
 
 TOKEN: Final = "AQAtMDE5QUYyQzRBNDhEMTU0OUJBNEYxRkMx"
@@ -24,8 +24,6 @@ _SETTLED: Final = named(
     {"succeededLockTokens": [TOKEN], "failedLockTokens": [{"lockToken": TOKEN, "error": REFUSAL}]},
 )
 _TOKENS: Final = {"lockTokens": [TOKEN]}
-_STREAM: Final = Shape({"type": "string"}, 'id: 0:1,1:0\ndata: {"specversion":"1.0","id":"1"}\n\n')
-_DOCUMENT: Final = Shape({"type": "object", "required": ["asyncapi"]}, {"asyncapi": "3.0.0"})
 
 
 def _settling(verb: str, name: str) -> dict[tuple[str, str], Operation]:
@@ -41,11 +39,4 @@ EVENT_OPERATIONS: Final[Operations] = {
     **_settling("release", "releaseCloudEvents"),
     **_settling("reject", "rejectCloudEvents"),
     **_settling("renewLock", "renewCloudEventLocks"),
-    ("GET", "/topics/{topic}/events"): Operation(
-        "streamCloudEvents", {200: Answer("Server-sent events, without an end", _STREAM, "text/event-stream")}
-    ),
-    ("GET", "/asyncapi.json"): Operation(
-        "getAsyncApi",
-        {200: Answer("The document", _DOCUMENT, "application/vnd.aai.asyncapi+json;version=3.0.0")},
-    ),
 }

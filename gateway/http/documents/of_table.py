@@ -91,11 +91,12 @@ def _raw(operation: Operation) -> Schema:
     """Return the content of an answer that is no JSON by a type: its examples, by media type."""
     found: Schema = {}
     for media_type, example in operation.shows.items():
-        is_object = isinstance(example, dict)
-        schema: Schema = (
-            {"type": "string"} if media_type.startswith("text/") else {"type": "string", "format": "binary"}
-        )
-        found[media_type] = {"schema": {"type": "object"} if is_object else schema, "example": example}
+        schema: Schema = {"type": "string", "format": "binary"}
+        if isinstance(example, dict):
+            schema = {"type": "object", "required": [*example]}
+        elif media_type.startswith("text/"):
+            schema = {"type": "string"}
+        found[media_type] = {"schema": schema, "example": example}
     return found
 
 

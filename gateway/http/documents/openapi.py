@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from entrepot.gateway.http.documents.of_table import paths_of
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
 from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
 from entrepot.gateway.http.documents.shapes import Schema
-from entrepot.gateway.http.documents.viewer_operations import VIEWER_OPERATIONS
 from entrepot.gateway.http.request_times import PUBLISH
 from entrepot.gateway.http.rights import Open
 from entrepot.gateway.http.routes import RouteTable
@@ -22,8 +20,6 @@ from entrepot.gateway.operations.schema import Schemas
 
 OPERATIONS: Final[Operations] = {
     **EVENT_OPERATIONS,
-    **VIEWER_OPERATIONS,
-    **DASHBOARD_OPERATIONS,
 }
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
 clients and rights. Below `/api` are the routes of RabbitMQ's management API.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from entrepot.gateway.http.documents.event_schema import EVENT
 from entrepot.gateway.http.documents.refusals import refusals
 from entrepot.gateway.http.request_times import PUBLISH
 from entrepot.gateway.operations.change_names import NAMESPACE_PATH
+from entrepot.gateway.operations.event_schema import EVENT
 from entrepot.protocols.cloudevents.http import BATCH_MEDIA_TYPE, STRUCTURED_MEDIA_TYPE
 
 PUBLISH_PATH_OF_NAMESPACES: Final = f"{NAMESPACE_PATH}{PUBLISH}"

@@ -1,1 +1,1 @@
-"""Event streams over HTTP: server-sent events for readers, a WebSocket for consumers of a group."""
+"""Event streams over HTTP: a WebSocket for consumers of a group."""

@@ -8,11 +8,11 @@ from fastapi import FastAPI
 
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.app import build_rest
-from entrepot.gateway.http.overview.overview import Overview
 from entrepot.gateway.http.publish import Publishing
 from entrepot.gateway.http.rights import Open, SuperUsers
 from entrepot.gateway.http.routes import RouteTable
 from entrepot.gateway.operations.nouns import TABLE
+from entrepot.gateway.operations.rights import ALWAYS
 from tests.support.http_server import HttpServer
 
 
@@ -32,7 +32,7 @@ def rest_of(server: HttpServer) -> tuple[FastAPI, RouteTable]:
 
     def build() -> tuple[FastAPI, RouteTable]:
         access = HttpAccess(context.security, context.clock)
-        return build_rest(context, access, Publishing(context, access), Overview(context))
+        return build_rest(context, access, Publishing(context, access))
 
     return server.call(build)
 
@@ -50,5 +50,6 @@ def every_route(server: HttpServer) -> list[Told]:
     ]
     for each in TABLE.operations:
         is_super = each.right.is_for_super_users
-        found += [Told(each.method, template, each.change, is_super, is_super) for template in each.templates]
+        is_for_all = is_super or each.right.opened_by == ALWAYS
+        found += [Told(each.method, template, each.change, is_super, is_for_all) for template in each.templates]
     return found

@@ -8,7 +8,6 @@ import pytest
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.app import build_rest
 from entrepot.gateway.http.hot_routes import HotRoutes
-from entrepot.gateway.http.overview.overview import Overview
 from entrepot.gateway.http.publish import Publishing
 from tests.support.cases import cases
 from tests.support.http_server import HttpServer
@@ -23,9 +22,7 @@ def hot(server: HttpServer) -> HotRoutes:
 
     def build() -> HotRoutes:
         access = HttpAccess(context.security, context.clock)
-        return HotRoutes(
-            context, access, build_rest(context, access, Publishing(context, access), Overview(context))[1].routes
-        )
+        return HotRoutes(context, access, build_rest(context, access, Publishing(context, access))[1].routes)
 
     return server.call(build)
 

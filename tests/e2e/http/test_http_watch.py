@@ -10,7 +10,8 @@ from typing import Any
 
 import httpx2
 
-from entrepot.gateway.http.admin import watching
+from entrepot.gateway.operations.streams import Streams
+from entrepot.gateway.operations.watching import MAX_WATCHES
 from tests.e2e.http.steps import event, get, is_problem, publish, receive
 from tests.support.waiting import wait_until
 
@@ -94,10 +95,9 @@ def test_watches_are_limited(server, client, topic, monkeypatch):
     watches = next(
         callback.__self__
         for callback in server.context.on_drain
-        if getattr(callback, "__self__", None).__class__ is watching.Streams
-        and callback.__self__._most == watching.MAX_WATCHES
+        if getattr(callback, "__self__", None).__class__ is Streams and callback.__self__.most == MAX_WATCHES
     )
-    monkeypatch.setattr(watches, "_most", 1)
+    monkeypatch.setattr(watches, "most", 1)
     with watching_of(client, topic):
         is_problem(client.get(f"/api/v1/topics/{topic}:watch"), 429)
         publish(client, topic, event(1))  # so that a reader that has gone is noticed at once

@@ -5,11 +5,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from entrepot.gateway.clock import MAX_SLEW, SystemClock, steady_seconds
-from entrepot.gateway.http.overview.alarms import alarms_of
+from entrepot.gateway.operations.overview.alarms import alarms_of
+from tests.support.overviews import QUIET, gateway
 from tests.support.seed import seeded
-from tests.unit.gateway.test_pins import QUIET
 
 BEGAN = 1_700_000_000.0
 
@@ -89,10 +90,10 @@ def _something(machine: Machine, chance: Random) -> None:
 
 @pytest.mark.failure_also("A clock is set while a process runs")
 def test_a_step_of_a_minute_is_an_alarm():
-    def told(gateway: float | None, broker: float) -> list[str]:
-        rows = [{"name": "gw-1", "openFiles": None, "clockErrorSeconds": gateway}]
-        overview = {**QUIET, "gateways": rows, "gauges": {"clock_error_seconds": broker}}
-        return [f"{alarm.subject}: {alarm.text}" for alarm in alarms_of(overview, (), ())]
+    def told(error: float | None, broker: float) -> list[str]:
+        rows = [gateway("gw-1", clock_error_seconds=error)]
+        overview = replace(QUIET, gateways=rows, gauges={"clock_error_seconds": broker})
+        return [f"{alarm.subject}: {alarm.text}" for alarm in alarms_of(overview, ())]
 
     assert told(None, 0.0) == told(-59.0, 59.9) == []
     assert told(345_600.0, 0.0) == [

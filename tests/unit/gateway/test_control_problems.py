@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from entrepot.domain.cluster import BrokerStatus, ElectionView, LogCondition, ReplicaView
 from entrepot.gateway.http.controller_metrics import controller_metrics
-from entrepot.gateway.http.overview.alarms import Severity, alarms_of
-from entrepot.gateway.operations.replicas import replica_of
-from tests.unit.gateway.test_pins import QUIET
+from entrepot.gateway.operations.brokers import broker_of
+from entrepot.gateway.operations.overview.alarms import alarms_of
+from entrepot.gateway.operations.overview.shapes import Severity
+from tests.support.overviews import QUIET
 
 WORDS = "none of the controllers that it knows leads: a:1"
 
@@ -35,9 +36,8 @@ def test_it_is_in_the_metric_of_elections(of_election: str, of_replica: str, val
 
 def test_it_is_an_alarm() -> None:
     def alarms(words: str) -> list[tuple[Severity, str, str]]:
-        replicas = [msgspec.to_builtins(replica_of(each)) for each in broker("", words).replicas]
-        row = {"name": "b", "isAvailable": True, "problem": None, "replicas": replicas}
-        return [(each.severity, each.subject, each.text) for each in alarms_of({**QUIET, "brokers": [row]}, (), ())]
+        overview = replace(QUIET, brokers=[broker_of(broker("", words))])
+        return [(each.severity, each.subject, each.text) for each in alarms_of(overview, ())]
 
     assert alarms("") == []
     assert alarms(WORDS) == [(Severity.WARNING, "Replica 1 of b would not be replaced", WORDS)]
@@ -47,8 +47,8 @@ def test_it_is_an_alarm() -> None:
 def test_confirmed_messages_that_were_given_up_are_an_alarm() -> None:
     def alarms(condition: LogCondition) -> list[tuple[Severity, str, str]]:
         view = ReplicaView(1, "r:1", "master", True, log=condition)
-        row = {"name": "b", "isAvailable": True, "problem": None, "replicas": [msgspec.to_builtins(replica_of(view))]}
-        return [(each.severity, each.subject, each.text) for each in alarms_of({**QUIET, "brokers": [row]}, (), ())]
+        row = broker_of(BrokerStatus("b", 0, "r:1", "", True, False, True, replicas=(view,)))
+        return [(each.severity, each.subject, each.text) for each in alarms_of(replace(QUIET, brokers=[row]), ())]
 
     kept = LogCondition(diverged=((100, 300),))
     assert alarms(kept) == [], "nobody was told of that"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.fresh import Fresh
+from entrepot.gateway.fresh import Fresh
 from entrepot.gateway.http.metric_families import FamilyLines
 
 ROWS = st.dictionaries(

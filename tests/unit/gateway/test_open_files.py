@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from entrepot.domain.descriptors import Descriptors
-from entrepot.gateway.http.overview.alarms import Alarm, Severity, alarms_of
-from tests.unit.gateway.test_pins import QUIET
+from entrepot.gateway.operations.overview.alarms import Alarm, alarms_of
+from entrepot.gateway.operations.overview.shapes import OpenFiles, Severity
+from tests.support.overviews import QUIET, gateway
 
 
 def alarms(used: int) -> list[Alarm]:
-    files = {"used": used, "limit": 1000, "refusedFrom": 900}
-    gateways: list[dict[str, Any]] = [{"name": "gw-1", "openFiles": None}, {"name": "gw-2", "openFiles": files}]
-    return alarms_of({**QUIET, "gateways": gateways}, (), ())
+    gateways = [gateway("gw-1"), gateway("gw-2", open_files=OpenFiles(used, 1000, 900))]
+    return alarms_of(replace(QUIET, gateways=gateways), ())
 
 
 def test_few_left_are_an_alarm():

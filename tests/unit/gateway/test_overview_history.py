@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.domain.measurement import Histogram
-from entrepot.gateway.http.overview.history import MAX_SERIES, SPANS, History, Ring
-from entrepot.gateway.http.overview.sampling import quantile_ms
+from entrepot.gateway.operations.overview.history import MAX_SERIES, SPANS, History, Ring
+from entrepot.gateway.operations.overview.sampling import quantile_ms
 
 START = 1_800_000_000
 

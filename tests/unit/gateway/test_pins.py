@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.pin import Pin
 from entrepot.domain.shard import first_queue
-from entrepot.gateway.http.overview.alarms import Severity, alarms_of
+from entrepot.gateway.operations.overview.alarms import alarms_of
+from entrepot.gateway.operations.overview.shapes import Severity
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.condition import RemoteCondition
-
-QUIET: dict[str, Any] = {
-    "answered": {"missing": []},
-    **dict.fromkeys(("brokers", "nameServers", "controllers", "bridges", "failing", "gateways"), ()),
-    "gauges": {},
-}
+from tests.support.overviews import QUIET
 
 
 class Broker:
@@ -48,10 +43,10 @@ async def test_brokers_are_joined_and_those_away_left_out():
 
 def test_those_that_keep_most_are_alarms():
     pins = [Pin(f"ns/t{number}", number, (9 - number) << 30, "too many") for number in range(5)]
-    alarms = alarms_of(QUIET, (), (), pins)
+    alarms = alarms_of(QUIET, (), pins)
     assert [alarm.subject for alarm in alarms] == [f"Old messages of t{number} keep the log" for number in range(3)]
     assert {alarm.severity for alarm in alarms} == {Severity.WARNING}
     assert alarms[1].text == "8.0 GiB of it are kept by queue 1: too many"
     assert alarms[1].link == "#/topics/t1?namespace=ns"
-    assert alarms_of(QUIET, (), (), [Pin("%AMQP%q", 0, 1 << 29, "x")])[0].link == "#/topics/%25AMQP%25q"
-    assert alarms_of(QUIET, (), ()) == []
+    assert alarms_of(QUIET, (), [Pin("%AMQP%q", 0, 1 << 29, "x")])[0].link == "#/topics/%25AMQP%25q"
+    assert alarms_of(QUIET, ()) == []

@@ -10,8 +10,8 @@ import pytest
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Tail
 from entrepot.domain.topic import Topic
-from entrepot.gateway.http.streaming import topic_stream as module
-from entrepot.gateway.http.streaming.topic_stream import TopicStream
+from entrepot.gateway.operations import topic_stream as module
+from entrepot.gateway.operations.topic_stream import TopicStream
 from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced

@@ -73,20 +73,24 @@ def test_defaults_of_a_body_are_told() -> None:
     }
 
 
-def test_a_raw_answer_is_told_by_its_media_type() -> None:
+@pytest.mark.parametrize(
+    ("media_type", "example", "schema"),
+    [
+        ("text/csv", "a,b", {"type": "string"}),
+        ("application/zip", "PK", {"type": "string", "format": "binary"}),
+        ("application/x+json", {"format": "1"}, {"type": "object", "required": ["format"]}),
+    ],
+)
+def test_a_raw_answer_is_told_by_its_media_type(media_type: str, example: Any, schema: dict[str, Any]) -> None:
     noun = Noun("things", "/things", "thing")
 
-    @noun.get(
-        "", "getThing", "Get it", SUPER_USERS, outcome="The body", shows={"text/csv": "a,b", "application/zip": "PK"}
-    )
+    @noun.get("", "getThing", "Get it", SUPER_USERS, outcome="The body", shows={media_type: example})
     async def body(own: object) -> Raw:
-        return Raw(b"a,b", "text/csv")
+        return Raw(b"a,b", media_type)
 
     assert noun.operations[0].handler is body
     told = paths_of(noun.operations, Schemas())["/api/v1/things"]["get"]["responses"]["200"]
-    text = {"schema": {"type": "string"}, "example": "a,b"}
-    binary = {"schema": {"type": "string", "format": "binary"}, "example": "PK"}
-    assert told == {"description": "The body", "content": {"text/csv": text, "application/zip": binary}}
+    assert told == {"description": "The body", "content": {media_type: {"schema": schema, "example": example}}}
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,14 @@ from tests.support.replaced import replaced
 ID = bytes(range(16))
 
 
-def trying(store: MemoryStore) -> Trying:
-    async def amqp(principal: Any, trial: AmqpTrial) -> Stored:
+class Amqp:
+    async def publish(self, principal: Any, trial: AmqpTrial) -> Stored:
         return (b"", False) if trial.routing_key == "nowhere" else (ID, True)
 
+
+def trying(store: MemoryStore) -> Trying:
     none: Any = None
+    amqp: Any = Amqp()
     return Trying(store, none, MqttDoor(None, none), amqp, RocketMqDoor(None))
 
 

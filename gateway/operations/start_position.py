@@ -1,4 +1,4 @@
-"""Positions in a topic as operations take them."""
+"""Start position: where reading of a topic begins, as texts tell it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from entrepot.gateway.operations.times import epoch_ms_of
 
 
 def position_of(text: str) -> Position:
-    """Parse `earliest`, `latest`, an offset in every queue, or a time.  Raises BAD_REQUEST."""
+    """Parse a position: `earliest`, `latest`, an offset, or a time.  Raises BAD_REQUEST."""
     if text == "earliest":
         return EARLIEST_POSITION
     if text == "latest":

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from fastapi import Request, Response
 
 from entrepot.domain.access.model import Action, ResourceType, whole_topic
-from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic, split_name
 from entrepot.domain.topic import Permission, Topic
-from entrepot.gateway.http.access import HttpAccess
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.documents.event_schema import EVENT_SCHEMA
-from entrepot.gateway.http.rights import PER_TOPIC
-from entrepot.gateway.http.routes import Router
 from entrepot.gateway.messaging.yielding import in_pages
-from entrepot.gateway.mqtt.listener import HTTP_PATH
+from entrepot.gateway.operations.asked import Asked
+from entrepot.gateway.operations.event_schema import EVENT_SCHEMA
+from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.rights import HANDLERS_OWN, PROTOCOL
+from entrepot.gateway.operations.shapes import Raw
 from entrepot.gateway.version import own_version
 
-PATH: Final = "/asyncapi.json"
+if TYPE_CHECKING:
+    from entrepot.domain.access.model import Principal
+    from entrepot.domain.ports import Store
+    from entrepot.gateway.events.rules import EventRules
+    from entrepot.gateway.security.security import Security
+
 MAX_TOPICS: Final = 10_000
 MEDIA_TYPE: Final = "application/vnd.aai.asyncapi+json;version=3.0.0"
 TOPICS_AT_ONCE: Final = 100
@@ -44,37 +47,47 @@ _DESCRIPTION: Final = "Topics that the caller may consume, and the listeners for
 _USER: Final = {"type": "userPassword", "description": "A user and its password"}
 
 
-def asyncapi_routes(context: HttpContext, access: HttpAccess) -> Router:
-    """The route of the document."""
-    router = Router(["documentation"])
+ASYNC_API: Final = Noun("documentation", "/asyncapi.json", prefix="")
 
-    @router.get(
-        PATH,
-        PER_TOPIC,
-        summary="Get an AsyncAPI document of the topics",
-        responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}},
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """The listeners of this process.  `addresses`: bound ones, `host:port` by the listener's name.  `mqtt_path`: that
+    of MQTT over WebSockets at its own listeners; `mqtt_path_here`: at this one, empty for none."""
+
+    addresses: Mapping[str, str]
+    mqtt_path: str
+    mqtt_path_here: str
+
+
+class AsyncApi:
+    """The operation of the document."""
+
+    def __init__(self, store: Store, security: Security, rules: EventRules, listeners: Listeners) -> None:
+        self._store, self._security, self._rules, self._listeners = store, security, rules, listeners
+
+    @ASYNC_API.get(
+        "",
+        "getAsyncApi",
+        "Get an AsyncAPI document of the topics",
+        HANDLERS_OWN,
+        outcome="The document",
+        shows={MEDIA_TYPE: {"asyncapi": "3.0.0"}},
     )
-    async def asyncapi(request: Request) -> Response:
-        topics = [topic for topic in context.store.topology.topics() if _is_shown(access, request, topic)][:MAX_TOPICS]
-        document = await document_of(context, topics, request.headers.get("host", "127.0.0.1"), request.url.scheme)
-        return Response(orjson.dumps(document), media_type=MEDIA_TYPE)
+    async def show(self, asked: Asked) -> Raw:
+        shown = [each for each in self._store.topology.topics() if self._is_shown(asked.principal, each)]
+        host = next((value.decode("latin-1") for name, value in asked.scope["headers"] if name == b"host"), "127.0.0.1")
+        servers = _servers(self._listeners, host, asked.scope.get("scheme", "http"))
+        return Raw(orjson.dumps(await _document_of(self._rules, shown[:MAX_TOPICS], servers)), MEDIA_TYPE)
 
-    return router
-
-
-def _is_shown(access: HttpAccess, request: Request, topic: Topic) -> bool:
-    if is_hidden_topic(topic.name) or topic.permission is Permission.NONE:
-        return False
-    try:
-        access.check(request.state.principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic.name))
-    except EntrepotError:
-        return False
-    return True
+    def _is_shown(self, principal: Principal, topic: Topic) -> bool:
+        if is_hidden_topic(topic.name) or topic.permission is Permission.NONE:
+            return False
+        return self._security.allows(principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic.name), PROTOCOL)
 
 
-async def document_of(context: HttpContext, topics: list[Topic], host: str, scheme: str) -> dict[str, Any]:
+async def _document_of(rules: EventRules, topics: list[Topic], servers: dict[str, Any]) -> dict[str, Any]:
     """Return the document, sorted by name, so that it is stable."""
-    servers = _servers(context, host, scheme)
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
     messages: dict[str, Any] = {}
@@ -83,7 +96,7 @@ async def document_of(context: HttpContext, topics: list[Topic], host: str, sche
     async for page in in_pages(ordered, TOPICS_AT_ONCE):
         for topic in page:
             key = _key(topic.name)
-            own = _channels(topic, servers, _message(context, topic, messages, schemas, key))
+            own = _channels(topic, servers, _message(rules, topic, messages, schemas, key))
             channels |= {f"{key}{suffix}": channel for suffix, channel in own.items()}
             operations |= _operations(topic, key, own)
     return {
@@ -112,17 +125,16 @@ def _operations(topic: Topic, key: str, channels: Iterable[str]) -> dict[str, An
     return found
 
 
-def _servers(context: HttpContext, host: str, scheme: str) -> dict[str, Any]:
+def _servers(listeners: Listeners, host: str, scheme: str) -> dict[str, Any]:
     """The gateway's listeners as servers, under the host name that the caller used."""
     is_tls = scheme == "https"
     socket_scheme = "wss" if is_tls else "ws"
     servers = {"http": _server(host, scheme, "CloudEvents over HTTP")}
     servers["events"] = _server(host, socket_scheme, "CloudEvents over WebSockets, sub-protocol `cloudevents.json`")
-    mqtt = context.settings.mqtt
-    if mqtt.enabled and mqtt.ws_on_http and context.mqtt is not None:
-        servers["mqtt-http"] = {**_server(host, socket_scheme, _MQTT_INSIDE), "pathname": HTTP_PATH}
+    if listeners.mqtt_path_here:
+        servers["mqtt-http"] = {**_server(host, socket_scheme, _MQTT_INSIDE), "pathname": listeners.mqtt_path_here}
     name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
-    for door, address in context.addresses.items():
+    for door, address in listeners.addresses.items():
         if door not in _DOORS:
             continue
         protocol, version, title = _DOORS[door]
@@ -130,7 +142,7 @@ def _servers(context: HttpContext, host: str, scheme: str) -> dict[str, Any]:
         if version:
             servers[door]["protocolVersion"] = version
         if door in ("ws", "wss"):
-            servers[door]["pathname"] = mqtt.ws_path
+            servers[door]["pathname"] = listeners.mqtt_path
     return servers
 
 
@@ -140,10 +152,10 @@ def _server(host: str, protocol: str, title: str) -> dict[str, Any]:
 
 
 def _message(
-    context: HttpContext, topic: Topic, messages: dict[str, Any], schemas: dict[str, Any], key: str
+    rules: EventRules, topic: Topic, messages: dict[str, Any], schemas: dict[str, Any], key: str
 ) -> dict[str, Any]:
     """A reference to a topic's message: any event, or one with the data of the topic's schema."""
-    rule = context.event_rules.of(topic.name)
+    rule = rules.of(topic.name)
     if rule is None or not rule.record.schema:
         return {"$ref": "#/components/messages/CloudEvent"}
     schemas[f"{key}_data"] = orjson.loads(rule.record.schema)

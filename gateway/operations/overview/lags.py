@@ -7,14 +7,17 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
-from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.yielding import in_pages
+from entrepot.gateway.operations.overview.shapes import LagShown
 from entrepot.gateway.operations.statuses import group_statuses
+
+if TYPE_CHECKING:
+    from entrepot.domain.ports import Store
 
 MAX_GROUPS: Final = 20
 """Groups whose lag is told, those with most messages."""
@@ -41,18 +44,11 @@ class Lag:
     def series(self) -> str:
         return f"lag.{split_name(self.topic)[1]}/{split_name(self.group)[1]}"
 
-    def shape(self) -> dict[str, Any]:
-        """The lag as JSON; the count is text, for JavaScript."""
+    @property
+    def shown(self) -> LagShown:
         namespace, topic = split_name(self.topic)
         group = split_name(self.group)[1]
-        return {
-            "namespace": namespace,
-            "topic": topic,
-            "group": group,
-            "messages": str(self.messages),
-            "seconds": self.seconds,
-            "isComplete": self.is_complete,
-        }
+        return LagShown(namespace, topic, group, str(self.messages), self.seconds, self.is_complete)
 
 
 async def furthest_lags(store: Store, now_ms: int) -> list[Lag]:

@@ -9,16 +9,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.cluster import control_of
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.overview.figures import DoorFigures, figures_of
-from entrepot.gateway.http.overview.history import History
-from entrepot.gateway.http.overview.lags import Lag, furthest_lags
+from entrepot.gateway.operations.overview.figures import CountedDoors, DoorFigures
+from entrepot.gateway.operations.overview.history import History
+from entrepot.gateway.operations.overview.lags import Lag, furthest_lags
+from entrepot.gateway.operations.overview.shapes import ConfirmTimes, DoorRates, FiguresOfCluster
 from entrepot.gateway.periodic_work import PeriodicWork
+
+if TYPE_CHECKING:
+    from entrepot.domain.clock import Clock
+    from entrepot.domain.ports import Store
+    from entrepot.gateway.peers.peers import Peers
 
 SECOND: Final = 1.0
 CLUSTER_SECONDS: Final = 10.0
@@ -37,11 +42,11 @@ CONFIRM: Final = "append"
 class Sampler:
     """The samples of one gateway. `lags` and `confirm` are known at the gateway that takes the cluster's figures."""
 
-    def __init__(self, context: HttpContext) -> None:
-        self._context = context
+    def __init__(self, store: Store, peers: Peers, clock: Clock, doors: CountedDoors) -> None:
+        self._store, self._peers, self._clock, self._doors = store, peers, clock, doors
         self.history = History()
         self.lags: list[Lag] | None = None
-        self.confirm: dict[str, float | None] = {"p50": None, "p99": None}
+        self.confirm = ConfirmTimes()
         self.cpu: float | None = None
         self._samples: deque[tuple[float, dict[str, DoorFigures], float]] = deque(maxlen=RATE_SECONDS + 1)
         self._ten_at = self._lags_due_ms = 0
@@ -57,8 +62,8 @@ class Sampler:
 
     async def take_second(self) -> None:
         """Sample the doors, and note the rates since the last sample."""
-        now = self._context.clock.now_ms() / 1000
-        figures = figures_of(self._context)
+        now = self._clock.now_ms() / 1000
+        figures = self._doors.figures()
         before = self._samples[-1] if self._samples else None
         self._samples.append((now, figures, time.process_time()))
         if before is None or now - before[0] < SECOND / 2:
@@ -77,18 +82,16 @@ class Sampler:
             if not is_late:
                 self._note(3600, now, _rates(oldest[1], figures, now - oldest[0]))
 
-    def _note(self, span: int, now: float, rates: dict[str, dict[str, float | None]], steps: int = 1) -> None:
+    def _note(self, span: int, now: float, rates: dict[str, DoorRates], steps: int = 1) -> None:
         for door, of_door in rates.items():
-            for name in ("in", "out", "connections"):
-                self.history.put(f"{name}.{door}", span, now, of_door[name], steps)
+            of_series = {"in": of_door.in_, "out": of_door.out, "connections": of_door.connections}
+            for name, value in of_series.items():
+                self.history.put(f"{name}.{door}", span, now, value, steps)
 
-    def doors(self) -> dict[str, dict[str, float | None]]:
-        """Present rates of each door: messages and bytes a second, refusals a minute; None: not known."""
+    def doors(self) -> dict[str, DoorRates]:
+        """Return the present rates of each door."""
         if len(self._samples) < 2:
-            return {
-                door: {"connections": of.connections, "in": None, "out": None, "bytesIn": None, "refused": None}
-                for door, of in figures_of(self._context).items()
-            }
+            return {door: DoorRates(of.connections) for door, of in self._doors.figures().items()}
         (since, before, _), (now, figures, _) = self._samples[0], self._samples[-1]
         return _rates(before, figures, now - since)
 
@@ -96,13 +99,13 @@ class Sampler:
 
     async def take_cluster(self) -> None:
         """Sample latency and lag, where this gateway is the one to do it."""
-        if not self._context.peers.is_first:
+        if not self._peers.is_first:
             self._forget_cluster()
             return
-        store, now_ms = self._context.store, self._context.clock.now_ms()
+        now_ms = self._clock.now_ms()
         try:
             brokers = await self._brokers()
-            measured = (await store.condition.measurements()).get(CONFIRM)
+            measured = (await self._store.condition.measurements()).get(CONFIRM)
             if measured is not None:
                 self._take_confirms(measured, brokers)
             await self._take_lags(now_ms)
@@ -111,7 +114,8 @@ class Sampler:
             raise
         known = [lag for lag in self.lags or () if lag.seconds is not None]
         longest = sorted(known, key=lambda each: -(each.seconds or 0))[:CHARTED_LAGS]
-        values = {lag.series: lag.seconds for lag in longest} | {f"confirm.{of}": ms for of, ms in self.confirm.items()}
+        values = {lag.series: lag.seconds for lag in longest}
+        values |= {"confirm.p50": self.confirm.p50, "confirm.p99": self.confirm.p99}
         self._of_cluster = now_ms / 1000, values
         for name, value in values.items():
             self.history.put(name, 3600, now_ms / 1000, value, LATE_STEPS)
@@ -121,16 +125,16 @@ class Sampler:
         if self.lags is not None and now_ms < self._lags_due_ms:
             return
         began = time.thread_time()
-        self.lags = await furthest_lags(self._context.store, now_ms)
+        self.lags = await furthest_lags(self._store, now_ms)
         self._lags_due_ms = now_ms + round((time.thread_time() - began) / LAG_SHARE * 1000)
 
     def _forget_cluster(self) -> None:
         self.lags, self._confirms = None, None
-        self.confirm = {"p50": None, "p99": None}
+        self.confirm = ConfirmTimes()
 
     async def _brokers(self) -> frozenset[str]:
         """The names of the brokers that answer; none where the store is in this process."""
-        control = control_of(self._context.store)
+        control = control_of(self._store)
         if control is None:
             return frozenset()
         async with asyncio.timeout(CLUSTER_SECONDS / 2):
@@ -140,22 +144,18 @@ class Sampler:
         """Take the confirmations since the last sample: counts are sums since the start of each broker that answers, so
         they compare only between the same brokers."""
         before, self._confirms = self._confirms, (brokers, list(measured.counts))
-        self.confirm = {"p50": None, "p99": None}
+        self.confirm = ConfirmTimes()
         if before is None or before[0] != brokers:
             return
         since = Histogram()
         since.counts = [present - past for present, past in zip(measured.counts, before[1], strict=True)]
         if min(since.counts) < 0:  # a broker has begun anew
             return
-        for name, share in (("p50", 0.5), ("p99", 0.99)):
-            self.confirm[name] = quantile_ms(since, share)
+        self.confirm = ConfirmTimes(quantile_ms(since, 0.5), quantile_ms(since, 0.99))
 
-    def shape(self) -> dict[str, Any]:
-        """Figures of this gateway as JSON; `cluster` is None where another takes the cluster's figures."""
-        cluster = None
-        if self.lags is not None:
-            cluster = {"confirm": self.confirm, "lags": [lag.shape() for lag in self.lags]}
-        return {"doors": self.doors(), "cpu": self.cpu, "cluster": cluster}
+    def of_cluster(self) -> FiguresOfCluster | None:
+        """Return the figures of the cluster; None where another gateway takes them."""
+        return None if self.lags is None else FiguresOfCluster(self.confirm, [lag.shown for lag in self.lags])
 
 
 def quantile_ms(histogram: Histogram, share: float) -> float | None:
@@ -174,11 +174,9 @@ def quantile_ms(histogram: Histogram, share: float) -> float | None:
     return lower * 1000
 
 
-def _rates(
-    before: dict[str, DoorFigures], figures: dict[str, DoorFigures], seconds: float
-) -> dict[str, dict[str, float | None]]:
-    """Rates between two samples."""
-    found: dict[str, dict[str, float | None]] = {}
+def _rates(before: dict[str, DoorFigures], figures: dict[str, DoorFigures], seconds: float) -> dict[str, DoorRates]:
+    """Return the rates between two samples."""
+    found: dict[str, DoorRates] = {}
     for door, now in figures.items():
         was = before.get(door)
         if was is None:
@@ -186,11 +184,11 @@ def _rates(
         bytes_in = None
         if now.bytes_in is not None and was.bytes_in is not None:
             bytes_in = (now.bytes_in - was.bytes_in) / seconds
-        found[door] = {
-            "connections": now.connections,
-            "in": (now.messages_in - was.messages_in) / seconds,
-            "out": (now.messages_out - was.messages_out) / seconds,
-            "bytesIn": bytes_in,
-            "refused": (now.refused - was.refused) / seconds * 60,
-        }
+        found[door] = DoorRates(
+            now.connections,
+            (now.messages_in - was.messages_in) / seconds,
+            (now.messages_out - was.messages_out) / seconds,
+            bytes_in,
+            (now.refused - was.refused) / seconds * 60,
+        )
     return found
