@@ -48,7 +48,7 @@ _NOT_ALLOWED: Final = frozenset({ReasonCode.NOT_AUTHORIZED})
 
 
 class HttpDoor:
-    """Events as `POST /topics/{topic}/events` takes them."""
+    """Events as `POST /topics/{topic}:publish` takes them."""
 
     def __init__(
         self,
