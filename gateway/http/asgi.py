@@ -1,11 +1,11 @@
-"""ASGI helpers of the routes: limited bodies, names from paths, one-piece answers."""
+"""ASGI: limited bodies, names from paths, one-piece answers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Final, TypeVar
-from urllib.parse import unquote, unquote_to_bytes
+from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from entrepot.domain.errors import Code, EntrepotError
 
@@ -15,9 +15,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 _T = TypeVar("_T")
-
-_ENCODED_SLASH: Final = "\ue000"
-"""Placeholder of `%2F` while a path is routed, so that it does not split a segment."""
 
 
 class ClientGoneError(Exception):
@@ -91,17 +88,3 @@ async def answer(send: Send, status: int, headers: Headers, body: bytes) -> None
 def decoded_name(raw: bytes) -> str:
     """Decode one segment of a raw path.  Invalid UTF-8 gives a name that is never allowed."""
     return (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8", "replace")
-
-
-def routable(scope: Scope) -> Scope:
-    """Return the scope with a path split as the raw path: an encoded slash does not split a segment."""
-    raw: bytes = scope.get("raw_path") or b""
-    if b"%2f" not in raw.lower():
-        return scope
-    segments = (unquote(segment.decode("ascii", "replace")) for segment in raw.split(b"/"))
-    return {**scope, "path": "/".join(segment.replace("/", _ENCODED_SLASH) for segment in segments)}
-
-
-def name_in_path(parameter: str) -> str:
-    """Decode a path parameter routed with `routable`."""
-    return parameter.replace(_ENCODED_SLASH, "/")

@@ -1,8 +1,8 @@
 """Administrative changes by HTTP, in the audit log: one entry for each, written once its outcome is known.
 
-Invariants: every route of a writing method is audited unless it declares otherwise.  An entry has the route, the
-principal, the names in the path and the status: never a body, a query or a header.  A refused request changed nothing
-and has no entry here; a denial has one by `gateway.security`.
+Invariants: every operation of a writing method is audited unless it declares otherwise.  An entry has the operation,
+the principal, the names in the path and the status: never a body, a query or a header.  A refused request changed
+nothing and has no entry here; a denial has one by `gateway.security`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from collections.abc import Iterable, MutableMapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from fastapi import Request
-
 from entrepot.gateway.http.access import PROTOCOL
-from entrepot.gateway.http.asgi import Scope, Send, name_in_path
+from entrepot.gateway.http.asgi import Scope, Send
 from entrepot.gateway.http.request_times import template_of
-from entrepot.gateway.http.routes import Route
 from entrepot.gateway.operations.change_names import CHANGED, CREATED, resource_of
 from entrepot.gateway.operations.operation import Operation
 from entrepot.gateway.security.audit import OUTCOME_UNKNOWN, AuditLog
@@ -29,27 +26,18 @@ TOLD: Final = "told"
 """Of a request's state: what the handler says of its change, as (resource, detail) of each entry."""
 
 
-def tell(request: Request, resource: str = "", detail: str = "") -> None:
-    """Name the changed resource better than the path does, and add details.  Neither may contain a secret."""
-    request.state.told = ((resource, detail),)
-
-
 class AuditedChanges:
-    """The entries of all routes and operations that change something, by method and template."""
+    """The entries of all operations that change something, by method and template."""
 
-    def __init__(self, audit: AuditLog, routes: Iterable[Route], operations: Iterable[Operation]) -> None:
+    def __init__(self, audit: AuditLog, operations: Iterable[Operation]) -> None:
         self._audit = audit
-        self._changes = {(route.method, route.path): route.change for route in routes if route.change}
-        self._changes |= {
+        self._changes = {
             (each.method, template): each.change for each in operations if each.change for template in each.templates
         }
-        self._methods = {method for method, _ in self._changes}
 
     def noting(self, scope: Scope, send: Send) -> Send:
         """A `send` that writes the entry before the client learns the outcome."""
-        if scope["method"] not in self._methods:
-            return send
-        state: dict[str, Any] = scope.setdefault("state", {})  # the framework's copies of the scope share it
+        state: dict[str, Any] = scope.setdefault("state", {})
 
         async def noted(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -65,7 +53,7 @@ class AuditedChanges:
             return
         if status == HTTPStatus.CREATED and event.endswith(CHANGED):
             event = event.removesuffix(CHANGED) + CREATED
-        names = {name: name_in_path(str(value)) for name, value in scope.get("path_params", {}).items()}
+        names: dict[str, str] = scope.get("path_params", {})
         for resource, detail in state.get(TOLD, (("", ""),)):
             self._audit.changed(
                 event + OUTCOME_UNKNOWN if status in _UNSURE else event,

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from entrepot.gateway.http.asgi import Scope, Send, answer
 from entrepot.gateway.http.problems import answer_of_status, log_refusal, send_problem
 from entrepot.gateway.http.request_times import TEMPLATE
-from entrepot.gateway.http.routes import routes_of
 from entrepot.gateway.operations.asked import HEAD
 from entrepot.gateway.operations.table import PathTree, Table
 
@@ -20,7 +20,7 @@ SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 """Methods in the answer to `OPTIONS *`: those of any path."""
 
 
-class RouteMethods:
+class PathMethods:
     """The methods of each path, read from an app's routes and the table of operations.
 
     It answers what no route takes, so that unknown paths and wrong methods cost no look at each route.
@@ -51,15 +51,6 @@ class RouteMethods:
             found.add("OPTIONS")
         return [method for method in SERVER_METHODS if method in found]
 
-    def has_verb(self, scope: Scope) -> bool:
-        """True if a route takes the end of a path for its verb, which an operation of the table takes for a name."""
-        raw: bytes = scope.get("raw_path") or b""
-        last = raw.rpartition(b"/")[2]
-        if b":" not in last and b"%3a" not in last.lower():
-            return False
-        found = self._tree.find(scope["method"], raw)
-        return found is not None and ":" in found[1]
-
     async def answer_options(self, scope: Scope, send: Send) -> None:
         """Answer OPTIONS with `Allow`."""
         allowed = SERVER_METHODS if scope["path"] == "*" else self.at(scope)
@@ -81,6 +72,16 @@ class RouteMethods:
         else:
             await _refuse(scope, send, HTTPStatus.NOT_FOUND, "there is nothing at this path")
         return True
+
+
+def routes_of(app: FastAPI) -> list[tuple[str, str]]:
+    """Method and path of every route; routes that are not FastAPI's, such as a mount, have no method."""
+    found: list[tuple[str, str]] = []
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        methods = sorted(route.methods or ()) if isinstance(route, APIRoute) else [""]
+        found += [(method, context.path or repr(route)) for method in methods]
+    return found
 
 
 def _allow(methods: Sequence[str]) -> tuple[bytes, bytes]:

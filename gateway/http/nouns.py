@@ -8,9 +8,6 @@ from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.login_cookie import cookie_headers, is_https, login_token
 from entrepot.gateway.http.metrics import Scrapes
-from entrepot.gateway.http.publish import is_reserved
-from entrepot.gateway.http.request_times import PUBLISH
-from entrepot.gateway.http.rights import DEFAULT_CLUSTER
 from entrepot.gateway.mqtt.listener import HTTP_PATH
 from entrepot.gateway.operations.access_tester import ACCESS_TESTER, AccessTester
 from entrepot.gateway.operations.acls import ACLS, Acls
@@ -41,6 +38,8 @@ from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.overview.figures import CountedDoors
 from entrepot.gateway.operations.overview.noun import MAX_WATCHERS, OVERVIEW, Overviews
 from entrepot.gateway.operations.overview.overview import Overview
+from entrepot.gateway.operations.publishing import EVENTS, PUBLISH, Publishing, is_reserved
+from entrepot.gateway.operations.pull_delivery import PULL_DELIVERY, PullDelivery
 from entrepot.gateway.operations.pulling import PULLING, Pulling
 from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS, Bindings
 from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS, Connections
@@ -49,13 +48,14 @@ from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES, Exchanges
 from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER, RabbitMqServer
 from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS, Permissions
 from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES, Parameters, Policies
-from entrepot.gateway.operations.rabbitmq.publishing import PUBLISHING, Publishing
+from entrepot.gateway.operations.rabbitmq.publishing import EXCHANGE_PUBLISHING, ExchangePublishing
 from entrepot.gateway.operations.rabbitmq.queue_messages import QUEUE_MESSAGES, MessagesOfQueues
 from entrepot.gateway.operations.rabbitmq.queues import QUEUES, Queues
 from entrepot.gateway.operations.rabbitmq.server import RabbitMq
 from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS, RabbitMqUsers
 from entrepot.gateway.operations.rabbitmq.vhosts import VHOSTS, Vhosts
 from entrepot.gateway.operations.retained import RETAINED, Retained
+from entrepot.gateway.operations.rights import DEFAULT_CLUSTER
 from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS, RocketMqClients
 from entrepot.gateway.operations.seen import Contents
 from entrepot.gateway.operations.session import SESSION, Browsers, Session
@@ -78,7 +78,9 @@ from entrepot.gateway.operations.webhooks import WEBHOOKS, WebhookDeliveries
 from entrepot.gateway.settings import setting_rows
 
 
-def objects_of(context: HttpContext, access: HttpAccess, overview: Overview) -> dict[Noun, object]:
+def objects_of(
+    context: HttpContext, access: HttpAccess, overview: Overview, publishing: Publishing
+) -> dict[Noun, object]:
     """Return the nouns' objects of one gateway."""
     store, contents = context.store, Contents(context.security, context.settings.http.masked_fields)
     browsers = Browsers(access.at_once, access.known, login_token, cookie_headers, is_https)
@@ -117,6 +119,10 @@ def objects_of(context: HttpContext, access: HttpAccess, overview: Overview) -> 
         **_of_subscriptions(context),
         TRANSACTIONS: Transactions(store, context.clock),
         INGEST_JOBS: IngestJobs(store.key_values, context.clock, partial(topic_statuses, store)),
+        EVENTS: publishing,
+        PULL_DELIVERY: PullDelivery(
+            store, context.topology, context.settings.groups, context.sender, context.settings.http
+        ),
         **_rabbitmq_objects(context),
         SESSION: Session(context.security, context.logins, context.clock, context.peers, browsers),
         ASYNC_API: AsyncApi(store, context.security, context.event_rules, _listeners(context)),
@@ -133,7 +139,7 @@ def _rabbitmq_objects(context: HttpContext) -> dict[Noun, object]:
         VHOSTS: Vhosts(rabbitmq, store.topology),
         CONNECTIONS: Connections(rabbitmq, peers),
         EXCHANGES: Exchanges(rabbitmq),
-        PUBLISHING: Publishing(rabbitmq),
+        EXCHANGE_PUBLISHING: ExchangePublishing(rabbitmq),
         QUEUES: Queues(rabbitmq, peers),
         QUEUE_MESSAGES: MessagesOfQueues(rabbitmq, context.sender.incidents),
         BINDINGS: Bindings(rabbitmq),
@@ -189,6 +195,20 @@ def _of_streams(context: HttpContext, contents: Contents, overview: Overview) ->
         ),
         OVERVIEW: Overviews(overview, watchers),
     }
+
+
+def publishing_of(context: HttpContext) -> Publishing:
+    """Return the publishing of events, which publishes at once share."""
+    return Publishing(
+        context.store,
+        context.sender,
+        context.topology,
+        context.security,
+        context.event_rules,
+        context.deduplication,
+        context.clock,
+        context.settings,
+    )
 
 
 def overview_of(context: HttpContext) -> Overview:

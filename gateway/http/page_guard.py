@@ -9,9 +9,9 @@ from typing import Final
 
 from entrepot.gateway.events.webhooks.handshake import CALLBACK_PATH
 from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, declared_length
+from entrepot.gateway.http.page_paths import DASHBOARD, ROOT
 from entrepot.gateway.http.problems import ForeignPageError, FormBodyError, send_what_is_wrong
 from entrepot.gateway.http.publish import is_publish
-from entrepot.gateway.http.routes import DASHBOARD, ROOT
 from entrepot.gateway.transport.web_origin import RequestHeaders, WebOrigins
 
 FORM_TYPES: Final = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})

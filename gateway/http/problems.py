@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-import msgspec
 import orjson
-import pydantic
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -179,13 +177,6 @@ async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None
     elif not isinstance(error, ClientGoneError):
         await send_problem(send, log_fault(scope["method"], scope["path"], error))
     error.with_traceback(None)  # its frames may hold it
-
-
-def bad_json(error: msgspec.MsgspecError | pydantic.ValidationError | UnicodeDecodeError) -> EntrepotError:
-    """A BAD_REQUEST error for a JSON body, in the decoder's own words."""
-    if isinstance(error, pydantic.ValidationError):
-        return bad_request("; ".join(_sentence(found) for found in error.errors()))
-    return bad_request(f"the body is not what is expected here: {error}")
 
 
 def install(app: FastAPI) -> None:

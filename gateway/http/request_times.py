@@ -18,6 +18,7 @@ from prometheus_client.metrics_core import Metric
 
 from entrepot.domain.measurement import BOUNDS, Histogram
 from entrepot.gateway.http.asgi import AsgiApp, Headers, Receive, Scope, Send
+from entrepot.gateway.operations.publishing import PUBLISH
 
 if TYPE_CHECKING:
     from entrepot.gateway.http.at_once import Client, OnPublished, PublishAtOnce
@@ -27,7 +28,6 @@ TEMPLATE: Final = "entrepot.template"
 """Scope key of the route's template, where set; else FastAPI's route has it."""
 ROUTED: Final = "entrepot.routed"
 """Scope key of the scope that was routed in place of this one."""
-PUBLISH: Final = "/topics/{topic}:publish"
 OTHER: Final = "other"
 _OK: Final = 200
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

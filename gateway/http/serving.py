@@ -30,7 +30,7 @@ from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.operation import Noun, Operation, kinds_of
 from entrepot.gateway.operations.problem import Form
 from entrepot.gateway.operations.reading import read_body, read_query, whole_name
-from entrepot.gateway.operations.rights import ALWAYS
+from entrepot.gateway.operations.rights import ALWAYS, DEFAULT_CLUSTER
 from entrepot.gateway.operations.shapes import (
     Checked,
     Created,
@@ -47,6 +47,7 @@ from entrepot.gateway.operations.shapes import (
 from entrepot.gateway.operations.table import Found, Table
 from entrepot.gateway.security.authentication import anonymous
 from entrepot.gateway.security.security import refusal_of
+from entrepot.gateway.settings import Settings
 
 _JSON: Final = (b"content-type", b"application/json")
 _encode: Final = msgspec.json.Encoder().encode
@@ -75,23 +76,23 @@ class ServedOperations:
         table: Table,
         store: Store,
         access: HttpAccess,
-        *,
-        cluster: str,
-        max_body_bytes: int,
+        changes: AuditedChanges,
+        settings: Settings,
     ) -> None:
-        """`cluster`: name of the Cluster resource."""
-        self.table, self._store, self._access = table, store, access
-        self._cluster, self._max_body_bytes = cluster, max_body_bytes
+        """`changes`: notes them in the audit log."""
+        self.table, self._store, self._access, self._changes = table, store, access, changes
+        self._cluster, self._max_body_bytes = settings.cluster.name or DEFAULT_CLUSTER, settings.http.max_body_bytes
         self._bound = {operation: _bound(operation, objects[operation.noun]) for operation in table.operations}
 
     def find(self, scope: Scope) -> Found | None:
         """Return the operation of a request, or None."""
         return self.table.find(scope["method"], scope.get("raw_path") or b"")
 
-    async def answer(self, found: Found, scope: Scope, receive: Receive, send: Send, changes: AuditedChanges) -> None:
-        """Send the operation's answer, or its problem; `changes` notes it in the audit log."""
+    async def answer(self, found: Found, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the operation's answer, or its problem."""
         scope["path_params"], scope[TEMPLATE] = found.names, found.template
-        send = changes.noting(scope, send)
+        if found.operation.change:
+            send = self._changes.noting(scope, send)
         further: dict[str, str] = {}
         if found.operation.takes_asked:
             send = _with_headers(send, further)
@@ -133,13 +134,15 @@ class ServedOperations:
         if operation.takes_asked:
             asked.scope, asked.answer_headers = scope, further
             asked.may_go_on = partial(self._may_go_on, operation, bound.own, asked)
+            asked.read_body = partial(self._read_body, scope, receive)
+            asked.while_connected = partial(while_connected, receive)
             arguments["asked"] = asked
         if operation.query is not None:
             arguments["query"] = read_query(operation.query, pairs)
         if operation.head is not None:
             arguments["head"] = read_query(operation.head, _texts(scope["headers"]), "header.")
         if operation.body is not None:
-            raw = await read_whole_body(receive, self._max_body_bytes, declared_length(scope["headers"]))
+            raw = await self._read_body(scope, receive)
             arguments["body"] = raw if bound.decoder is None else read_body(bound.decoder, raw)
         try:
             work = bound.handler(**arguments)
@@ -147,6 +150,9 @@ class ServedOperations:
         finally:  # what failed may have changed something, too
             if asked.told is not None:
                 state[TOLD] = asked.told
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        return await read_whole_body(receive, self._max_body_bytes, declared_length(scope["headers"]))
 
     def _is_open(self, operation: Operation) -> bool:
         setting = operation.right.opened_by
@@ -212,7 +218,7 @@ def _encoded(answer: Any) -> tuple[int, Headers, bytes | Pieces | None]:
     if answer is None:
         return 204, [], None
     if isinstance(answer, Raw):
-        named = {"content-type": answer.media_type, **answer.headers}
+        named = {**({"content-type": answer.media_type} if answer.media_type else {}), **answer.headers}
         return 200, [(name.encode(), value.encode("latin-1")) for name, value in named.items()], answer.body
     if isinstance(answer, Pieces):
         return 200, [], answer

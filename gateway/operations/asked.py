@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from entrepot.domain.access.model import Principal
 from entrepot.domain.names import (
@@ -23,11 +23,24 @@ HEAD: Final = "entrepot.head"
 """Mark of the scope of a HEAD request, which is answered as a GET."""
 
 
+_T = TypeVar("_T")
+
+
+class WhileConnected(Protocol):
+    """Awaits work for a client that may go."""
+
+    def __call__(self, work: Awaitable[_T], /) -> Awaitable[_T]: ...
+
+
 class Asked:
     """The names of the path, each resolved once, and who asks.  `plain`: the names as they stand in the path; `query`:
     parameters, the last of each name; `cluster`: name of the Cluster resource; `told`: what the audit log says beside
-    the path, by resource and detail.  Of a request itself: `scope`, as ASGI has it; `answer_headers`, which go with the
-    answer, also with a problem; `may_go_on`: whether the client of an endless answer still may have it."""
+    the path, by resource and detail.
+
+    Of a request itself: `scope`, as ASGI has it; `answer_headers`, which go with the answer, also with a problem;
+    `may_go_on`: whether the client of an endless answer still may have it; `read_body`: reads a body that the row does
+    not read; `while_connected`: returns the outcome of a long poll, or cancels it once the client has gone.
+    """
 
     __slots__ = (
         "answer_headers",
@@ -37,9 +50,11 @@ class Asked:
         "plain",
         "principal",
         "query",
+        "read_body",
         "scope",
         "stored",
         "told",
+        "while_connected",
     )
 
     def __init__(
@@ -52,6 +67,8 @@ class Asked:
         self.scope: MutableMapping[str, Any] = {}
         self.answer_headers: dict[str, str] = {}
         self.may_go_on: Callable[[], Awaitable[bool]] | None = None
+        self.read_body: Callable[[], Awaitable[bytes]] = _no_body
+        self.while_connected: WhileConnected = _as_it_is
 
     @property
     def is_head(self) -> bool:
@@ -77,6 +94,14 @@ class Asked:
     def tell_each(self, resources: Iterable[str], detail: str = "") -> None:
         """Name all changed resources of one request: each has an entry in the audit log.  None of them: none."""
         self.told = tuple((resource, detail) for resource in resources)
+
+
+async def _no_body() -> bytes:
+    return b""
+
+
+async def _as_it_is(work: Awaitable[_T]) -> _T:
+    return await work
 
 
 def known_namespace(store: Store, name: str) -> str:

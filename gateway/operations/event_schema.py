@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import Meta
+
+EVENT_REFERENCE: Final = Meta(extra_json_schema={"$ref": "#/components/schemas/CloudEvent"})
+"""Of a field that has a whole event."""
 _TEXT: Final = {"type": "string", "minLength": 1}
 EVENT_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

@@ -29,6 +29,8 @@ from entrepot.gateway.operations.messages import MESSAGES
 from entrepot.gateway.operations.namespaces import NAMESPACES
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.overview.noun import OVERVIEW
+from entrepot.gateway.operations.publishing import EVENTS
+from entrepot.gateway.operations.pull_delivery import PULL_DELIVERY
 from entrepot.gateway.operations.pulling import PULLING
 from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS
 from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS
@@ -37,7 +39,7 @@ from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES
 from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER
 from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS
 from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES
-from entrepot.gateway.operations.rabbitmq.publishing import PUBLISHING
+from entrepot.gateway.operations.rabbitmq.publishing import EXCHANGE_PUBLISHING
 from entrepot.gateway.operations.rabbitmq.queue_messages import QUEUE_MESSAGES
 from entrepot.gateway.operations.rabbitmq.queues import QUEUES
 from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS
@@ -61,6 +63,8 @@ from entrepot.gateway.operations.watching import WATCHING
 from entrepot.gateway.operations.webhooks import WEBHOOKS
 
 NOUNS: Final[tuple[Noun, ...]] = (
+    EVENTS,
+    PULL_DELIVERY,
     TOPICS,
     EVENT_RULES,
     TIERING,
@@ -103,7 +107,7 @@ NOUNS: Final[tuple[Noun, ...]] = (
     VHOSTS,
     CONNECTIONS,
     EXCHANGES,
-    PUBLISHING,
+    EXCHANGE_PUBLISHING,
     QUEUES,
     QUEUE_MESSAGES,
     BINDINGS,

@@ -79,6 +79,8 @@ class Operation:
     waits: bool = False
     answer_headers: Mapping[str, str] = field(default_factory=dict)
     body_as: Callable[[Any], dict[str, Any]] | None = None
+    comes_as: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    refused_by: tuple[int, ...] = ()
 
     @property
     def is_in_namespaces(self) -> bool:
@@ -132,6 +134,11 @@ class Noun:
     def delete(self, path: str, name: str, summary: str, right: Right, **more: Any) -> Callable[[_HandlerT], _HandlerT]:
         return self._add("DELETE", path, name, summary, right, **more)
 
+    def options(
+        self, path: str, name: str, summary: str, right: Right, **more: Any
+    ) -> Callable[[_HandlerT], _HandlerT]:
+        return self._add("OPTIONS", path, name, summary, right, **more)
+
     def _add(
         self,
         method: str,
@@ -150,6 +157,8 @@ class Noun:
         waits: bool = False,
         answer_headers: Mapping[str, str] = MappingProxyType({}),
         body_as: Callable[[Any], dict[str, Any]] | None = None,
+        comes_as: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
+        refused_by: tuple[int, ...] = (),
     ) -> Callable[[_HandlerT], _HandlerT]:
         """Add a row.  `name`: its id in the document.  `change`: None for the event that its template gives."""
 
@@ -177,6 +186,8 @@ class Noun:
                     waits=waits,
                     answer_headers=answer_headers,
                     body_as=body_as,
+                    comes_as=comes_as,
+                    refused_by=refused_by,
                 )
             )
             return handler

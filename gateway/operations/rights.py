@@ -12,6 +12,8 @@ from entrepot.gateway.operations.asked import Asked
 
 PROTOCOL: Final = "http"
 """Name of the REST API in decisions on rights, and in the audit log."""
+DEFAULT_CLUSTER: Final = "default"
+"""Name of the Cluster resource if the settings have none."""
 _IN_NAMESPACES: Final = frozenset((ResourceType.TOPIC, ResourceType.GROUP))
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import msgspec
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 
-from entrepot.gateway.operations.shapes import EXAMPLES, Body, LenientBody, Like, Part, Row, Shown
+from entrepot.gateway.operations.shapes import EXAMPLES, Body, Like, Part, Row, Shown
 
 Schema = dict[str, Any]
 _PLAIN: Final[Mapping[Any, str]] = {
@@ -78,7 +78,7 @@ class Schemas:
             needed = [tag.tag_field, *needed]
         schema: Schema = {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
         if issubclass(struct, Body):
-            closed = {} if issubclass(struct, LenientBody) else {"additionalProperties": False}
+            closed = {"additionalProperties": False} if struct.__struct_config__.forbid_unknown_fields else {}
             return {**closed, "description": inspect.getdoc(struct), **schema}
         if issubclass(struct, Shown):
             self.parts[name] = {**schema, "description": inspect.getdoc(struct)}

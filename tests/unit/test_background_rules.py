@@ -22,7 +22,7 @@ AWAITED = {
     "gateway/bridge/bridge.py": "awaited by the bridge's run, which is kept",
     "gateway/bridge/outbound.py": "a TaskGroup of the bridge's run awaits them",
     "gateway/http/asgi.py": "awaited by the request",
-    "gateway/http/receive.py": "awaited by the request",
+    "gateway/operations/pull_delivery.py": "awaited by the request",
     "gateway/http/streaming/event_socket.py": "awaited by the connection",
     "gateway/rocketmq/frontend.py": "awaited by the call",
     "gateway/rocketmq/relay.py": "awaited by the relayed connection",

@@ -71,7 +71,6 @@ def test_every_module_says_what_it_is():
 
 
 OWN_PATTERNS = {
-    "gateway/http/hot_routes.py": "templates of our own routes, whose parts are escaped",
     "domain/regular_expression.py": "holds RE2, and its own patterns are put together of constants",
     "broker/store/sub_topics.py": "topic filters, every level of them escaped, and nothing that goes back",
 }

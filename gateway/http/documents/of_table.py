@@ -47,8 +47,19 @@ def _told(operation: Operation, template: str, schemas: Schemas) -> Schema:
             content["example"] = operation.example
         told["requestBody"] = {"required": operation.needs_body, "content": {JSON: content}}
         statuses += [413, 415]
+    if operation.comes_as:
+        told["requestBody"] = {"required": False, "content": _modes(operation)}
+        statuses += [404, 413, 415]
+    statuses += operation.refused_by
     told["responses"] = {**_answers(operation, schemas), **refusals(operation.noun.form.value, *statuses)}
     return told
+
+
+def _modes(operation: Operation) -> Schema:
+    found: Schema = {}
+    for media_type, (schema, example) in operation.comes_as.items():
+        found[media_type] = {"schema": schema} if example is None else {"schema": schema, "example": example}
+    return found
 
 
 def _answers(operation: Operation, schemas: Schemas) -> Schema:
@@ -73,7 +84,8 @@ def _by_status(answer: Any, operation: Operation, schemas: Schemas) -> Schema:
     if answer is Checked:
         return _checked(schemas)
     if answer in (Raw, Pieces):
-        return {"200": {"description": operation.outcome, "content": _raw(operation)}}
+        content = {"content": _raw(operation)} if operation.shows else {}
+        return {"200": {"description": operation.outcome, **content}}
     if answer == Created[None]:
         return {"201": {"description": operation.outcome}}
     is_made, is_created = get_origin(answer) is Made, get_origin(answer) is Created

@@ -1,26 +1,17 @@
-"""The OpenAPI document: FastAPI's document completed with this package's tables."""
+"""The OpenAPI document of all operations, made of the table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from entrepot.gateway.http.documents.of_table import paths_of
-from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
-from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
-from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
-from entrepot.gateway.http.documents.shapes import Schema
-from entrepot.gateway.http.request_times import PUBLISH
-from entrepot.gateway.http.rights import Open
-from entrepot.gateway.http.routes import RouteTable
-from entrepot.gateway.operations.change_names import NAMESPACE_PATH
+from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas
+from entrepot.gateway.operations.event_schema import EVENT_SCHEMA
 from entrepot.gateway.operations.nouns import TABLE
-from entrepot.gateway.operations.schema import Schemas
+from entrepot.gateway.operations.pull_delivery import TOKEN
+from entrepot.gateway.operations.schema import Schema, Schemas
 
-OPERATIONS: Final[Operations] = {
-    **EVENT_OPERATIONS,
-}
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
 clients and rights. Below `/api` are the routes of RabbitMQ's management API.
 
@@ -99,36 +90,26 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def completed(document: Schema, table: RouteTable) -> Schema:
-    """FastAPI's document with all details of its routes, and the operations of the table.  Raises KeyError for a route
-    without details."""
-    parts: dict[str, Schema] = {**CLOUD_EVENT.parts, **problem_schemas()}
-    document["paths"] = _without_titles(document["paths"])
-    for path, operations in document["paths"].items():
-        for method, told in operations.items():
-            _complete(method.upper(), path, told, parts, table)
+def document_of(title: str, version: str) -> Schema:
+    """Return the document."""
     schemas = Schemas()
-    document["paths"] = _in_order(
-        {
-            PUBLISH: publish_operations("", "publish"),
-            **document["paths"],
-            **paths_of(TABLE.operations, schemas),
-            PUBLISH_PATH_OF_NAMESPACES: publish_operations("InNamespace", "namespaces"),
-        }
-    )
-    parts |= schemas.parts
-    for path, operations in document["paths"].items():
+    paths = _in_order(paths_of(TABLE.operations, schemas))
+    for path, operations in paths.items():
         for told in operations.values():
-            told["parameters"] = _with_path(path, told.get("parameters", []))
-    document["info"]["description"] = DESCRIPTION
-    document["tags"] = [{"name": name, "description": description} for name, description in TAGS.items()]
-    document["security"] = SECURITY
-    document["components"] = {
-        "schemas": dict(sorted(parts.items())),
-        "responses": problem_responses(),
-        "securitySchemes": SECURITY_SCHEMES,
+            told["parameters"] = _with_path(path, told["parameters"])
+    parts = {"CloudEvent": EVENT_SCHEMA, **problem_schemas(), **schemas.parts}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": version, "description": DESCRIPTION},
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted(parts.items())),
+            "responses": problem_responses(),
+            "securitySchemes": SECURITY_SCHEMES,
+        },
+        "tags": [{"name": name, "description": description} for name, description in TAGS.items()],
+        "security": SECURITY,
     }
-    return document
 
 
 def _in_order(paths: Schema) -> Schema:
@@ -139,62 +120,6 @@ def _in_order(paths: Schema) -> Schema:
         return min(tags.index(told["tags"][0]) for told in paths[path].values()), path
 
     return {path: {m: paths[path][m] for m in _METHODS if m in paths[path]} for path in sorted(paths, key=place)}
-
-
-def _without_titles(node: Any) -> Any:
-    """Return a part of the framework's document without titles: they repeat the names."""
-    if isinstance(node, list):
-        return [_without_titles(each) for each in node]
-    if not isinstance(node, dict):
-        return node
-    return {
-        name: _without_titles(value) for name, value in node.items() if not (name == "title" and isinstance(value, str))
-    }
-
-
-def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], table: RouteTable) -> None:
-    """Add one operation's details.  `parts` collects the schemas it refers to."""
-    operation = OPERATIONS[method, path.replace(NAMESPACE_PATH, "")]
-    told["operationId"] = operation.id + ("InNamespace" if NAMESPACE_PATH in path else "")
-    told["parameters"] = [*told.get("parameters", []), *operation.parameters]
-    if operation.description:
-        told["description"] = operation.description
-    _add_body(told, operation, parts)
-    statuses = [400, 401, 403, *([404] if "{" in path else [])]
-    rule = table.rights_of(method, path)
-    if isinstance(rule, Open) and rule.setting is None:
-        told["security"] = []
-        statuses = [400, 404]
-    if "requestBody" in told:
-        statuses += [413, 415]
-    told["responses"] = {
-        **{str(status): _response(answer, parts) for status, answer in operation.answers.items()},
-        **refusals("Problem", *statuses),
-    }
-
-
-def _add_body(told: Schema, operation: Operation, parts: dict[str, Schema]) -> None:
-    if operation.body is not None:
-        parts.update(operation.body.parts)
-        content = {"schema": operation.body.schema, "example": operation.body.example}
-        needed = bool(operation.body.schema.get("required"))
-        told["requestBody"] = {"required": needed, "content": {JSON: content}}
-    elif "requestBody" in told:
-        told["requestBody"]["content"][JSON]["example"] = operation.example
-
-
-def _response(answer: Answer, parts: dict[str, Schema]) -> Schema:
-    found: Schema = {"description": answer.description}
-    if answer.headers:
-        found["headers"] = {
-            name: {"description": description, "schema": {"type": "string"}}
-            for name, description in answer.headers.items()
-        }
-    if answer.content is not None:
-        parts.update(answer.content.parts)
-        content = {"schema": answer.content.schema, "example": answer.content.example}
-        found["content"] = {answer.media_type: content}
-    return found
 
 
 def _with_path(path: str, parameters: list[Schema]) -> list[Schema]:

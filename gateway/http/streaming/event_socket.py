@@ -23,10 +23,8 @@ from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.asgi import Receive, Scope, Send, decoded_name
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.filtering import filters_in, wants
 from entrepot.gateway.http.page_guard import check_page
 from entrepot.gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
-from entrepot.gateway.http.receive import ensure_both
 from entrepot.gateway.http.streaming import frames
 from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
@@ -34,6 +32,9 @@ from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.operations.asked import known_namespace
+from entrepot.gateway.operations.event_filters import filters_in
+from entrepot.gateway.operations.filtered_pop import wants
+from entrepot.gateway.operations.pull_delivery import ensure_both
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.protocols.cloudevents.errors import CloudEventError
 
@@ -115,7 +116,7 @@ class EventSockets:
             raise EntrepotError(Code.BAD_REQUEST, f"the sub-protocol to ask for is {frames.SUBPROTOCOL!r}")
         if not context.is_ready() or self.count >= context.settings.http.max_event_sockets:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "no more WebSockets are taken now")
-        await ensure_both(context, topic, group)
+        await ensure_both(context.store, context.topology, context.settings.groups, topic, group)
         query = parse_qs((scope.get("query_string") or b"").decode("latin-1"))
         filters = filters_in(_last(query, "filters"), _last(query, "cesql"))
         client = GroupConsumer("websocket", _peer(scope), principal.name, principal.source, (topic,))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from entrepot.gateway.operations.rabbitmq.server import RabbitMq
 
 
-PUBLISHING: Final = new_noun("/exchanges/{vhost}/{name}/publish")
+EXCHANGE_PUBLISHING: Final = new_noun("/exchanges/{vhost}/{name}/publish")
 _EXAMPLE: Final = {
     "routing_key": "line1.temp",
     "payload": "21.5",
@@ -59,13 +59,13 @@ class Routed(Part, frozen=True):
 shown_as(Routed(True))
 
 
-class Publishing:
+class ExchangePublishing:
     """The operation of publishing."""
 
     def __init__(self, rabbitmq: RabbitMq) -> None:
         self._rabbitmq = rabbitmq
 
-    @PUBLISHING.post(
+    @EXCHANGE_PUBLISHING.post(
         "",
         "publishToExchange",
         "Publish a message to an exchange",

@@ -13,12 +13,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from fastapi import FastAPI
 
 from entrepot.domain.timestamp import to_rfc3339
-from entrepot.gateway.http.routes import PUBLIC_PAGES, MissingRightsError, routes_of
+from entrepot.gateway.http.app import pages
+from entrepot.gateway.http.methods import routes_of
 from entrepot.gateway.settings import SecuritySettings, Settings
-from tests.e2e.http.every_route import every_route, rest_of
+from tests.e2e.http.every_route import every_route
 from tests.e2e.http.operations import (
     BY_TIMER_HANDLE,
     BY_TOKEN,
@@ -262,11 +262,15 @@ def test_who_diverts_events_must_be_allowed_to_send_them_there(user: Callable[..
         assert client.put(path, json={"onInvalid": "refuse"}).status_code == 200
 
 
-def test_every_route_has_a_rule_and_stands_in_the_grid(server: HttpServer) -> None:
-    rest, table = rest_of(server)
-    routes = {route for route in routes_of(rest) if route[1] not in PUBLIC_PAGES}
-    assert routes == {(route.method, route.path) for route in table.routes}
-    every = every_route(server)
+def test_the_framework_s_routes_are_pages_that_everybody_may_read() -> None:
+    """They hold no data: the documentation, and the dashboard's files."""
+    found = {path for _, path in routes_of(pages())}
+    documentation = {"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"}
+    assert found == {"/", "/dashboard", "/dashboard/{file:path}", *documentation}
+
+
+def test_every_operation_stands_in_the_grid() -> None:
+    every = every_route()
     assert len({(route.method, route.path) for route in every}) == len(every), "each is in one place"
     tried = {
         tuple(one.name.partition("?")[0].split(" ", 1))
@@ -288,19 +292,3 @@ def fits(template: str, path: str) -> bool:
         want == got or ("{" in want and got.endswith(want.partition("}")[2]))
         for want, got in zip(wanted, given, strict=True)
     )
-
-
-def test_a_route_without_a_rule_stops_the_start(server: HttpServer) -> None:
-    def nothing() -> None:
-        """A handler."""
-
-    for add in (
-        lambda app: app.get("/api/v1/new")(nothing),
-        lambda app: app.post("/healthz")(nothing),
-        lambda app: app.mount("/files", FastAPI()),
-    ):
-        rest, table = rest_of(server)
-        table.check(rest)
-        add(rest)
-        with pytest.raises(MissingRightsError):
-            table.check(rest)

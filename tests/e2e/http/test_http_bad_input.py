@@ -78,7 +78,7 @@ CASES = {
     "topic with an encoded slash": (400, publish(b"", CE, "a%2Fb")),
     "topic that is not UTF-8": (400, publish(b"", CE, "%ff%fe")),
     "topic too long": (400, publish(b"", CE, "a" * 128)),
-    "no topic": (400, publish(b"", CE, "")),
+    "no topic": (404, publish(b"", CE, "")),
     "system topic": (403, publish(b"", CE, "%25DLQ%25workers")),
     "unknown topic": (404, publish(b"", CE, "unknown")),
     "publish by GET": (405, plain("GET", "/topics/known:publish")),

@@ -1,41 +1,22 @@
-"""Event filters in a query of routes that are no rows of the table: their parameters, and pops that they narrow."""
+"""Pops that a query's filters narrow: what does not match is acknowledged."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-from fastapi import Query
-
-from entrepot.domain.delivery import Delivery
-from entrepot.domain.expression.event_filter import EventFilters
-from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import split_name
-from entrepot.domain.ports import PopRequest, Store
 from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
 from entrepot.gateway.messaging.release import release
-from entrepot.gateway.operations import event_filters
-from entrepot.gateway.operations.event_filters import filters_in as filters_in  # for the routes that have these
 from entrepot.protocols.cloudevents.mapping import to_event
 
-FiltersQuery = Annotated[
-    str | None,
-    Query(
-        max_length=event_filters.MAX_FILTERS_LENGTH,
-        description=event_filters.FILTERS_DESCRIPTION,
-        examples=[event_filters.FILTERS_EXAMPLE],
-    ),
-]
-CesqlQuery = Annotated[
-    str | None,
-    Query(
-        max_length=event_filters.MAX_CESQL_LENGTH,
-        description=event_filters.CESQL_DESCRIPTION,
-        examples=[event_filters.CESQL_EXAMPLE],
-    ),
-]
+if TYPE_CHECKING:
+    from entrepot.domain.delivery import Delivery
+    from entrepot.domain.expression.event_filter import EventFilters
+    from entrepot.domain.message import StoredMessage
+    from entrepot.domain.ports import PopRequest, Store
 
 
 def wants(filters: EventFilters, message: StoredMessage, default_type: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from entrepot.domain.message import Message
-from entrepot.gateway.http.asgi import Headers
 from entrepot.gateway.transport.web_origin import PAGE_HEADERS
 from entrepot.protocols.cloudevents import http as binding
 from entrepot.protocols.cloudevents.batch import each_of
@@ -13,6 +12,7 @@ from entrepot.protocols.cloudevents.errors import CloudEventError, UnsupportedFo
 from entrepot.protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent
 from entrepot.protocols.cloudevents.mapping import to_message
 
+Headers = list[tuple[bytes, bytes]]
 Trace = list[tuple[str, str]]
 """`traceparent` and `tracestate` of a request as attributes; empty where there are none."""
 TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
