@@ -106,7 +106,7 @@ def listener_names(settings: Settings) -> tuple[str, ...]:
 
 def broker_listener_name(settings: Settings) -> tuple[str, ...]:
     """The listener for gateways, if enabled."""
-    return ("broker",) if settings.broker.enabled and settings.store.kind == "embedded" else ()
+    return ("broker",) if settings.broker.enabled else ()
 
 
 async def _run_listeners(
@@ -143,7 +143,7 @@ def _where_it_is_kept(settings: Settings, store: Store) -> str:
     """The place of the data, for people."""
     if isinstance(store, Clustered) and not any(each.startswith(UNIX) for each in settings.cluster.brokers):
         return f"{len(store.topology.topics())} topics on brokers elsewhere"
-    return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
+    return f"data in {settings.store.data_dir}"
 
 
 def _announce(kept: str, addresses: dict[str, str], scheme: str, security: Security) -> None:

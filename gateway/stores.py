@@ -25,20 +25,6 @@ if TYPE_CHECKING:
 async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store:
     """Open the store that the settings name; `number` tells its queues from other brokers'. Raises BAD_REQUEST where
     the settings do not go together, StoreFailedError, CorruptedError."""
-    if settings.store.kind == "memory":
-        if settings.tier.url:
-            raise EntrepotError(Code.BAD_REQUEST, "tier.url needs store.kind embedded: memory keeps nothing")
-        from entrepot.store_client.memory import MemoryStore
-
-        return MemoryStore(
-            clock,
-            max_message_bytes=settings.store.max_message_bytes,
-            group_defaults=settings.groups.new_group("defaults"),
-            hold_back_limit=settings.store.hold_back_messages,
-            check_after_ms=int(settings.store.transaction_check_after_seconds * 1000),
-            check_interval_ms=int(settings.store.transaction_check_interval_seconds * 1000),
-            max_checks=settings.store.transaction_max_checks,
-        )
     kept = settings.store
     try:
         return await _open_here(settings, clock, number)

@@ -96,8 +96,6 @@ def serve(
 
 def _check_workers(settings: Settings) -> None:
     """Refuse settings that several processes cannot share."""
-    if settings.store.kind != "embedded":
-        raise CommandError("--workers: a store in memory is one process's; store.kind must be embedded", USAGE)
     if settings.broker.enabled:
         text = "--workers: the door for gateways on other machines is not open then; start 'entrepot broker' and"
         raise CommandError(f"{text} 'entrepot gateway --workers {settings.cluster.workers}' instead", USAGE)
@@ -213,8 +211,6 @@ def broker(
             "server.ready_file": ("--ready-file", ready_file),
         },
     )
-    if loaded.settings.store.kind != "embedded":
-        raise CommandError("a broker keeps what it is given: store.kind must be embedded", USAGE)
     raise typer.Exit(_loaded("deployment").run_broker(loaded))
 
 

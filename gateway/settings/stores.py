@@ -17,9 +17,6 @@ from entrepot.gateway.settings.table import GIB, MIB, Bytes, Count, Port, Second
 class StoreSettings(Table):
     """The store."""
 
-    kind: Literal["embedded", "memory"] = Field(
-        "embedded", description="Kind of store: embedded is durable, memory is not; the command gateway has none"
-    )
     data_dir: Path = Field(Path("data"), description="Data directory")
     segment_size_bytes: int = Field(1 * GIB, ge=1 * MIB, description="Size of a full commit-log file")
     preallocate_bytes: int = Field(64 * MIB, ge=1 * MIB, description="Disk space allocated ahead of the log's end")

@@ -12,8 +12,8 @@ from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.store_client.embedded import open_embedded
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.served_broker import remote_store
 
 MAX_MESSAGE_BYTES = 4096

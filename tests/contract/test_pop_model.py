@@ -19,8 +19,8 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
-from entrepot.store_client.memory import MemoryStore
 from tests.support.burying import bury_exhausted
+from tests.support.model_store import MemoryStore
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.store_steps import codes

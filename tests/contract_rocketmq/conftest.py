@@ -12,9 +12,9 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
-from entrepot.store_client.memory import MemoryStore
 from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.rocketmq_server import RocketMqServer
 

@@ -23,9 +23,9 @@ from entrepot.gateway.rocketmq.service import RocketMqService
 from entrepot.gateway.security.authentication import anonymous
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import status_of
-from entrepot.store_client.memory import MemoryStore
 from tests.contract_rocketmq_door.conftest import OwnListener
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 T = TypeVar("T")
 TOPIC, GROUP = v2.Resource(name="t"), v2.Resource(name="g")

@@ -25,8 +25,8 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import Topic
-from entrepot.store_client.memory import MemoryStore
 from tests.support.derived_state import check_derived
+from tests.support.model_store import MemoryStore
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.stepped_ports import done

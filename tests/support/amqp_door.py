@@ -41,9 +41,9 @@ from entrepot.protocols.amqp.methods_basic import (
 )
 from entrepot.protocols.amqp.methods_connection import ChannelOpen, ChannelOpenOk, ConnectionTuneOk
 from entrepot.protocols.amqp.methods_topology import QueueDeclare, QueueDeclareOk
-from entrepot.store_client.memory import MemoryStore
 from tests.support.amqp_machine import HELLO, OPEN, START_OK, Heard, heard, said
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 M = TypeVar("M", bound=AmqpMethod)

@@ -29,8 +29,8 @@ from entrepot.gateway.settings import SecuritySettings, Settings
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import received_header
 from entrepot.protocols.amqp.errors import AmqpError
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 ME = By("me", "127.0.0.1")
 

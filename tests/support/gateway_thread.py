@@ -19,8 +19,8 @@ from entrepot.domain.clock import Clock
 from entrepot.gateway.app import Gateway
 from entrepot.gateway.listener import bind
 from entrepot.gateway.settings import Settings, load_settings
-from entrepot.gateway.stores import open_store
 from tests.support.clock import ManualClock
+from tests.support.model_store.by_settings import model_store_of
 from tests.support.waiting import PATIENCE_SECONDS
 
 DOORS = ("mqtt", "ws", "amqp", "http")
@@ -28,8 +28,8 @@ DOORS = ("mqtt", "ws", "amqp", "http")
 
 def _settings_of(given: dict[str, Any]) -> Settings:
     if any("." in name for name in given):
-        return load_settings(flags={"store.kind": "memory", "grpc.enabled": "false", **given}).settings
-    return Settings.model_validate({"store": {"kind": "memory"}, "grpc": {"enabled": False}, **given})
+        return load_settings(flags={"grpc.enabled": "false", **given}).settings
+    return Settings.model_validate({"grpc": {"enabled": False}, **given})
 
 
 class LoopOfAThread(asyncio.SelectorEventLoop):
@@ -123,8 +123,9 @@ class GatewayThread:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         doors = (*DOORS, "mqtts", "wss") if self._settings.mqtt.tls_certificate else DOORS
         sockets = {door: bind("127.0.0.1", self._fixed.get(door, 0)) for door in doors}
-        store = await open_store(self._settings, self.clock)
+        store = model_store_of(self._settings, self.clock)
         gateway = Gateway(self._settings, store, self.clock, sockets)
+        gateway.security.setup_token.path = None  # there is no data directory
         await gateway.start()
         self.ports = {door: f"127.0.0.1:{listener.getsockname()[1]}" for door, listener in sockets.items()}
         self._is_ready.set()

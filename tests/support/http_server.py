@@ -35,8 +35,8 @@ from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.store_client.embedded import open_embedded
-from entrepot.store_client.memory import MemoryStore
 from entrepot.store_client.remote.opening import RemoteSettings, open_remote
+from tests.support.model_store import MemoryStore
 from tests.support.served_broker import ServedBroker, remote_store
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import soak_only

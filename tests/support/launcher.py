@@ -32,7 +32,7 @@ MODULES: Final = (
     "entrepot.broker.server.process",
     "uvicorn",
     "entrepot.store_client.embedded",
-    "entrepot.store_client.memory",
+    "tests.support.model_store",
     "entrepot.store_client.remote",
 )
 POLL_SECONDS: Final = 0.005

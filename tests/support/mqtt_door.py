@@ -21,8 +21,8 @@ from entrepot.protocols.mqtt.decoder import Decoder
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
 from entrepot.protocols.mqtt.properties import PropertyId
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.waiting import PATIENCE_SECONDS, until
 

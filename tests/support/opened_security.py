@@ -10,8 +10,8 @@ from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.security.administration import By, UserChange
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import SecuritySettings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 ROOT = Principal("root", Origin.PASSWORD, "192.0.2.7")
 BY_ROOT = By.principal(ROOT)

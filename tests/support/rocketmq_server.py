@@ -32,7 +32,7 @@ from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Positio
 from entrepot.domain.topic import Permission, Topic
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.store_client.memory import MemoryStore
+from tests.support.model_store import MemoryStore
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
 OK = v2.Status(code=v2.OK, message="OK")

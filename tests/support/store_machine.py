@@ -14,8 +14,8 @@ from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.store_client.embedded import open_embedded
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 T = TypeVar("T")
 

@@ -13,12 +13,11 @@ from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.opening_store import open_objects
 from entrepot.broker.tiered.settings import Payload, TierSettings
 from entrepot.broker.tiered.store_options import StoreOptions
-from entrepot.domain.errors import Code, EntrepotError, FieldError
+from entrepot.domain.errors import FieldError
 from entrepot.domain.topic import Cleanup, Topic
 from entrepot.gateway.settings import Settings, SettingsError, load_settings
 from entrepot.gateway.settings.tier import fault_of_store
-from entrepot.gateway.stores import _settings_here, open_store, served_number
-from tests.support.clock import ManualClock
+from entrepot.gateway.stores import _settings_here, served_number
 
 GOOD = ("file:///var/cold", "file://localhost/var/cold", "s3://bucket", "s3://bucket/a/b", "gs://bucket", "az://box/a")
 BAD = (
@@ -153,13 +152,6 @@ def _number(settings: Settings, number: int) -> int:
 )
 def test_the_number_of_a_broker_that_others_reach(flags: dict[str, object], is_alone: bool, number: int) -> None:
     assert served_number(load_settings(flags=flags).settings, is_alone=is_alone) == number
-
-
-async def test_a_store_in_memory_has_no_tier(tmp_path: Path) -> None:
-    settings = load_settings(flags={"store.kind": "memory", "tier.url": tmp_path.as_uri()}).settings
-    with pytest.raises(EntrepotError, match=r"tier\.url needs store\.kind embedded") as refused:
-        await open_store(settings, ManualClock())
-    assert refused.value.code is Code.BAD_REQUEST
 
 
 @pytest.mark.parametrize("cleanup", [Cleanup.COMPACT, Cleanup.CONSUMED])

@@ -15,7 +15,6 @@ from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 USERS = {
-    "store.kind": "memory",
     "security.argon2_memory_bytes": "65536",
     "security.argon2_iterations": "1",
     "security.initial_admin": "root",

@@ -86,7 +86,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     key = directory / "key.json"
     key.write_text(json.dumps(KeySet([KEY]).as_dict(private=False)))
     settings = {
-        "store.kind": "memory",
         "security.argon2_memory_bytes": "65536",
         "security.argon2_iterations": "1",
         "security.initial_admin": "root",

@@ -282,7 +282,6 @@ def test_scram_with_mqtt_js(topic: str, tmp_path_factory: pytest.TempPathFactory
     if not HAS_MQTT_JS:
         pytest.skip("MQTT.js is not installed (make peers)")
     settings = {
-        "store.kind": "memory",
         "security.initial_admin": "root",
         "security.initial_admin_password": "secret",
         "security.argon2_memory_bytes": "65536",

@@ -12,7 +12,6 @@ from tests.support.http_client import http_client
 from tests.support.server import ServerProcess
 
 SETTINGS = {
-    "store.kind": "memory",
     "security.argon2_memory_bytes": "65536",
     "security.argon2_iterations": "1",
     "security.initial_admin": "root",

@@ -15,7 +15,7 @@ from tests.support.gateway_thread import GatewayThread
 from tests.support.server import ServerProcess
 from tests.tiers.marks import soak_only
 
-ALL_DOORS = {"mqtt.tls_port": "0", "mqtt.ws_port": "0", "mqtt.wss_port": "0", "store.kind": "memory"}
+ALL_DOORS = {"mqtt.tls_port": "0", "mqtt.ws_port": "0", "mqtt.wss_port": "0"}
 
 
 @pytest.fixture(scope="package")

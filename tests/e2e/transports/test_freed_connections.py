@@ -23,11 +23,11 @@ from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.listener import bind
 from entrepot.gateway.rocketmq.relay import GrpcRelay
 from entrepot.gateway.settings import Settings
-from entrepot.gateway.stores import open_store
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Disconnect
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from tests.support.model_store.by_settings import model_store_of
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.websocket_client import BINARY, WebSocketClient, frame
@@ -265,14 +265,13 @@ async def what_stays(way: Callable[[Ports], None], ports: Ports) -> dict[str, in
 
 
 async def check_all() -> dict[str, dict[str, int]]:
-    settings = Settings.model_validate(
-        {"store": {"kind": "memory"}, "grpc": {"enabled": False}, "topics": {"max_auto_created": MOST_TOPICS}}
-    )
+    settings = Settings.model_validate({"grpc": {"enabled": False}, "topics": {"max_auto_created": MOST_TOPICS}})
     clock = SystemClock()
     sockets = {door: bind("127.0.0.1", 0) for door in ("mqtt", "ws", "amqp", "http")}
     ports = {door: listener.getsockname()[1] for door, listener in sockets.items()}
-    store = await open_store(settings, clock)
+    store = model_store_of(settings, clock)
     gateway = Gateway(settings, store, clock, sockets)
+    gateway.security.setup_token.path = None  # there is no data directory
     await gateway.start()
     reserved = bind("127.0.0.1", 0)
     ports["relay"] = reserved.getsockname()[1]

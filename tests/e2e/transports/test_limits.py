@@ -19,7 +19,7 @@ from tests.support.certificates import TestAuthority
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Serve = Callable[[dict[str, str]], Any]
-ALL_DOORS_WITHOUT_TLS = {"mqtt.ws_port": "0", "store.kind": "memory"}
+ALL_DOORS_WITHOUT_TLS = {"mqtt.ws_port": "0"}
 CONNECT = encode(Connect("", 5), 5)
 
 

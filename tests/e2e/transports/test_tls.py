@@ -183,7 +183,7 @@ def test_clients_with_and_without_certificates(serve: Serve, tmp_path: Path, own
 
 def test_https_is_swapped_too_and_speaks_websocket(serve: Serve, own: TestAuthority) -> None:
     certificate = own.issue("http")
-    settings = {"store.kind": "memory", "http.tls_certificate": str(certificate), "mqtt.tls_reload_seconds": "0.1"}
+    settings = {"http.tls_certificate": str(certificate), "mqtt.tls_reload_seconds": "0.1"}
     context = own.client_context()
     with serve(settings) as server:
 

@@ -13,8 +13,8 @@ from entrepot.gateway.bridge import lease as module
 from entrepot.gateway.bridge.errors import LeaseLostError
 from entrepot.gateway.bridge.lease import LEASE_MS, MARGIN_MS, BridgeLease
 from entrepot.gateway.bridge.origin import MARK, has_come_by, mark_of, store_origin
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

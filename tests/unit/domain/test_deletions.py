@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from entrepot.broker.server.definition_log import DELETED, DefinitionLog
 from entrepot.domain import deletions
 from entrepot.domain.deletions import Deletions
-from entrepot.store_client.memory import MemoryStore
 from entrepot.store_client.remote.definitions import BrokerView
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 LIMIT = 4
 names = st.sampled_from([f"topic/{name}" for name in "abcdefghij"])

@@ -11,8 +11,8 @@ from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.settings import TopicsSettings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 
 async def test_names_of_one_level_keep_their_queue() -> None:

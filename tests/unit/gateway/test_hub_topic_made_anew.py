@@ -9,9 +9,9 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.fan_out.topic_numbers import TopicNumbers
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.hub_subscriber import QOS_1, HubSubscriber, follow
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.waiting import until
 

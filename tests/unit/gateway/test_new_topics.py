@@ -17,8 +17,8 @@ from entrepot.gateway.messaging.new_topics import MAX_AT_ONCE
 from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.settings import TopicsSettings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.waiting import until
 
 

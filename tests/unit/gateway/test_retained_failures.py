@@ -18,8 +18,8 @@ from entrepot.gateway.mqtt.retained import retained as module
 from entrepot.gateway.mqtt.retained import writer as retained_writer
 from entrepot.gateway.mqtt.retained.record import encode_retained
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.retained import names_matching
 from tests.support.waiting import PATIENCE_SECONDS, until

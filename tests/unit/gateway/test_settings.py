@@ -140,7 +140,6 @@ def test_an_unknown_key_inside_a_rule(file):
         ("server.drain_seconds", "-1"),
         ("server.host", ""),
         ("store.flush", "never"),
-        ("store.kind", "remote"),
         ("log.format", "xml"),
         ("topics.rules", "a=b"),
         ("topics.rules", '[{"filter": "a/#/b", "topic": "t"}]'),

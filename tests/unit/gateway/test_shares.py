@@ -22,8 +22,8 @@ from entrepot.gateway.messaging.traffic import Traffic
 from entrepot.gateway.mqtt.shares.member import MAX_HELD
 from entrepot.gateway.mqtt.shares.share import KEEP_SECONDS
 from entrepot.gateway.mqtt.shares.shares import Shares
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.share_member import KeepingMember
 from tests.support.store_steps import append, append_all, bodies, eventually, message, pop, settled

@@ -12,8 +12,8 @@ from entrepot.domain.ports import Tail
 from entrepot.domain.topic import Topic
 from entrepot.gateway.operations import topic_stream as module
 from entrepot.gateway.operations.topic_stream import TopicStream
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.store_steps import append, bodies
 from tests.support.waiting import PATIENCE_SECONDS

@@ -9,8 +9,8 @@ from entrepot.domain.names import CATCH_ALL_TOPIC, queue_feed
 from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.settings import TopicsSettings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 
 async def test_queues_take_no_room_from_topics() -> None:

@@ -18,8 +18,8 @@ from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
-from entrepot.store_client.memory.store import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store.store import MemoryStore
 
 INVISIBLE_SECONDS = 10
 MAX_ATTEMPTS = 3

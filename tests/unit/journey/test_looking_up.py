@@ -11,8 +11,8 @@ from entrepot.gateway.messaging import provenance
 from entrepot.gateway.messaging.provenance import ORIGINS_KEY, Provenance, gateway_of, origins_in
 from entrepot.gateway.operations.journey import looking_up
 from entrepot.gateway.operations.journey.looking_up import By, Found, Wanted, looked_up
-from entrepot.store_client.memory.store import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store.store import MemoryStore
 
 
 @pytest.fixture

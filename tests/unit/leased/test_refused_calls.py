@@ -13,8 +13,8 @@ from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging import settling as module
 from entrepot.gateway.messaging.leased_consumer import MIN_LEASE_MS, RENEWALS_PER_LEASE, LeasedConsumer
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.store_steps import append, pop
 from tests.support.waiting import until

@@ -17,8 +17,8 @@ from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.brokers import BrokerChange, Brokers, Election, ReplicaCounting
 from entrepot.gateway.operations.controllers import Controllers, NewController
 from entrepot.gateway.operations.shapes import PlainName, WholeName
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 VIEW = ReplicaView(2, "r:2", "slave", True, log=LogCondition(diverged=((3, 9),), copies_from=1))
 BROKER = BrokerStatus("b", 0, "r:1", "", True, False, True, replicas=(VIEW,), election=ElectionView(3, "why", 0, 3, 2))

@@ -21,8 +21,8 @@ from entrepot.gateway.operations.clients import (
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.shapes import EXAMPLES, PlainName
 from entrepot.protocols.mqtt.packets import Subscription
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.mqtt_door import MqttDoor
 from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
 from tests.support.waiting import PATIENCE_SECONDS

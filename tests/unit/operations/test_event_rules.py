@@ -18,9 +18,9 @@ from entrepot.gateway.operations.event_rules import EventRuleChange, EventRulesA
 from entrepot.gateway.operations.shapes import TopicName
 from entrepot.gateway.security.security import Security, refusal_of
 from entrepot.gateway.settings import TopicsSettings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 SCHEMA = {"type": "object", "required": ["celsius"]}
 SHOP = TopicName("shop")

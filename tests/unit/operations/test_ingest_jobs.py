@@ -14,9 +14,9 @@ from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
 from entrepot.gateway.operations.ingest_jobs import MAX_ID, IngestJobs, IngestJobsAsked
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.shapes import PlainName
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 NOW = 1_700_000_000_000
 

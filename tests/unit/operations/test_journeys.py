@@ -17,9 +17,9 @@ from entrepot.gateway.operations.journeys import HIDDEN, JOURNEYS, JourneyAsked,
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 
 ID = bytes(range(16))

@@ -22,9 +22,9 @@ from entrepot.gateway.operations.shapes import MAX_NUMBER, PlainName, TopicName
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.settings.listeners import MaskRule
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 NOW = 1_700_000_000_000
 ID = bytes(range(16))

@@ -9,8 +9,8 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.namespaces import NamespaceChange, Namespaces, NamespacesAsked
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.shapes import PlainName
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 
 async def test_they_are_made_listed_and_deleted() -> None:

@@ -18,8 +18,8 @@ from entrepot.gateway.operations.shapes import PlainName
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.settings.listeners import MaskRule
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.operations import asked_by
 
 

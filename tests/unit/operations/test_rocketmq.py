@@ -14,8 +14,8 @@ from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.rocketmq import RocketMqClients, RocketMqClientsAsked, RocketMqDisconnecting
 from entrepot.gateway.operations.shapes import PlainName
 from entrepot.gateway.rocketmq.connected import RocketMqClient
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
 
 

@@ -20,8 +20,8 @@ from entrepot.gateway.security.administration import UserChange
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.opened_security import BY_ROOT, opened_security
 from tests.support.replaced import replaced
 

@@ -21,9 +21,9 @@ from entrepot.gateway.operations.streams import Streams
 from entrepot.gateway.operations.watching import WatchAsked, Watching
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings, TopicsSettings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.store_steps import append
 from tests.support.waiting import PATIENCE_SECONDS

@@ -32,9 +32,9 @@ from entrepot.gateway.operations.webhooks import WebhookDeliveries, WebhooksAske
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 
 NOW = 1_700_000_000_000

@@ -12,9 +12,9 @@ from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, T
 from entrepot.domain.topic import QueueBounds, Topic
 from entrepot.gateway.operations.shapes import TopicName
 from entrepot.gateway.operations.tiering import Accepting, Attaching, Restoring, Tiering
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 BELOW = qualified("plant", "orders")
 

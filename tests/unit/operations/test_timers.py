@@ -15,9 +15,9 @@ from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.shapes import PlainName
 from entrepot.gateway.operations.timers import TIMERS, Retime, Timers, TimersAsked
 from entrepot.gateway.operations.times import LAST_TIME, time_text
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 NOW = 1_700_000_000_000
 

@@ -21,8 +21,8 @@ from entrepot.gateway.operations.reading import read_body
 from entrepot.gateway.operations.shapes import GroupName, TopicName
 from entrepot.gateway.operations.topics import TopicChange, TopicChanges, Topics, TopicSelection
 from entrepot.gateway.settings import GroupsSettings, TopicsSettings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 
 class Decision:

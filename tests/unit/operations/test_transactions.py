@@ -10,9 +10,9 @@ from entrepot.domain.names import qualified
 from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.transactions import Transactions, TransactionsAsked
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 
 async def prepare(store: MemoryStore, topic: str, *names: str) -> None:

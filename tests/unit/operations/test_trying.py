@@ -16,9 +16,9 @@ from entrepot.gateway.operations.schema import Schemas
 from entrepot.gateway.operations.trial_doors import MqttDoor, RocketMqDoor
 from entrepot.gateway.operations.trials import AmqpTrial, HttpTrial, MqttTrial, RocketMqTrial, Stored
 from entrepot.gateway.operations.trying import TRYING, Trying
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 
 ID = bytes(range(16))

@@ -18,9 +18,9 @@ from entrepot.gateway.operations.shapes import PlainName, TopicName
 from entrepot.gateway.operations.viewing import OneAsked, ViewAsked, Viewing
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
-from entrepot.store_client.memory import MemoryStore
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 
 SHOP = TopicName("shop")

@@ -16,7 +16,6 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import operations as wire
-from entrepot.store_client.memory import MemoryStore
 from entrepot.store_client.remote.definitions import (
     BrokerView,
     Repairs,
@@ -28,6 +27,7 @@ from entrepot.store_client.remote.definitions import (
     prevailing_topic,
 )
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 NAMES = ("a", "b")
 BROKERS = ("one", "two", "three")

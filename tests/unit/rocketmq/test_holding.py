@@ -15,8 +15,8 @@ from entrepot.gateway.rocketmq.holding import Holding
 from entrepot.gateway.rocketmq.receiving import Receiving
 from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.store_steps import append, pop
 from tests.support.waiting import until
 

@@ -12,8 +12,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.security.administration import UserChange
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
-from entrepot.store_client.memory import MemoryStore
 from tests.support.cases import cases
+from tests.support.model_store import MemoryStore
 from tests.support.waiting import until
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 

@@ -12,8 +12,8 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.security.administration import UserChange
 from entrepot.gateway.security.explaining import explain
 from entrepot.gateway.security.security import PrincipalChange, Security
-from entrepot.store_client.memory import MemoryStore
 from tests.support.cases import cases
+from tests.support.model_store import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 TOPIC = ResourceType.TOPIC

@@ -14,7 +14,7 @@ from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.rocketmq.access import RocketMqAccess
 from entrepot.gateway.security.administration import UserChange
 from entrepot.gateway.security.security import Security
-from entrepot.store_client.memory import MemoryStore
+from tests.support.model_store import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 LIMIT = 300.0

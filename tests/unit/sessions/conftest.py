@@ -17,8 +17,8 @@ from entrepot.gateway.mqtt.sessions.operating import SessionOperations
 from entrepot.gateway.mqtt.sessions.record import SessionRecord, WillRecord
 from entrepot.gateway.mqtt.sessions.session import Session
 from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 
 

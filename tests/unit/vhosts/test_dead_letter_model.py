@@ -30,8 +30,8 @@ from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import deaths_of
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.tiers.marks import scaled
 
 TTL_MS = 1000

@@ -13,8 +13,8 @@ from entrepot.domain.queues.declaration import QueueDeclaration, declared_queue
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.protocols.amqp.field_table import Timestamp
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from entrepot.domain.queues.policy import ApplyTo, Policy
 from entrepot.gateway.amqp.virtual_hosts import records
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 
 
 @pytest.fixture

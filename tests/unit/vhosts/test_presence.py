@@ -12,8 +12,8 @@ from entrepot.domain.queues.declaration import declared_queue
 from entrepot.gateway.amqp.virtual_hosts import presence as module
 from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.waiting import until
 

@@ -16,8 +16,8 @@ from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from entrepot.gateway.amqp.feeds.queue_feed import QueueFeed
 from entrepot.gateway.messaging.ticket import Ticket
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.store_steps import append_all, bodies, handles, pop
 from tests.support.waiting import until

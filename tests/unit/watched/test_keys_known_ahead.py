@@ -9,8 +9,8 @@ import pytest
 from entrepot.domain.key_value import KeyValueChange, KeyValueEvent
 from entrepot.gateway.messaging import watched_keys as module
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
-from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 
 

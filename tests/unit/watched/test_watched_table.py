@@ -11,8 +11,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
 from entrepot.domain.shard import first_place
 from entrepot.gateway.messaging.watched_table import WatchedTable
-from entrepot.store_client.memory import MemoryStore
 from tests.support.http_server import ServerClock
+from tests.support.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -22,9 +22,9 @@ from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.events.webhooks import dispatcher as module
 from entrepot.gateway.events.webhooks.dispatcher import RELEASE_MS, Dispatcher, Matching
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
-from entrepot.store_client.memory import MemoryStore
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
+from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.seed import seeded
 from tests.support.store_steps import append, bodies, message, pop, settled

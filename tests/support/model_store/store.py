@@ -9,15 +9,15 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
-from entrepot.store_client.memory.consumption import Consumption
-from entrepot.store_client.memory.finder import Finder
-from entrepot.store_client.memory.key_values import KeyValues
-from entrepot.store_client.memory.messages import Messages
-from entrepot.store_client.memory.retry import Retry
-from entrepot.store_client.memory.state import State
-from entrepot.store_client.memory.timers import Timers
-from entrepot.store_client.memory.topology import Topology
-from entrepot.store_client.memory.transactions import Transactions
+from tests.support.model_store.consumption import Consumption
+from tests.support.model_store.finder import Finder
+from tests.support.model_store.key_values import KeyValues
+from tests.support.model_store.messages import Messages
+from tests.support.model_store.retry import Retry
+from tests.support.model_store.state import State
+from tests.support.model_store.timers import Timers
+from tests.support.model_store.topology import Topology
+from tests.support.model_store.transactions import Transactions
 
 
 class MemoryStore:

@@ -14,9 +14,9 @@ from entrepot.domain.names import dead_letter_group, is_retry_topic, retry_topic
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.query import HopKind
 from entrepot.domain.topic import Topic, TopicType
-from entrepot.store_client.memory.progress import Entry, GroupQueue
-from entrepot.store_client.memory.retry import Retry, as_first
-from entrepot.store_client.memory.state import Queue, State
+from tests.support.model_store.progress import Entry, GroupQueue
+from tests.support.model_store.retry import Retry, as_first
+from tests.support.model_store.state import Queue, State
 
 Source = tuple[Queue, GroupQueue]
 

@@ -13,8 +13,8 @@ from entrepot.domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, 
 from entrepot.domain.ports import Pulled, Tail
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import Cleanup, QueueBounds
-from entrepot.store_client.memory.state import ABSENT_QUEUE, Queue, State
-from entrepot.store_client.memory.timers import Timers
+from tests.support.model_store.state import ABSENT_QUEUE, Queue, State
+from tests.support.model_store.timers import Timers
 
 OnMessages = Callable[[list[StoredMessage]], None]
 

@@ -11,8 +11,8 @@ from entrepot.domain.message import StoredMessage, SystemProperty, SystemValue
 from entrepot.domain.names import dead_letter_topic, is_retry_topic, retry_topic
 from entrepot.domain.query import MOVED, RESENT, HopKind
 from entrepot.domain.topic import Topic
-from entrepot.store_client.memory.progress import Entry, GroupQueue
-from entrepot.store_client.memory.state import Queue, State, as_message
+from tests.support.model_store.progress import Entry, GroupQueue
+from tests.support.model_store.state import Queue, State, as_message
 
 Place = tuple[str, int, int]
 """(topic, queue id, queue offset)"""

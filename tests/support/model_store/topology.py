@@ -19,7 +19,7 @@ from entrepot.domain.names import (
 )
 from entrepot.domain.revision import revised
 from entrepot.domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus, own_queues
-from entrepot.store_client.memory.state import Queue, State
+from tests.support.model_store.state import Queue, State
 
 
 class Topology:

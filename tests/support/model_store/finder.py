@@ -16,9 +16,9 @@ from entrepot.domain.query import (
     MessageQuery,
     RecordOrigin,
 )
-from entrepot.store_client.memory.progress import Entry
-from entrepot.store_client.memory.retry import dead_letter_place, first_place
-from entrepot.store_client.memory.state import State
+from tests.support.model_store.progress import Entry
+from tests.support.model_store.retry import dead_letter_place, first_place
+from tests.support.model_store.state import State
 
 MAX_DIGITS = 19
 

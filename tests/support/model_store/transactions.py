@@ -9,9 +9,9 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.transaction import HalfMessage, TransactionEnd, check_after_ms
-from entrepot.store_client.memory.messages import Messages
-from entrepot.store_client.memory.state import State, as_message, as_stored
-from entrepot.store_client.memory.timers import Timers
+from tests.support.model_store.messages import Messages
+from tests.support.model_store.state import State, as_message, as_stored
+from tests.support.model_store.timers import Timers
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.names import DEFAULT_NAMESPACE, is_system_topic
 from entrepot.domain.query import HopKind, MessageHop, is_failure, is_traced
 from entrepot.domain.topic import Topic
-from entrepot.store_client.memory.progress import GroupQueue
+from tests.support.model_store.progress import GroupQueue
 
 log = structlog.get_logger(__name__)
 

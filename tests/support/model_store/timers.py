@@ -9,7 +9,7 @@ from entrepot.domain.acceptance import is_for_later
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.timing import MAX_DELAY_MS, TimedMessage, TimerCursor
-from entrepot.store_client.memory.state import State, as_message, as_stored
+from tests.support.model_store.state import State, as_message, as_stored
 
 STEP_SECONDS = 0.05
 """Interval between checks of timers without calls."""

@@ -13,12 +13,12 @@ from entrepot.domain.names import check_same_namespace, retry_topic
 from entrepot.domain.ports import GIVEN_BACK, REJECTED, PopRequest
 from entrepot.domain.position import LATEST_POSITION, Position
 from entrepot.domain.query import HopKind
-from entrepot.store_client.memory.claiming import Claiming, Hand
-from entrepot.store_client.memory.messages import offset_at
-from entrepot.store_client.memory.progress import Entry, GroupQueue
-from entrepot.store_client.memory.retry import Retry, as_first
-from entrepot.store_client.memory.state import State
-from entrepot.store_client.memory.topology import Topology
+from tests.support.model_store.claiming import Claiming, Hand
+from tests.support.model_store.messages import offset_at
+from tests.support.model_store.progress import Entry, GroupQueue
+from tests.support.model_store.retry import Retry, as_first
+from tests.support.model_store.state import State
+from tests.support.model_store.topology import Topology
 
 
 class Consumption:
