@@ -56,6 +56,7 @@ from entrepot.gateway.version import own_version
 if TYPE_CHECKING:
     from entrepot.gateway.bridge.bridges import Bridges
     from entrepot.gateway.events.webhooks.webhooks import Webhooks
+    from entrepot.gateway.http.asgi import AsgiApp
     from entrepot.gateway.http.context import HttpContext
     from entrepot.gateway.http.server import HttpListener
     from entrepot.gateway.peer_listener import PeerListener
@@ -83,15 +84,18 @@ class Gateway:
         clock: Clock,
         sockets: dict[str, socket.socket],
         origins: Mapping[str, str] = MappingProxyType({}),
+        *,
+        is_embedded: bool = False,
     ) -> None:
-        """`origins`: the origin of each setting that has none by default, by its key."""
+        """`origins`: the origin of each setting that has none by default, by its key. `is_embedded`: in another
+        program, which serves `http_app` and has the signals."""
         self.settings, self._origins = settings, origins
         self.store, self._is_alone = store, not isinstance(store, Clustered) and not settings.broker.enabled
         self.addresses = {door: address_of(listener) for door, listener in sockets.items()}
         self._loop = asyncio.get_running_loop()
         self._wheel = DeadlineWheel(self._loop)
         self._early = EarlyBytes(settings.server.max_unauthenticated_bytes)
-        self._stop = StopSignal()
+        self._stop = None if is_embedded else StopSignal()
         self._is_ready = False
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
@@ -158,8 +162,9 @@ class Gateway:
         self._http_listener: HttpListener | None = None
         self._http_work: tuple[PeriodicWork, ...] = ()
         self._peer_listener: PeerListener | None = None
-        if "http" in sockets:
-            self._http_listener = self._build_http(sockets["http"], topology, clock)
+        self.http_app: AsgiApp | None = None
+        if "http" in sockets or is_embedded:
+            self._http_listener = self._build_http(sockets.get("http"), topology, clock)
         https = self._http_listener.certificates if self._http_listener is not None else None
         grpcs = self._grpc_listener.certificates if self._grpc_listener is not None else None
         self._certificate_watch = CertificateWatch(
@@ -223,8 +228,9 @@ class Gateway:
             settings.grpc, reserved, self.rocketmq.handler(), relayed, is_shared=is_shared
         )
 
-    def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
-        """Build the HTTP listener.  Its libraries are imported only where it is enabled."""
+    def _build_http(self, listener: socket.socket | None, topology: Topology, clock: Clock) -> HttpListener | None:
+        """Build the HTTP application, and its listener where it has a socket.  Its libraries are imported only where
+        it is enabled."""
         from entrepot.gateway.events.webhooks.webhooks import Webhooks
         from entrepot.gateway.http.app import build_app
         from entrepot.gateway.http.context import HttpContext
@@ -289,8 +295,10 @@ class Gateway:
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websockets = {HTTP_PATH.encode(): self._mqtt_listeners.http_upgrade()} if has_websocket else {}
         app = build_app(context)
-        self._http_work = app.sampler.work
+        self.http_app, self._http_work = app.asgi, app.sampler.work
         context.background = (*context.background, *app.sampler.work)
+        if listener is None:
+            return None
         return HttpListener(app.asgi, listener, self.settings.http, self._early, websockets, app.publish)
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
@@ -334,6 +342,7 @@ class Gateway:
 
     async def until_stopped(self) -> int:
         """Wait for a signal (0) or for the store to fail (1)."""
+        assert self._stop is not None, "who embeds a gateway ends it"
         return await self._stop.wait(self.store)
 
     async def drain(self) -> None:

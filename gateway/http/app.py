@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.metadata import entry_points
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -31,6 +32,9 @@ from entrepot.gateway.operations.overview.sampling import Sampler
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.gateway.version import own_version
 
+ROUTES: Final = "entrepot.routes"
+"""Group of entry points: each names an `APIRouter`, whose routes stand behind all operations."""
+
 
 @dataclass(frozen=True)
 class HttpApp:
@@ -54,7 +58,7 @@ def build_app(context: HttpContext) -> HttpApp:
     objects = objects_of(context, access, overview, publishing)
     changes = AuditedChanges(context.security.audit, TABLE.operations)
     operations = ServedOperations(objects, TABLE, context.store, access, changes, settings)
-    app = routed(operations, pages(), EventSockets(context, access, origins))
+    app = routed(operations, pages(access), EventSockets(context, access, origins))
     times = context.times
     asgi = times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins))
     proxies, sampler = settings.http.trusted_proxies, overview.sampler
@@ -104,11 +108,15 @@ def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
     )
 
 
-def pages() -> FastAPI:
-    """Build the pages that everybody may read: the dashboard's files, and the documentation of all operations."""
+def pages(access: HttpAccess | None = None) -> FastAPI:
+    """Build the pages that everybody may read, which are the dashboard's files and the documentation of all operations;
+    and the routers of packages that are installed beside.  `access`: what those ask."""
     app = FastAPI(title="Entrepôt", version=own_version(), redirect_slashes=False, docs_url=None, redoc_url=None)
     app.include_router(page_routes())
     app.include_router(dashboard_routes())
+    for entry in entry_points(group=ROUTES):
+        app.include_router(entry.load())
+    app.state.access = access
     document: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
