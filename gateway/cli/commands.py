@@ -19,7 +19,7 @@ from entrepot.gateway.cli.errors import CommandError
 
 GROUP = "entrepot.commands"
 PARTS: Final = {
-    "topic": "topic",
+    "topic": "topics:TOPICS",
     "group": "group",
     "message": "message",
     "timer": "timer",

@@ -473,7 +473,7 @@ def test_something_unexpected_is_one_line(entrepot, monkeypatch):
     def broken(path):
         raise RuntimeError("bang")
 
-    monkeypatch.setattr("entrepot.gateway.cli.topic.segment", broken)
+    monkeypatch.setattr("entrepot.gateway.cli.noun_commands.segment", broken)
     assert entrepot("topic", "show", "x") == (
         1,
         "",
