@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from entrepot.gateway.cli import dead_letters, group_detail
-from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
 from entrepot.gateway.cli.noun_commands import add_commands, path_of
 from entrepot.gateway.cli.output import JsonOption, print_listing
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption
 from entrepot.gateway.operations.groups import GROUPS
+from entrepot.gateway.operations.members import MEMBERS
 
 app = typer.Typer(help=GROUPS.about, no_args_is_help=True)
 add_commands(app, GROUPS, "list", "show", "create", "update", "reset")
@@ -26,8 +27,7 @@ def members(
     as_json: JsonOption = False,
 ) -> None:
     """List consumers with whole queues of a topic, and those queues."""
-    group = path_of(GROUPS, "getGroup", namespace, name=name)
-    shown = Client(server).get(f"{group}/topics/{segment(topic)}/members")
+    shown = Client(server).get(path_of(MEMBERS, "listMembers", namespace, name=name, topic=topic))
     print_listing(
         shown,
         ("member", "queues", "lease s", "expires"),
