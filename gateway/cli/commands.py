@@ -19,17 +19,17 @@ from entrepot.gateway.cli.errors import CommandError
 
 GROUP = "entrepot.commands"
 PARTS: Final = {
-    "topic": "topic",
+    "topic": "topics:TOPICS",
     "group": "group",
     "message": "message",
-    "timer": "timer",
+    "timer": "timers:TIMERS",
     "transaction": "transactions:TRANSACTIONS",
     "retained": "retained",
     "client": "mqtt_client",
     "session": "sessions:SESSIONS",
     "amqp": "amqp_connection",
     "rocketmq": "rocketmq_client",
-    "webhook": "webhook",
+    "webhook": "webhooks:WEBHOOKS",
     "namespace": "namespaces:NAMESPACES",
     "user": "user",
     "acl": "acl",

@@ -17,8 +17,10 @@ from entrepot.domain.written_text import without_mark
 from entrepot.gateway.cli import message_journey, message_query, message_try, message_view
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.noun_commands import add_commands
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below
+from entrepot.gateway.operations.messages import MESSAGES
 
 app = typer.Typer(help="Publish, receive and find messages.", no_args_is_help=True)
 
@@ -118,7 +120,7 @@ def acknowledge(
     print_outcome(answer, f"acknowledged {len(answer.get('succeededLockTokens') or [])}", as_json=as_json)
 
 
-app.command("query")(message_query.query)
+add_commands(app, MESSAGES, "query")
 app.command("show")(message_query.show)
 app.command("trace")(message_query.trace)
 app.command("journey")(message_journey.journey)

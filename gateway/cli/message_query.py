@@ -1,4 +1,4 @@
-"""`entrepot message query`, `show` and `trace`: stored messages, their state, and their hops."""
+"""`entrepot message show` and `trace`: stored messages, their state, and their hops."""
 
 from __future__ import annotations
 
@@ -7,46 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_listing, print_table, print_text
-from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
-
-_TIME = "RFC 3339, or epoch milliseconds."
-
-
-def query(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    key: Annotated[str | None, typer.Option(help="Key of the message; an event's id is one.")] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Stored at or after: {_TIME}")] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help=f"Stored before: {_TIME}")] = None,
-    limit: Annotated[int, typer.Option(help="Maximum number of messages.", min=1, max=1000)] = 32,
-    cursor: Annotated[str | None, typer.Option(help="Cursor of an earlier answer, to continue there.")] = None,
-    namespace: NamespaceOption = DEFAULT_NAMESPACE,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """List messages of a topic, the newest first."""
-    wanted = {"topic": topic, "limit": limit, **given(key=key, to=to, cursor=cursor), **given(**{"from": from_})}
-    answer = Client(server).request("GET", api_path(namespace, "messages"), query=wanted)
-    print_listing(
-        answer,
-        ("stored", "queue", "offset", "keys", "tag", "sub-topic", "size", "id"),
-        (
-            (
-                m["storeTime"],
-                m["queueId"],
-                m["queueOffset"],
-                " ".join(m["keys"]),
-                m["tag"],
-                m["subTopic"],
-                m["size"],
-                m["id"],
-            )
-            for m in answer["value"]
-        ),
-        as_json=as_json,
-        continued_by="--cursor",
-    )
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
+from entrepot.gateway.cli.noun_commands import path_of
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_table, print_text
+from entrepot.gateway.operations.messages import MESSAGES
 
 
 def show(
@@ -56,9 +20,8 @@ def show(
 ) -> None:
     """Show one message with all its properties and its state in every group."""
     client = Client(server)
-    path = f"/api/v1/messages/{segment(id_)}"
-    message = client.get(path)
-    consumers = client.get(f"{path}/consumers")["value"]
+    message = client.get(path_of(MESSAGES, "getMessage", id=id_))
+    consumers = client.get(path_of(MESSAGES, "listMessageConsumers", id=id_))["value"]
     if as_json:
         print_json({**message, "consumers": consumers})
         return
@@ -78,7 +41,7 @@ def trace(
     as_json: JsonOption = False,
 ) -> None:
     """Trace one message hop by hop: all of it if its topic is traced, else its failed attempts."""
-    hops = Client(server).get(f"/api/v1/messages/{segment(id_)}/trace")["value"]
+    hops = Client(server).get(path_of(MESSAGES, "getMessageTrace", id=id_))["value"]
     if as_json:
         print_json(hops)
         return

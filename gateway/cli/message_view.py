@@ -10,7 +10,8 @@ import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_table, save_bytes
-from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, filter_expression, given
+from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, read
+from entrepot.gateway.operations.option_texts import filter_expression
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 _BODY_COLUMN = 60
@@ -39,7 +40,7 @@ def list_messages(
     as_json: JsonOption = False,
 ) -> None:
     """List messages of a topic or queue, with the beginnings of their bodies, without consuming them."""
-    wanted = None if filter_ is None else filter_expression(filter_)
+    wanted = None if filter_ is None else read("--filter", filter_expression, filter_)
     query = given(
         queue=queue,
         offset=offset,

@@ -7,14 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_outcomes
+from entrepot.gateway.cli.noun_commands import add_commands, path_of
+from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome, print_outcomes
 from entrepot.gateway.cli.values import GatewayOption, given
+from entrepot.gateway.operations.clients import CLIENTS
 
-app = typer.Typer(help="MQTT clients connected to the gateways.", no_args_is_help=True)
-
-_PATH = "/api/v1/clients"
-IdArgument = Annotated[str, typer.Argument(metavar="CLIENT", show_default=False)]
-
+app = typer.Typer(help=CLIENTS.about, no_args_is_help=True)
 
 _SLOW_COLUMNS: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped", "gateway")
 _COLUMNS: tuple[str, ...] = (
@@ -47,12 +45,10 @@ def list_clients(
     as_json: JsonOption = False,
 ) -> None:
     """List clients connected to any gateway, ordered by id."""
-    if slow:
-        query = given(gateway=gateway, limit=limit)
-        answer, columns = Client(server).request("GET", "/api/v1/slow-subscribers", query=query), _SLOW_COLUMNS
-    else:
-        query = given(prefix=prefix, contains=contains, user=user, gateway=gateway, after=after, limit=limit)
-        answer, columns = Client(server).request("GET", _PATH, query=query), _COLUMNS
+    columns = _SLOW_COLUMNS if slow else _COLUMNS
+    path = path_of(CLIENTS, "listSlowSubscribers" if slow else "listClients")
+    wanted = {} if slow else given(prefix=prefix, contains=contains, user=user, after=after)
+    answer = Client(server).request("GET", path, query={**wanted, **given(gateway=gateway, limit=limit)})
     print_listing(
         answer,
         columns,
@@ -62,24 +58,7 @@ def list_clients(
     )
 
 
-@app.command()
-def show(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Show a client of any gateway in full, always as JSON: its subscriptions, messages in flight, and why it does not
-    send or get."""
-    print_json(Client(server).get(f"{_PATH}/{segment(client)}"))
-
-
-@app.command()
-def events(
-    client: IdArgument,
-    limit: Annotated[int, typer.Option(help="Maximum number of events.", min=1, max=200)] = 100,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """List recent connects, refusals and ends of a client id at all gateways, the newest first."""
-    answer = Client(server).request("GET", f"{_PATH}/{segment(client)}/events", query={"limit": limit})
-    columns = ("time", "event", "reason", "text", "count", "address", "gateway")
-    print_listing(answer, columns, ([one[column] for column in columns] for one in answer["value"]), as_json=as_json)
+add_commands(app, CLIENTS, "show", "events")
 
 
 @app.command()
@@ -92,10 +71,10 @@ def kick(
     http = Client(server)
     if len(clients) == 1:
         client = clients[0]
-        http.delete(f"{_PATH}/{segment(client)}")
+        http.delete(path_of(CLIENTS, "disconnectClient", id=client))
         print_outcome({"client": client, "disconnected": True}, f"client {client} disconnected", as_json=as_json)
     else:
-        outcomes = http.request("POST", f"{_PATH}:disconnect", body={"ids": clients})["value"]
+        outcomes = http.request("POST", path_of(CLIENTS, "disconnectClients"), body={"ids": clients})["value"]
         print_outcomes(outcomes, "id", "disconnected", as_json=as_json)
 
 

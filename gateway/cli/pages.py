@@ -1,24 +1,19 @@
-"""Options of commands that list topics or groups, and the line about brokers that did not answer."""
+"""Lists of topics and groups by commands, and the line about brokers that did not answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Final
 
 from entrepot.gateway.cli.client import Client
 from entrepot.gateway.cli.output import print_line, print_listing
 
 DEFAULT_LIMIT: Final = 100
-ContainsOption = Annotated[str | None, typer.Option("--contains", help="Text in the names, in any case.")]
-PrefixOption = Annotated[str | None, typer.Option("--prefix", help="Beginning of the names.")]
-KindOption = Annotated[str | None, typer.Option("--kind", metavar="KIND,...", help="Kinds, such as normal or queue.")]
-SortOption = Annotated[
-    str | None, typer.Option("--sort", metavar="COLUMN", help="Column to sort by; -COLUMN: descending.")
-]
-LimitOption = Annotated[int | None, typer.Option("--limit", help="Maximum number of rows.", min=1, max=1000)]
-AfterOption = Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Cursor of the page before.")]
+
+
+def all_pages(client: Client, path: str, limit: int, **query: str | int) -> list[Any]:
+    """All pages of a listing."""
+    return [row for page in client.pages(path, **query, limit=limit) for row in page["value"]]
 
 
 def listing(client: Client, path: str, query: dict[str, Any]) -> dict[str, Any]:
@@ -44,10 +39,3 @@ def print_page(
         missed = answer.get("missing", ())
     for missing in missed:
         print_line(f"{missing['name']} gave no answer: {missing['reason']}", err=True)
-
-
-def figure(row: dict[str, Any], name: str) -> str:
-    """A sum of a row: `?` while it is unknown, with a sign where it is a lower bound."""
-    if row[name] is None:
-        return "?"
-    return row[name] if row["isComplete"] else f">={row[name]}"

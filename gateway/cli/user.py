@@ -5,63 +5,33 @@ from __future__ import annotations
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from entrepot.domain.written_text import WrittenTextError, written_text
-from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from entrepot.gateway.cli.confirming import YesOption, confirm
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
 from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.noun_commands import add_commands, path_of
 from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_outcome
+from entrepot.gateway.cli.pages import all_pages
 from entrepot.gateway.cli.values import given
+from entrepot.gateway.operations.users import MAX_LIMIT, USERS
 
-app = typer.Typer(help="Users of a running server.", no_args_is_help=True)
-
+app = typer.Typer(help=USERS.about, no_args_is_help=True)
+add_commands(app, USERS, "list", "show")
 NameArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
 SuperOption = Annotated[bool | None, typer.Option("--super/--no-super", help="Exempt the user from policies.")]
 EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="Allow or forbid logins.")]
 PasswordFileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="File with the password in its first line; - is standard input.")
 ]
-OwnOption = Annotated[bool, typer.Option("--own", help="Allow losing your own rights.")]
 AuditKind = Literal["all", "refusals", "changes", "looks"]
 SECRET_BYTES = 24
-_PAGE = 1000
-
-
-SHOWN = ("super", "enabled", "hasPassword", "hasSigningSecret", "statements")
-
-
-def _confirmed(is_own: bool) -> str:
-    return "?confirm=own-rights" if is_own else ""
 
 
 def _path(name: str) -> str:
-    return f"/api/v1/users/{segment(name)}"
-
-
-@app.command("list")
-def list_users(
-    find: Annotated[str, typer.Option(help="Part of the user's name.")] = "",
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """List users."""
-    users = all_pages(Client(server), "/api/v1/users", find=find)
-    print_listing(
-        users,
-        ("user", "super", "enabled", "has password", "has signing secret", "statements"),
-        ([user[key] for key in ("name", *SHOWN)] for user in users),
-        as_json=as_json,
-    )
-
-
-@app.command()
-def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Show one user."""
-    user = Client(server).get(_path(name))
-    print_listing(user, ("user", user["name"]), [(key, user[key]) for key in SHOWN], as_json=as_json)
+    return path_of(USERS, "putUser", name=name)
 
 
 @app.command()
@@ -78,27 +48,14 @@ def create(
 ) -> None:
     """Create a user. The first must be a super user: from then on every listener requires credentials."""
     client = Client(server)
-    if any(user["name"] == name for user in all_pages(client, "/api/v1/users")):
+    if any(user["name"] == name for user in all_pages(client, path_of(USERS, "listUsers"), MAX_LIMIT)):
         raise CommandError(f"there is a user {name} already")
     password = None if no_password else _password(password_file)
     user = client.put(_path(name), given(password=password, super=is_super, enabled=enabled))
     print_outcome(user, f"user {name} is there", as_json=as_json)
 
 
-@app.command()
-def update(
-    name: NameArgument,
-    is_super: SuperOption = None,
-    enabled: EnabledOption = None,
-    own: OwnOption = False,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """Change a user; omitted options keep their value."""
-    client = Client(server)
-    client.get(_path(name))  # a missing one is refused
-    user = client.put(_path(name) + _confirmed(own), given(super=is_super, enabled=enabled))
-    print_outcome(user, f"user {name} is changed", as_json=as_json)
+add_commands(app, USERS, "update")
 
 
 @app.command()
@@ -141,18 +98,7 @@ def signing_secret(
         print_outcome(user, f"user {name} has another signing secret", as_json=as_json)
 
 
-@app.command()
-def delete(
-    name: NameArgument,
-    yes: YesOption = False,
-    own: OwnOption = False,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """Delete a user; its policy is kept. Asks for confirmation."""
-    confirm(f"Delete the user {name}?", yes)
-    Client(server).delete(_path(name) + _confirmed(own))
-    print_outcome({"user": name, "deleted": True}, f"user {name} deleted", as_json=as_json)
+add_commands(app, USERS, "delete")
 
 
 @app.command()
@@ -177,11 +123,6 @@ def audit(
     print_listing(entries, columns, ([entry[column] for column in columns] for entry in entries), as_json=as_json)
     if answer["next"] is not None:
         print_line(f"more: --cursor {answer['next']}", err=True)
-
-
-def all_pages(client: Client, path: str, **query: str) -> list[Any]:
-    """All pages of a listing."""
-    return [row for page in client.pages(path, **query, limit=_PAGE) for row in page["value"]]
 
 
 def _password(file: Path | None) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,19 +19,25 @@ from entrepot.domain.access.model import (
     Statement,
 )
 from entrepot.gateway.operations.acls import Said, parts_of
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.operation import Noun, Words
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rights import SUPER_USERS
-from entrepot.gateway.operations.shapes import Continued, Part, Query, Shown, shown_as
-from entrepot.gateway.security.explaining import Explanation, explain, reach_of, rights_of
-from entrepot.gateway.security.security import Security
+from entrepot.gateway.operations.shapes import Continued, Flag, Part, Query, Shown, shown_as
+from entrepot.gateway.security.explaining import ASKED_ACTIONS, Explanation, explain, reach_of, rights_of
+
+if TYPE_CHECKING:
+    from entrepot.gateway.security.security import Security
 
 MAX_LIMIT: Final = 1000
 MAX_TEXT: Final = 1024
 SUBJECTS_AT_ONCE: Final = 64
 """Number of subjects judged before the event loop goes on."""
 _Subject = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
-_Resource = Annotated[str, Meta(min_length=1, description="Resource type and name, such as Topic:factory/line1/temp")]
+_Resource = Annotated[
+    str,
+    Meta(min_length=1, description="Resource type and name, such as Topic:factory/line1/temp"),
+    Flag("Resource, such as Topic:a/b.", name="RESOURCE"),
+]
 _Source = Annotated[str, Meta(max_length=MAX_TEXT, description="Address of the client")]
 _Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
@@ -153,7 +158,9 @@ class WhoAsked(Query, frozen=True):
         Literal["anything", "all"],
         Meta(description="anything: subjects with a right or a denial; all: also those with neither"),
     ] = "anything"
-    find: Annotated[str, Meta(max_length=MAX_TEXT, description="Part of the subject's name")] = ""
+    find: Annotated[
+        str, Meta(max_length=MAX_TEXT, description="Part of the subject's name"), Flag("Part of the subject's name.")
+    ] = ""
     source: _Source = ""
     client_id: _Text = ""
     after: Annotated[str, Meta(max_length=MAX_TEXT, description="Subject after which the list begins")] = ""
@@ -204,8 +211,17 @@ class AccessTester:
         "List what all users and subjects of policies may do with a resource",
         SUPER_USERS,
         shows={"next": "bob"},
+        words=Words(
+            "who",
+            "List what all users and subjects of policies may do with a resource.",
+            columns=("subject", *ASKED_ACTIONS),
+            cells=lambda each: (each["subject"], *(each["actions"][action] for action in ASKED_ACTIONS)),
+            whole=MAX_LIMIT,
+        ),
     )
     async def who(self, query: WhoAsked) -> Continued[ReachShown]:
+        import asyncio  # no command pays for it
+
         resource_type, name = _resource(query.resource)
         part = query.find.casefold()
         wanted = [each for each in self._subjects() if each > query.after and part in each.casefold()]

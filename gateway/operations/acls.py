@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,13 +11,14 @@ from entrepot.domain.access.evaluator import MAX_RESOURCES, MAX_SOURCES, MAX_STA
 from entrepot.domain.access.model import SUBJECT_PREFIX, Action, Effect, Statement
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.change_names import TOLD_BELOW
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.operation import Noun, Table, Words
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.rights import SUPER_USERS
 from entrepot.gateway.operations.shapes import Body, Continued, Head, Made, Part, PlainName, Query, Shown, shown_as
-from entrepot.gateway.security.administration import Administration, By
+from entrepot.gateway.security.changes import By
 
 if TYPE_CHECKING:
+    from entrepot.gateway.security.administration import Administration
     from entrepot.gateway.security.records import PolicyRecord
 
 MAX_LIMIT: Final = 1000
@@ -80,7 +81,23 @@ class PolicyHead(Head, frozen=True, rename="kebab"):
     if_none_match: Annotated[Literal["*"] | None, Meta(description="`*`: an existing policy is not replaced")] = None
 
 
-ACLS: Final = Noun("acls", "/acls", "policy")
+ACLS: Final = Noun(
+    "acls",
+    "/acls",
+    "policy",
+    "Policies of a running server.",
+    helps={"subject": "User name; * for everybody."},
+)
+_COLUMNS: Final = ("subject", "effect", "actions", "resources", "sources")
+
+
+def _tables(*policies: dict[str, Any]) -> list[Table]:
+    rows = (
+        (policy["subject"], each["effect"], *(" ".join(each[key]) for key in _COLUMNS[2:]))
+        for policy in policies
+        for each in policy["statements"]
+    )
+    return [(_COLUMNS, rows)]
 
 
 class Acls:
@@ -89,7 +106,19 @@ class Acls:
     def __init__(self, administration: Administration) -> None:
         self._administration = administration
 
-    @ACLS.get("", "listAccessPolicies", "List policies by subject", SUPER_USERS, shows={"next": "bob"})
+    @ACLS.get(
+        "",
+        "listAccessPolicies",
+        "List policies by subject",
+        SUPER_USERS,
+        shows={"next": "bob"},
+        words=Words(
+            "list",
+            "List every statement of every policy.",
+            tables=lambda found: _tables(*found["value"]),
+            whole=MAX_LIMIT,
+        ),
+    )
     async def listed(self, query: PoliciesAsked) -> Continued[AccessPolicyShown]:
         part = query.find.casefold()
         found = [
@@ -100,7 +129,13 @@ class Acls:
         following = found[query.limit - 1].subject if len(found) > query.limit else None
         return Continued([_shown(policy) for policy in found[: query.limit]], following)
 
-    @ACLS.get("/{subject}", "getAccessPolicy", "Get the policy of a subject", SUPER_USERS)
+    @ACLS.get(
+        "/{subject}",
+        "getAccessPolicy",
+        "Get the policy of a subject",
+        SUPER_USERS,
+        words=Words("show", "Show the policy of one subject.", tables=_tables),
+    )
     async def show(self, subject: PlainName) -> AccessPolicyShown:
         name = _name(subject)
         policy = self._administration.policy(name)
@@ -125,7 +160,19 @@ class Acls:
         )
         return Made(_shown(policy), is_new)
 
-    @ACLS.delete("/{subject}", "deleteAccessPolicy", "Delete the policy of a subject", SUPER_USERS, change=TOLD_BELOW)
+    @ACLS.delete(
+        "/{subject}",
+        "deleteAccessPolicy",
+        "Delete the policy of a subject",
+        SUPER_USERS,
+        change=TOLD_BELOW,
+        words=Words(
+            "delete",
+            "Delete the policy of a subject. Asks for confirmation.",
+            outcome="policy of {subject} deleted",
+            confirm="Delete the policy of {subject}?",
+        ),
+    )
     async def delete(self, subject: PlainName, asked: Asked) -> None:
         name = _name(subject)
         if not await self._administration.delete_policy(By.principal(asked.principal), name):

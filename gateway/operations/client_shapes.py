@@ -6,8 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, UnsetType
 
-from entrepot.gateway.mqtt.connections.history import EventKind
-from entrepot.gateway.mqtt.connections.in_flight import Stage
+from entrepot.gateway.mqtt.connections.told_words import EventKind, Stage
 from entrepot.gateway.operations.gathered import AnsweredShown
 from entrepot.gateway.operations.mqtt import SubscribedFilter
 from entrepot.gateway.operations.refusals import REFUSAL, RefusalShown

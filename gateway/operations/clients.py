@@ -35,11 +35,11 @@ from entrepot.gateway.operations.gathered import (
 )
 from entrepot.gateway.operations.local_views import mqtt_client, mqtt_clients
 from entrepot.gateway.operations.mqtt import MAX_LIMIT, MAX_TEXT, required_mqtt
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.operation import Noun, Words
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.refusals import refusal_shown
 from entrepot.gateway.operations.rights import cluster
-from entrepot.gateway.operations.shapes import Body, Listed, PlainName, Query
+from entrepot.gateway.operations.shapes import Body, Flag, Listed, PlainName, Query
 
 if TYPE_CHECKING:
     from entrepot.gateway.mqtt.frontend import MqttFrontend
@@ -64,7 +64,7 @@ class ClientsAsked(Query, frozen=True):
 
 
 class EventsAsked(Query, frozen=True):
-    limit: Annotated[int, Meta(ge=1, le=mqtt_client.MAX_CLIENT_EVENTS)] = 100
+    limit: Annotated[int, Meta(ge=1, le=mqtt_client.MAX_CLIENT_EVENTS), Flag("Maximum number of events.")] = 100
 
 
 class SubscriptionsAsked(Query, frozen=True):
@@ -80,7 +80,8 @@ class SlowAsked(Query, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 20
 
 
-CLIENTS: Final = Noun("clients", "", "client")
+CLIENTS: Final = Noun("clients", "", "client", "MQTT clients connected to the gateways.")
+_SHOWN_AS: Final = {"id": "CLIENT"}
 
 
 class Clients:
@@ -111,6 +112,12 @@ class Clients:
         "Get a client of any gateway in full",
         cluster(Action.GET),
         shows={"lastPacketSeconds": 0.2, "halfReceived": [9012], "isTraced": False},
+        words=Words(
+            "show",
+            "Show a client of any gateway in full, always as JSON: its subscriptions, messages in flight, and why it "
+            "does not send or get.",
+            shown_as=_SHOWN_AS,
+        ),
     )
     async def show(self, id_: PlainName) -> WholeClientShown:
         required_mqtt(self._mqtt)
@@ -124,6 +131,12 @@ class Clients:
         "List recent connects, refusals and ends of a client id at all gateways, the newest first",
         cluster(Action.GET),
         shows={"since": {GATEWAY: TIME}},
+        words=Words(
+            "events",
+            "List recent connects, refusals and ends of a client id at all gateways, the newest first.",
+            columns=("time", "event", "reason", "text", "count", "address", "gateway"),
+            shown_as=_SHOWN_AS,
+        ),
     )
     async def events(self, id_: PlainName, query: EventsAsked) -> ClientEvents:
         found = readable(await self._peers.gather(mqtt_client.EVENTS, {"id": id_}), ClientEventPart)

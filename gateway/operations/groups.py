@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from entrepot.domain.access.model import Action, ResourceType
-from entrepot.domain.consumer_group import EARLIEST, ConsumerGroup, GroupStatus
-from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.names import split_name
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.retry_policy import RetryKind, RetryPolicy
 from entrepot.domain.timestamp import MAX_EPOCH_MS, to_epoch_ms
 from entrepot.gateway.operations.asked import Asked, known_namespace
+from entrepot.gateway.operations.group_tables import cells, tables
 from entrepot.gateway.operations.kinds import GROUP_KINDS, check_kinds, group_kind
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.operation import Noun, Words
+from entrepot.gateway.operations.option_texts import filter_expression, retry_policy
 from entrepot.gateway.operations.paging import PAGED, Page, Pages, Piece, Selection, is_page, listed_or_paged, piece_of
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rights import on, putting
 from entrepot.gateway.operations.shapes import (
     MAX_NUMBER,
     Body,
+    Flag,
     GroupName,
     Made,
     Number,
@@ -32,9 +33,9 @@ from entrepot.gateway.operations.shapes import (
     Shown,
     shown_as,
 )
-from entrepot.gateway.operations.statuses import group_statuses
 
 if TYPE_CHECKING:
+    from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
     from entrepot.domain.ports import Store
     from entrepot.gateway.messaging.membership import Memberships
     from entrepot.gateway.security.security import Security
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 MAX_TOPICS_OF_A_ROW: Final = 20
 """Most topics named in a row of a page."""
+_FilterKind = Literal["TAG", "SQL92", "SUB_TOPIC"]
 _TO: Final = "to: must be earliest, latest, an offset, or an RFC 3339 time"
 
 
@@ -57,7 +59,7 @@ class RetryShape(Part, frozen=True):
 
 
 class FilterShape(Part, frozen=True):
-    kind: Literal["TAG", "SQL92", "SUB_TOPIC"]
+    kind: _FilterKind
     text: str
 
 
@@ -105,7 +107,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
     "namespace": "default",
     "max_attempts": 16,
     "invisible_seconds": 30,
-    "start": EARLIEST,
+    "start": "earliest",
     "retry": RetryShape(RetryKind.IMMEDIATE, 1000, 7_200_000, 2.0, [1000]),
     "max_in_flight": 1000,
     "fifo": False,
@@ -135,20 +137,41 @@ class RetryChange(Body, frozen=True):
 class FilterChange(Body, frozen=True):
     """Filter of a group's messages."""
 
-    kind: FilterKind
+    kind: _FilterKind
     text: str
 
 
 class GroupChange(Body, frozen=True):
     """Change of a consumer group."""
 
-    max_attempts: Number | UnsetType = UNSET
-    invisible_seconds: Number | UnsetType = UNSET
-    start: str | UnsetType = UNSET
-    retry: RetryChange | UnsetType = UNSET
-    max_in_flight: Number | UnsetType | None = UNSET
-    fifo: bool | UnsetType = UNSET
-    filter: FilterChange | UnsetType | None = UNSET
+    max_attempts: Annotated[
+        Number | UnsetType, Flag("Maximum number of deliveries of a message, which then becomes a dead letter.")
+    ] = UNSET
+    invisible_seconds: Annotated[Number | UnsetType, Flag("Invisible duration of a received message, in seconds.")] = (
+        UNSET
+    )
+    start: Annotated[str | UnsetType, Flag("Start position: earliest, latest or an RFC 3339 time.")] = UNSET
+    retry: Annotated[
+        RetryChange | UnsetType,
+        Flag(
+            "Delay of retries: immediate, exponential:1000:60000:2 (first and longest delay in ms, factor) or "
+            "list:1000,5000.",
+            "POLICY",
+            read=retry_policy,
+        ),
+    ] = UNSET
+    max_in_flight: Annotated[Number | UnsetType | None, Flag("Maximum number of unsettled messages of a topic.")] = (
+        UNSET
+    )
+    fifo: Annotated[bool | UnsetType, Flag("Deliver the messages of a message group in order.")] = UNSET
+    filter: Annotated[
+        FilterChange | UnsetType | None,
+        Flag(
+            "Filter of messages: 'TAG:a || b', 'SQL92:price > 3', 'SUB_TOPIC:t/+/x'.",
+            "KIND:TEXT|none",
+            read=filter_expression,
+        ),
+    ] = UNSET
 
     def applied(self, group: ConsumerGroup) -> ConsumerGroup:
         """Return the group with the fields that were given.  Raises BAD_REQUEST."""
@@ -156,27 +179,34 @@ class GroupChange(Body, frozen=True):
         if isinstance(self.retry, RetryChange):
             fields["retry"] = self.retry.policy()
         if isinstance(self.filter, FilterChange):
-            fields["filter"] = FilterExpression(self.filter.kind, self.filter.text)
+            from entrepot.domain.expression.filter import FilterExpression, FilterKind  # no command pays for it
+
+            fields["filter"] = FilterExpression(FilterKind(self.filter.kind), self.filter.text)
         return replace(group, **fields, revision=0)
 
 
 class Reset(Body, frozen=True):
     """New offsets of a group: of one queue, or of all queues of the topic."""
 
-    topic: str
-    to: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | str
-    queue_id: Offset | None = None
+    topic: Annotated[str, Flag(name="TOPIC")]
+    to: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | str,
+        Flag("New position: earliest, latest, an offset or an RFC 3339 time."),
+    ]
+    queue_id: Annotated[Offset | None, Flag("Queue to reset; else all queues of the topic.", name="--queue")] = None
 
 
 # -- the operations --------------------------------------------------------------------------------------------------
 
-GROUPS: Final = Noun("groups", "/groups", "group", is_in_namespaces=True)
+GROUPS: Final = Noun("groups", "/groups", "group", "Consumer groups of a running server.", is_in_namespaces=True)
 
 
 class Groups:
     """The operations of groups."""
 
     def __init__(self, store: Store, security: Security, settings: GroupsSettings, memberships: Memberships) -> None:
+        from entrepot.gateway.operations.statuses import group_statuses  # no command pays for it
+
         self._store, self._settings, self._memberships = store, settings, memberships
         self._pages = Pages(store, security)
         self._ask = partial(group_statuses, store)
@@ -192,6 +222,13 @@ class Groups:
         listed_or_paged(ResourceType.GROUP),
         about=PAGED,
         shows={"next": "orders"},
+        words=Words(
+            "list",
+            "List every group with its lag; with an option, a page of groups.",
+            columns=("group", "max attempts", "invisible s", "start", "topics", "in flight", "lag"),
+            cells=cells,
+            is_paged=True,
+        ),
     )
     async def listed(self, asked: Asked, query: Selection) -> Piece[ConsumerGroupShown] | Page[ConsumerGroupRowShown]:
         topology = self._store.topology
@@ -206,7 +243,13 @@ class Groups:
         rows = await self._pages.rows(asked.principal, ResourceType.GROUP, groups, query, kind_of, self._ask, figures)
         return rows.page(lambda name, status, is_partial: _row(groups[name], kind_of(name), status, is_partial))
 
-    @GROUPS.get("/{name}", "getGroup", "Get a consumer group with its progress", on(ResourceType.GROUP, Action.GET))
+    @GROUPS.get(
+        "/{name}",
+        "getGroup",
+        "Get a consumer group with its progress",
+        on(ResourceType.GROUP, Action.GET),
+        words=Words("show", "Show one group and its progress in every queue it has read.", tables=tables),
+    )
     async def show(self, name: GroupName) -> ConsumerGroupShown:
         return group_of(await self._store.topology.group_status(name))
 
@@ -216,6 +259,19 @@ class Groups:
         "Create or change a consumer group",
         putting(ResourceType.GROUP, lambda own, name: own.known(name)),
         example={"maxAttempts": 5, "retry": {"kind": "list", "delaysMs": [1000, 5000]}},
+        words=(
+            Words(
+                "create",
+                "Create a group, or change an existing one; omitted options keep their value or take the default.",
+                outcome="group {name} is there",
+            ),
+            Words(
+                "update",
+                "Change an existing group; omitted options keep their value.",
+                outcome="group {name} is changed",
+                must_exist=True,
+            ),
+        ),
     )
     async def put(self, name: GroupName, body: GroupChange) -> Made[ConsumerGroupShown]:
         existing = self.known(name)
@@ -223,7 +279,16 @@ class Groups:
         return Made(group_of(await self._store.topology.group_status(name)), existing is None)
 
     @GROUPS.delete(
-        "/{name}", "deleteGroup", "Delete a consumer group with its progress", on(ResourceType.GROUP, Action.DELETE)
+        "/{name}",
+        "deleteGroup",
+        "Delete a consumer group with its progress",
+        on(ResourceType.GROUP, Action.DELETE),
+        words=Words(
+            "delete",
+            "Delete a group with its progress. Asks for confirmation.",
+            outcome="group {name} deleted",
+            confirm="Delete the group {name} with its progress?",
+        ),
     )
     async def delete(self, name: GroupName) -> None:
         await self._store.topology.delete_group(name)
@@ -235,6 +300,13 @@ class Groups:
         "Reset a consumer group to another position",
         on(ResourceType.GROUP, Action.UPDATE),
         example={"topic": "orders", "to": "2026-12-01T00:00:00Z"},
+        words=Words(
+            "reset",
+            "Reset a group to another position: messages before it count as settled, later ones are delivered (again)."
+            "\n\nThe group's progress is lost, so it asks for confirmation.",
+            confirm="Let the group {name} go on at {to} in {topic}, and forget its progress there?",
+            tables=tables,
+        ),
     )
     async def reset(self, asked: Asked, name: GroupName, body: Reset) -> ConsumerGroupShown:
         topic = asked.topic(body.topic)

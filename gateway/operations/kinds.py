@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.names import (
     DEAD_LETTER_PREFIX,
@@ -14,10 +14,11 @@ from entrepot.domain.names import (
     queue_feed,
     split_name,
 )
-from entrepot.domain.ports import Topology
 from entrepot.domain.share import SHARE_SEPARATOR
-from entrepot.gateway.events.subscriptions.record import CATCH_UP_PREFIX, DISPATCH_PREFIX, GROUP_PREFIX
 from entrepot.gateway.operations.problem import bad_request
+
+if TYPE_CHECKING:
+    from entrepot.domain.ports import Topology
 
 NORMAL: Final = "normal"
 QUEUE: Final = "queue"
@@ -43,6 +44,8 @@ def topic_kind(name: str) -> str:
 
 def group_kind(topology: Topology, name: str) -> str:
     """The kind of a group, by its stored name."""
+    from entrepot.gateway.events.subscriptions.record import CATCH_UP_PREFIX, DISPATCH_PREFIX, GROUP_PREFIX
+
     namespace, plain = split_name(name)
     if plain.startswith((GROUP_PREFIX, CATCH_UP_PREFIX, DISPATCH_PREFIX)):
         return SUBSCRIPTION

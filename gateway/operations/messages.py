@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -22,12 +22,13 @@ from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.full_message import FullMessageShown, full_fields
 from entrepot.gateway.operations.ids import ids_of
 from entrepot.gateway.operations.message_head import MessageShown, message_shown
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.operation import Noun, Words
 from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.rights import CONTENTS_IN_QUERY, fixed
 from entrepot.gateway.operations.shapes import (
     MAX_CURSOR_LENGTH,
     Continued,
+    Flag,
     Listed,
     Part,
     PlainName,
@@ -107,16 +108,25 @@ shown_as(
 
 
 class MessagesAsked(Query, frozen=True):
-    topic: _Named
-    key: _Named | None = None
-    begin: Annotated[str | None, Meta(description="Start time, RFC 3339 or epoch milliseconds, inclusive")] = (
-        msgspec.field(default=None, name="from")
-    )
-    end: Annotated[str | None, Meta(description="End time, RFC 3339 or epoch milliseconds, exclusive")] = msgspec.field(
-        default=None, name="to"
-    )
-    limit: Annotated[int, Meta(ge=1, le=MAX_QUERY_MESSAGES)] = DEFAULT_LIMIT
-    cursor: _Cursor | None = None
+    topic: Annotated[_Named, Flag(name="TOPIC")]
+    key: Annotated[_Named | None, Flag("Key of the message; an event's id is one.")] = None
+    begin: Annotated[
+        str | None,
+        Meta(description="Start time, RFC 3339 or epoch milliseconds, inclusive"),
+        Flag("Stored at or after: RFC 3339, or epoch milliseconds.", "TIME", "--from"),
+    ] = msgspec.field(default=None, name="from")
+    end: Annotated[
+        str | None,
+        Meta(description="End time, RFC 3339 or epoch milliseconds, exclusive"),
+        Flag("Stored before: RFC 3339, or epoch milliseconds.", "TIME", "--to"),
+    ] = msgspec.field(default=None, name="to")
+    limit: Annotated[int, Meta(ge=1, le=MAX_QUERY_MESSAGES), Flag("Maximum number of messages.")] = DEFAULT_LIMIT
+    cursor: Annotated[_Cursor | None, Flag("Cursor of an earlier answer, to continue there.")] = None
+
+
+def _cells(message: dict[str, Any]) -> tuple[object, ...]:
+    place, keys = (message["storeTime"], message["queueId"], message["queueOffset"]), " ".join(message["keys"])
+    return *place, keys, message["tag"], message["subTopic"], message["size"], message["id"]
 
 
 MESSAGES: Final = Noun("messages", "/messages", "message", is_in_namespaces=True)
@@ -134,6 +144,13 @@ class Messages:
         "List messages of a topic, the newest first",
         CONTENTS_IN_QUERY,
         shows={"next": "AAAB"},
+        words=Words(
+            "query",
+            "List messages of a topic, the newest first.",
+            columns=("stored", "queue", "offset", "keys", "tag", "sub-topic", "size", "id"),
+            cells=_cells,
+            continued_by="--cursor",
+        ),
     )
     async def listed(self, asked: Asked, query: MessagesAsked) -> Continued[MessageShown]:
         begin_ms = None if query.begin is None else epoch_ms_of(query.begin, "from")

@@ -67,7 +67,7 @@ class Namespaces:
             "list",
             "List every namespace with its number of topics and groups.",
             columns=("namespace", "topics", "groups"),
-            cells=lambda each: (each["name"], each["topics"], each["groups"]),
+            cells=("name", "topics", "groups"),
         ),
     )
     async def listed(self, query: NamespacesAsked) -> Continued[NamespaceShown]:

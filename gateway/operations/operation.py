@@ -7,7 +7,7 @@ kind, one `Query`, one `Body`, `Asked`, and the answer.  A row that cannot be re
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeVar, get_args, get_type_hints
@@ -24,25 +24,34 @@ PREFIX: Final = "/api/v1"
 AS_ASKED: Final = "As asked"
 """Description of an answer whose row has none."""
 _KINDS_OF_NAMES: Final = (GroupName, TopicName, PlainName, WholeName)
+Table = tuple[Iterable[str], Iterable[Iterable[object]]]
 _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The command of an operation.  `columns`, `cells`: of a list; `continued_by`: the option for its next page.
-    `show`: prints an answer.  `outcome`: the line of a change, `confirm`: the question before one, with names of the
-    path in braces.  `shown_as`: metavar of each name of the path; else in capitals the noun's word for `name`, and
-    others themselves.  `done`: what JSON tells of a change without an answer; `keyed`: the path's names there, where
-    they are other words."""
+    """A command of an operation.  `columns`, `cells`: of a list; names of members are cells, too, and columns are
+    where no cells are said.  `continued_by`: the option for the next page.  `whole`: rows of a page where all pages are
+    one list.  `is_paged`: all pages are, unless an option is given.  `tables`: of an answer, each its columns and rows.
+
+    `outcome`: the line of a change, with the path's names and parts of the `answer` in braces.  `confirm`: the question
+    before one, likewise with options.  `must_exist`: a PUT changes only what is there.  `shown_as`: metavar of each
+    name of the path; else in capitals the noun's word for `name`, and others themselves.  `done`: what JSON tells of a
+    change without an answer; `keyed`: the path's names there, where they are other words.
+
+    A command without any of them prints JSON."""
 
     command: str
     help: str
     columns: tuple[str, ...] = ()
-    cells: Callable[[dict[str, Any]], tuple[object, ...]] | None = None
-    show: Callable[[dict[str, Any]], None] | None = None
+    cells: Callable[[dict[str, Any]], tuple[object, ...]] | tuple[str, ...] = ()
+    tables: Callable[[dict[str, Any]], Iterable[Table]] | None = None
     outcome: str = ""
     confirm: str = ""
     continued_by: str = ""
+    whole: int = 0
+    is_paged: bool = False
+    must_exist: bool = False
     done: str = "deleted"
     keyed: Mapping[str, str] = field(default_factory=dict)
     shown_as: Mapping[str, str] = field(default_factory=dict)
@@ -66,7 +75,7 @@ class Operation:
     example: Any
     shows: Mapping[str, Any]
     outcome: str
-    words: Words | None
+    words: tuple[Words, ...]
     change: str
     names: Mapping[str, Any]
     query: type[Query] | None
@@ -105,7 +114,8 @@ class Operation:
 
 class Noun:
     """A noun of the API.  `name`: its tag in the document.  `one`, `about`: a single one, and the help of its group, in
-    commands.  `prefix`: of its paths, before that of a namespace.  `form`: of its problems."""
+    commands; `helps`: that of names of its paths there.  `prefix`: of its paths, before that of a namespace.  `form`:
+    of its problems."""
 
     def __init__(
         self,
@@ -117,8 +127,9 @@ class Noun:
         is_in_namespaces: bool = False,
         prefix: str = PREFIX,
         form: Form = Form.PLAIN,
+        helps: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.name, self.path, self.one, self.about = name, path, one, about
+        self.name, self.path, self.one, self.about, self.helps = name, path, one, about, helps
         self.is_in_namespaces, self.prefix, self.form = is_in_namespaces, prefix, form
         self.operations: list[Operation] = []
 
@@ -151,7 +162,7 @@ class Noun:
         example: Any = None,
         shows: Mapping[str, Any] = MappingProxyType({}),
         outcome: str = AS_ASKED,
-        words: Words | None = None,
+        words: Words | tuple[Words, ...] = (),
         change: str | None = None,
         is_plain: bool = False,
         waits: bool = False,
@@ -179,7 +190,7 @@ class Noun:
                     example,
                     shows,
                     outcome,
-                    words,
+                    (words,) if isinstance(words, Words) else words,
                     told,
                     **parts,
                     is_plain=is_plain,

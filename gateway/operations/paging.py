@@ -15,13 +15,11 @@ from msgspec import Meta
 from entrepot.domain.access.model import EVERYTHING, Action, Principal, ResourceType, access_name
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import split_name
-from entrepot.gateway.messaging.yielding import in_pages
 from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.gathered import Missing
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rights import Right, listed
-from entrepot.gateway.operations.shapes import Part, Query, shown_as
-from entrepot.gateway.operations.statuses import MAX_LIMIT
+from entrepot.gateway.operations.shapes import Flag, Part, Query, shown_as
 
 if TYPE_CHECKING:
     from entrepot.domain.broker_answers import BrokerAnswers
@@ -33,6 +31,8 @@ PAGED: Final = (
     "the only parameter `after`. With another: a page of what the caller may list or get. Brokers have 1.5 s to tell "
     "their figures."
 )
+MAX_LIMIT: Final = 1000
+"""Most rows of a page."""
 PIECE: Final = 500
 """Rows of a piece of the whole list, each with its queues."""
 MAX_TEXT: Final = 256
@@ -55,12 +55,30 @@ class Selection(Query, frozen=True):
     of_a_page: ClassVar[frozenset[str]] = frozenset({"contains", "prefix", "kind", "type", "limit", "sort"})
     """Parameters that ask for a page; `after` alone goes on with the whole list."""
 
-    contains: Annotated[str, Meta(max_length=MAX_TEXT, description="Text in the names, in any case")] = ""
-    prefix: Annotated[str, Meta(max_length=MAX_TEXT, description="Beginning of the names")] = ""
-    kind: Annotated[str, Meta(max_length=MAX_TEXT, description="Kinds, separated by commas; none: all")] = ""
-    after: Annotated[str, Meta(max_length=MAX_TEXT + 32, description="`next` of the page before")] = ""
-    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 100
-    sort: Annotated[str, Meta(max_length=32, description="Column to sort by, descending with a `-` before it")] = NAME
+    contains: Annotated[
+        str,
+        Meta(max_length=MAX_TEXT, description="Text in the names, in any case"),
+        Flag("Text in the names, in any case."),
+    ] = ""
+    prefix: Annotated[
+        str, Meta(max_length=MAX_TEXT, description="Beginning of the names"), Flag("Beginning of the names.")
+    ] = ""
+    kind: Annotated[
+        str,
+        Meta(max_length=MAX_TEXT, description="Kinds, separated by commas; none: all"),
+        Flag("Kinds, such as normal or queue.", "KIND,..."),
+    ] = ""
+    after: Annotated[
+        str,
+        Meta(max_length=MAX_TEXT + 32, description="`next` of the page before"),
+        Flag("Cursor of the page before.", "CURSOR"),
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT), Flag("Maximum number of rows.")] = 100
+    sort: Annotated[
+        str,
+        Meta(max_length=32, description="Column to sort by, descending with a `-` before it"),
+        Flag("Column to sort by; -COLUMN: descending.", "COLUMN"),
+    ] = NAME
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -172,6 +190,8 @@ class Pages:
 
     async def _visible(self, principal: Principal, resource_type: ResourceType, names: Sequence[str]) -> list[str]:
         """The names that the caller may list or get.  What it may not see is no denial, so the audit has none."""
+        from entrepot.gateway.messaging.yielding import in_pages  # no command pays for it
+
         why = self._security.why
         if why(principal, Action.LIST, resource_type, EVERYTHING).is_allowed:
             return list(names)
@@ -183,6 +203,13 @@ class Pages:
         async for page in in_pages(names, NAMES_AT_ONCE):
             found += filter(is_visible, page)
         return found
+
+
+def figure_text(row: dict[str, Any], name: str) -> str:
+    """Return a sum of a row of a page: `?` while it is unknown, with a sign where it is a lower bound."""
+    if row[name] is None:
+        return "?"
+    return str(row[name]) if row["isComplete"] else f">={row[name]}"
 
 
 def _plain(name: str) -> str:

@@ -13,13 +13,12 @@ from entrepot.domain.message import SystemProperty
 from entrepot.domain.retained import NEVER, RetainedMessage, expiry_of
 from entrepot.domain.routing.topic_filter import MAX_TOPIC_BYTES, is_valid_filter
 from entrepot.domain.timestamp import MAX_EPOCH_MS
-from entrepot.gateway.messaging.yielding import with_pauses
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.ids import id_text
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.operation import Noun, Words
 from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.operations.rights import Right
-from entrepot.gateway.operations.shapes import Continued, Part, PlainName, Query, Raw, Shown, Time, shown_as
+from entrepot.gateway.operations.shapes import Continued, Flag, Part, PlainName, Query, Raw, Shown, Time, shown_as
 from entrepot.gateway.operations.times import time_shape
 
 if TYPE_CHECKING:
@@ -83,16 +82,20 @@ shown_as(RetainedDeleted(12))
 
 
 class RetainedAsked(Query, frozen=True):
-    filter: _Name = "#"
-    after: Annotated[_Name, Meta(description="Name after which the list begins")] = ""
-    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 100
+    filter: Annotated[_Name, Flag("MQTT topic filter.", "FILTER")] = "#"
+    after: Annotated[
+        _Name,
+        Meta(description="Name after which the list begins"),
+        Flag("Last name of an earlier list, to continue there.", "NAME"),
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT), Flag("Maximum number of messages.")] = 100
 
 
 class RetainedToDelete(Query, frozen=True):
     filter: _Name
 
 
-RETAINED: Final = Noun("retained", "/retained", "retained message")
+RETAINED: Final = Noun("retained", "/retained", "retained message", "Retained messages of a running server.")
 
 
 class Retained:
@@ -107,6 +110,13 @@ class Retained:
         "List retained messages that match a filter, ordered by levels",
         _matching(Action.SUB),
         shows={"next": "factory/a"},
+        words=Words(
+            "list",
+            "List retained messages, ordered by name.",
+            columns=("name", "size", "qos", "published", "expires"),
+            cells=("name", "size", "qos", "bornTime", "expiresAt"),
+            continued_by="--after",
+        ),
     )
     async def listed(self, query: RetainedAsked) -> Continued[RetainedMessageShown]:
         _check_filter(query.filter)
@@ -139,6 +149,8 @@ class Retained:
     async def delete_matching(self, query: RetainedToDelete, asked: Asked) -> RetainedDeleted:
         _check_filter(query.filter)
         deleted = 0
+        from entrepot.gateway.messaging.yielding import with_pauses  # no command pays for it
+
         async for page in with_pauses(self._retained.pages(query.filter)):
             deleted += await self._retained.delete(page) if page else 0
         asked.tell(f"retained {query.filter}", f"{deleted} deleted")
@@ -157,6 +169,8 @@ class Retained:
 
     async def _names(self, topic_filter: str, after: str, count: int) -> list[str]:
         found: list[str] = []
+        from entrepot.gateway.messaging.yielding import with_pauses  # no command pays for it
+
         async for page in with_pauses(self._retained.pages(topic_filter, after)):
             found += page
             if len(found) >= count:

@@ -119,7 +119,6 @@ class Sessions:
             "list",
             "List sessions of all gateways.",
             columns=_COLUMNS,
-            cells=lambda each: tuple(each[column] for column in _COLUMNS),
             continued_by="--after",
         ),
     )

@@ -144,12 +144,16 @@ class Like:
 @dataclass(frozen=True, slots=True)
 class Flag:
     """How the command line takes a field: part of its annotation.  `name`: of a truth value perhaps with that of its
-    opposite, `--on/--off`.  `read`: the JSON value of the option's text."""
+    opposite, `--on/--off`; without dashes that of an argument.  `read`: the JSON value of the option's text; it raises
+    ValueError, which begins with the text.  `is_many`: the option may be repeated, and `read` gets all texts.
+    `sends`: the value of a plain flag."""
 
-    help: str
+    help: str = ""
     metavar: str | None = None
     name: str | None = None
-    read: Callable[[str], Any] | None = None
+    read: Callable[[Any], Any] | None = None
+    is_many: bool = False
+    sends: str | None = None
 
 
 EXAMPLES: Final[dict[type, Struct]] = {}

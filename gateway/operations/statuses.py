@@ -11,6 +11,7 @@ from entrepot.domain.cluster import control_of
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.gateway.messaging.yielding import in_pages
+from entrepot.gateway.operations.paging import MAX_LIMIT
 
 if TYPE_CHECKING:
     from entrepot.domain.consumer_group import GroupStatus
@@ -21,8 +22,6 @@ STATUS_SECONDS: Final = 1.5
 """Longest wait for a broker's figures."""
 SORT_SECONDS: Final = 5.0
 """Longest wait for a broker's figures where more than a page of them is asked for."""
-MAX_LIMIT: Final = 1000
-"""Most rows of a page."""
 _Status = TypeVar("_Status")
 
 

@@ -14,7 +14,7 @@ from entrepot.domain.timing import TimedMessage, TimerCursor
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.ids import id_text
 from entrepot.gateway.operations.message_head import HEAD, HeadShown, head_of
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.operation import Noun, Words
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rights import CONTENTS_IN_QUERY, Right
 from entrepot.gateway.operations.shapes import (
@@ -22,6 +22,7 @@ from entrepot.gateway.operations.shapes import (
     MAX_NUMBER,
     Body,
     Continued,
+    Flag,
     Part,
     PlainName,
     Query,
@@ -59,13 +60,16 @@ shown_as(Retimed(_HANDLE, "2026-12-01T08:00:00.000Z"))
 class Retime(Body, frozen=True):
     """A scheduled message's new delivery time."""
 
-    deliver_at: Annotated[int, Meta(ge=0, le=MAX_EPOCH_MS)] | str
+    deliver_at: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_EPOCH_MS)] | str,
+        Flag("New delivery time: RFC 3339 or epoch milliseconds.", name="TIME"),
+    ]
 
 
 class TimersAsked(Query, frozen=True):
-    topic: _Named | None = None
-    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 32
-    cursor: _Cursor | None = None
+    topic: Annotated[_Named | None, Flag("Topic of the messages; else all topics.")] = None
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT), Flag("Maximum number of messages.")] = 32
+    cursor: Annotated[_Cursor | None, Flag("Cursor of an earlier list, to continue there.")] = None
 
 
 def _publishing(own: Any, asked: Asked) -> list[Need]:
@@ -74,7 +78,14 @@ def _publishing(own: Any, asked: Asked) -> list[Need]:
     return [Need(Action.PUB, ResourceType.TOPIC, whole_topic(handle.topic))]
 
 
-TIMERS: Final = Noun("timers", "/timers", "timer", is_in_namespaces=True)
+TIMERS: Final = Noun(
+    "timers",
+    "/timers",
+    "timer",
+    "Scheduled messages.",
+    is_in_namespaces=True,
+    helps={"handle": "Handle from the list."},
+)
 
 
 class Timers:
@@ -84,7 +95,18 @@ class Timers:
         self._store = store
 
     @TIMERS.get(
-        "", "listTimers", "List scheduled messages, the next one first", CONTENTS_IN_QUERY, shows={"next": "AAAB"}
+        "",
+        "listTimers",
+        "List scheduled messages, the next one first",
+        CONTENTS_IN_QUERY,
+        shows={"next": "AAAB"},
+        words=Words(
+            "list",
+            "Messages that wait, the next one first.",
+            columns=("deliver at", "topic", "keys", "size", "handle"),
+            cells=lambda each: (each["deliverAt"], each["topic"], " ".join(each["keys"]), each["size"], each["handle"]),
+            continued_by="--cursor",
+        ),
     )
     async def listed(self, asked: Asked, query: TimersAsked) -> Continued[TimerShown]:
         topic = known_topic(self._store, asked, query.topic)
@@ -104,6 +126,13 @@ class Timers:
         Right(_publishing),
         change="timer recalled",
         is_plain=True,
+        words=Words(
+            "recall",
+            "Recall a scheduled message: it is never delivered. Asks for confirmation.",
+            outcome="recalled",
+            confirm="Take the message back, so that it is never delivered?",
+            done="recalled",
+        ),
     )
     async def recall(self, handle: PlainName, asked: Asked) -> None:
         timer = RecallHandle.decode(handle)
@@ -117,6 +146,11 @@ class Timers:
         Right(_publishing),
         example={"deliverAt": "2026-12-25T08:00:00Z"},
         is_plain=True,
+        words=Words(
+            "retime",
+            "Change a message's delivery time. It gets a new handle.",
+            outcome="{answer[deliverAt]}  {answer[handle]}",
+        ),
     )
     async def retime(self, handle: PlainName, asked: Asked, body: Retime) -> Retimed:
         timer = RecallHandle.decode(handle)

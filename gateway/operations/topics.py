@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from entrepot.domain.access.model import Action, ResourceType
-from entrepot.domain.cluster import Clustered
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.domain.topic import Cleanup, Confirm, Permission, Topic, TopicStatus, TopicType
 from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.kinds import TOPIC_KINDS, check_kinds, topic_kind
-from entrepot.gateway.operations.operation import Noun
-from entrepot.gateway.operations.paging import PAGED, Page, Pages, Piece, Selection, is_page, listed_or_paged, piece_of
+from entrepot.gateway.operations.operation import Noun, Table, Words
+from entrepot.gateway.operations.option_texts import placement
+from entrepot.gateway.operations.paging import (
+    PAGED,
+    Page,
+    Pages,
+    Piece,
+    Selection,
+    figure_text,
+    is_page,
+    listed_or_paged,
+    piece_of,
+)
 from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.refusals import REFUSAL, RefusalShown, refusal_shown
 from entrepot.gateway.operations.rights import fixed, on, putting
-from entrepot.gateway.operations.shapes import Body, Listed, Made, Number, Shown, TopicName, shown_as
-from entrepot.gateway.operations.statuses import topic_statuses
+from entrepot.gateway.operations.shapes import Body, Flag, Listed, Made, Number, Shown, TopicName, shown_as
 from entrepot.gateway.operations.topic_definition import DefinitionShown, TopicShown, definition_of, topic_shown
 
 if TYPE_CHECKING:
@@ -61,25 +70,51 @@ shown_as(TopicOutcomeShown("orders", True, REFUSAL))
 
 
 class TopicSelection(Selection, frozen=True):
-    message_type: Annotated[Literal["NORMAL", "PRIORITY"] | None, Meta(description="Type of the topics")] = (
-        msgspec.field(default=None, name="type")
-    )
+    message_type: Annotated[
+        Literal["NORMAL", "PRIORITY"] | None,
+        Meta(description="Type of the topics"),
+        Flag("Message type: NORMAL or PRIORITY.", name="--type"),
+    ] = msgspec.field(default=None, name="type")
 
 
 class _Change(Body, frozen=True):
-    queues: Number | UnsetType = UNSET
-    write_queues: Number | UnsetType | None = UNSET
-    type: TopicType | UnsetType = UNSET
-    permission: Permission | UnsetType = UNSET
-    cleanup: Cleanup | UnsetType = UNSET
-    retention_seconds: Number | UnsetType | None = UNSET
-    retention_bytes: Number | UnsetType | None = UNSET
-    max_message_bytes: Number | UnsetType | None = UNSET
-    max_backlog: Number | UnsetType | None = UNSET
-    confirm: Confirm | UnsetType = UNSET
-    tier_seconds: Number | UnsetType | None = UNSET
-    trace: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
-    placement: dict[str, Number] | UnsetType | None = UNSET
+    queues: Annotated[
+        Number | UnsetType, Flag("Number of message queues; it shrinks only once the last ones are drained.")
+    ] = UNSET
+    write_queues: Annotated[Number | UnsetType | None, Flag("Number of queues for new messages; none: all.")] = UNSET
+    type: Annotated[TopicType | UnsetType, Flag("Message type: NORMAL or PRIORITY.")] = UNSET
+    permission: Annotated[Permission | UnsetType, Flag("Permission: READ_WRITE, READ, WRITE or NONE.")] = UNSET
+    cleanup: Annotated[
+        Cleanup | UnsetType,
+        Flag("Cleanup policy: DELETE (by age and size), CONSUMED (settled by every group) or COMPACT (last per key)."),
+    ] = UNSET
+    retention_seconds: Annotated[Number | UnsetType | None, Flag("Retention by age, in seconds.")] = UNSET
+    retention_bytes: Annotated[Number | UnsetType | None, Flag("Retention by size, in bytes.")] = UNSET
+    max_message_bytes: Annotated[Number | UnsetType | None, Flag("Maximum body size, in bytes.")] = UNSET
+    max_backlog: Annotated[
+        Number | UnsetType | None,
+        Flag("Maximum lag of the slowest group, in messages; beyond it new ones are refused."),
+    ] = UNSET
+    confirm: Annotated[
+        Confirm | UnsetType, Flag("Confirm level: RULE (the broker's rule) or ASYNC (the master's disk alone).")
+    ] = UNSET
+    tier_seconds: Annotated[
+        Number | UnsetType | None,
+        Flag("Retention in the broker's object store, in seconds; none: not stored there."),
+    ] = UNSET
+    trace: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | UnsetType, Flag("Share of traced messages, 0 (none) to 1 (all).", "SHARE")
+    ] = UNSET
+    placement: Annotated[
+        dict[str, Number] | UnsetType | None,
+        Flag(
+            "Placement on this broker alone, with this number of queues; may be repeated.",
+            "BROKER=QUEUES",
+            "--on",
+            placement,
+            is_many=True,
+        ),
+    ] = UNSET
     """Number of queues by broker name; null: `queues` on every broker."""
 
     def applied(self, topic: Topic) -> Topic:
@@ -107,15 +142,50 @@ class TopicChanges(Body, frozen=True):
     value: Annotated[list[NamedTopicChange], Meta(min_length=1, max_length=MAX_TOPICS_AT_ONCE)]
 
 
+# -- what commands show ----------------------------------------------------------------------------------------------
+
+_SHOWN: Final = (
+    "namespace",
+    "queues",
+    "writeQueues",
+    "type",
+    "permission",
+    "cleanup",
+    "retentionSeconds",
+    "retentionBytes",
+    "tierSeconds",
+    "maxMessageBytes",
+    "maxBacklog",
+    "confirm",
+    "trace",
+    "placement",
+)
+
+
+def _cells(topic: dict[str, Any]) -> tuple[object, ...]:
+    is_of_a_page = "isComplete" in topic
+    offsets = topic.get("offsets") or []
+    held = figure_text(topic, "messages") if is_of_a_page else sum(o["maxOffset"] - o["minOffset"] for o in offsets)
+    return topic["name"], topic["queues"], topic["type"], topic["permission"], held
+
+
+def _tables(topic: dict[str, Any]) -> list[Table]:
+    offsets = ((o["queueId"], o["minOffset"], o["maxOffset"]) for o in topic.get("offsets") or [])
+    facts = ((key, topic.get(key)) for key in _SHOWN)
+    return [(("topic", topic["name"]), facts), (("queue", "min offset", "max offset"), offsets)]
+
+
 # -- the operations --------------------------------------------------------------------------------------------------
 
-TOPICS: Final = Noun("topics", "/topics", "topic", is_in_namespaces=True)
+TOPICS: Final = Noun("topics", "/topics", "topic", "Topics of a running server.", is_in_namespaces=True)
 
 
 class Topics:
     """The operations of topics."""
 
     def __init__(self, store: Store, security: Security, settings: TopicsSettings, memberships: Memberships) -> None:
+        from entrepot.gateway.operations.statuses import topic_statuses  # no command pays for it
+
         self._store, self._settings, self._memberships = store, settings, memberships
         self._pages = Pages(store, security)
         self._ask = partial(topic_statuses, store)
@@ -131,6 +201,13 @@ class Topics:
         listed_or_paged(ResourceType.TOPIC),
         about=PAGED,
         shows={"next": "orders"},
+        words=Words(
+            "list",
+            "List every topic with its number of messages; with an option, a page of topics.",
+            columns=("topic", "queues", "type", "permission", "messages"),
+            cells=_cells,
+            is_paged=True,
+        ),
     )
     async def listed(self, asked: Asked, query: TopicSelection) -> Piece[TopicShown] | Page[TopicRowShown]:
         topology = self._store.topology
@@ -163,7 +240,13 @@ class Topics:
         asked.tell(detail=f"{len(outcomes) - refused} topics, {refused} refused")
         return Listed(outcomes)
 
-    @TOPICS.get("/{name}", "getTopic", "Get a topic with its offsets", on(ResourceType.TOPIC, Action.GET))
+    @TOPICS.get(
+        "/{name}",
+        "getTopic",
+        "Get a topic with its offsets",
+        on(ResourceType.TOPIC, Action.GET),
+        words=Words("show", "Show one topic and the offsets of its queues.", tables=_tables),
+    )
     async def show(self, name: TopicName) -> TopicShown:
         return topic_shown(await self._store.topology.topic_status(name))
 
@@ -173,18 +256,44 @@ class Topics:
         "Create or change a topic",
         putting(ResourceType.TOPIC, lambda own, name: own.known(name)),
         example={"queues": 8, "retentionSeconds": 86_400},
+        words=(
+            Words(
+                "create",
+                "Create a topic, or change an existing one; omitted options keep their value or take the default.",
+                outcome="topic {name} is there",
+            ),
+            Words(
+                "update",
+                "Change an existing topic; omitted options keep their value.",
+                outcome="topic {name} is changed",
+                must_exist=True,
+            ),
+        ),
     )
     async def put(self, name: TopicName, body: TopicChange) -> Made[TopicShown]:
         is_new = self.known(name) is None
         await self._store.topology.put_topic(self._changed(name, body))
         return Made(topic_shown(await self._store.topology.topic_status(name)), is_new)
 
-    @TOPICS.delete("/{name}", "deleteTopic", "Delete a topic with its messages", on(ResourceType.TOPIC, Action.DELETE))
+    @TOPICS.delete(
+        "/{name}",
+        "deleteTopic",
+        "Delete a topic with its messages",
+        on(ResourceType.TOPIC, Action.DELETE),
+        words=Words(
+            "delete",
+            "Delete a topic with its messages. Asks for confirmation.",
+            outcome="topic {name} deleted",
+            confirm="Delete the topic {name} with all its messages?",
+        ),
+    )
     async def delete(self, name: TopicName) -> None:
         await self._store.topology.delete_topic(name)
         await self._memberships.forget(topic=name)
 
     def _changed(self, name: str, change: _Change) -> Topic:
+        from entrepot.domain.cluster import Clustered
+
         if change.placement and not isinstance(self._store, Clustered):
             raise bad_request("placement: the store is in this process: there are no brokers to name")
         return change.applied(self.known(name) or Topic(name, queues=self._settings.default_queues))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta
 
@@ -60,10 +60,6 @@ class TransactionsAsked(Query, frozen=True):
     ] = None
 
 
-def _cells(each: dict[str, Any]) -> tuple[object, ...]:
-    return tuple(each[name] for name in _COLUMNS)
-
-
 TRANSACTIONS: Final = Noun(
     "transactions", "/transactions", "transaction", "Half messages of transactions.", is_in_namespaces=True
 )
@@ -85,7 +81,7 @@ class Transactions:
             "list",
             "List half messages that wait for their end, the oldest first.",
             columns=("topic", "transaction", "age s", "checks", "next check", "producer", "size"),
-            cells=_cells,
+            cells=_COLUMNS,
             continued_by="--cursor",
         ),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,17 +11,13 @@ from msgspec import Meta
 from entrepot.domain.access.model import whole_topic
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
-from entrepot.gateway.events.webhooks.backlog import unread
-from entrepot.gateway.events.webhooks.handshake import is_allowed
-from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.gathered import AnsweredShown, PageOfAll, answered, readable
 from entrepot.gateway.operations.known_subscriptions import CONSUMING, KnownSubscriptions
 from entrepot.gateway.operations.local_views.webhook_deliveries import DELIVERIES, serve_deliveries
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.operation import Noun, Words
 from entrepot.gateway.operations.rights import HANDLERS_OWN
-from entrepot.gateway.operations.shapes import EXAMPLES, Part, PlainName, Query, Time, one_of, shown_as
-from entrepot.gateway.operations.statuses import group_statuses
+from entrepot.gateway.operations.shapes import EXAMPLES, Flag, Part, PlainName, Query, Time, one_of, shown_as
 from entrepot.gateway.operations.subscription_shapes import SubscriptionShown, fields_of, state_of
 from entrepot.gateway.operations.times import time_shape
 
@@ -112,17 +107,39 @@ shown_as(
 
 
 class WebhooksAsked(Query, frozen=True):
-    source: Annotated[Annotated[str, Meta(max_length=256)] | None, Meta(description="Topic of the subscriptions")] = (
-        None
-    )
-    state: Annotated[
-        Annotated[str, Meta(max_length=16)] | None, Meta(description="`active`, `unverified` or `suspended`")
+    source: Annotated[
+        Annotated[str, Meta(max_length=256)] | None,
+        Meta(description="Topic of the subscriptions"),
+        Flag("Topic of the subscriptions.", name="--topic"),
     ] = None
-    after: Annotated[str, Meta(max_length=64, description="Id after which the list begins")] = ""
-    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 50
+    state: Annotated[
+        Annotated[str, Meta(max_length=16)] | None,
+        Meta(description="`active`, `unverified` or `suspended`"),
+        Flag("State: active, unverified or suspended."),
+    ] = None
+    after: Annotated[
+        str,
+        Meta(max_length=64, description="Id after which the list begins"),
+        Flag("Last id of an earlier list, to continue there.", "ID"),
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT), Flag("Maximum number of subscriptions.")] = 50
 
 
-WEBHOOKS: Final = Noun("subscriptions", "/webhooks", "webhook", is_in_namespaces=True)
+def _cells(webhook: dict[str, Any]) -> tuple[object, ...]:
+    """Return the cells of a webhook: what waits, perhaps with its limit, the worst circuit and the newest answer."""
+    waiting, limit, deliveries = webhook["waiting"], webhook["waitingLimit"], webhook["deliveries"]
+    waits = f"{waiting}, at most {limit}" if waiting is not None and limit is not None else waiting
+    states = {each["circuit"]["state"] for each in deliveries}
+    circuit = next((state for state in ("open", "trying", "closed") if state in states), "unknown")
+    answers = (answer for each in deliveries for answer in each["answers"])
+    newest = max(answers, key=lambda answer: str(answer["time"]), default=None)
+    last = None if newest is None else f"{newest['status'] or newest['fault']} at {newest['time']}"
+    return webhook["id"], webhook["topic"], webhook["sink"], webhook["status"]["state"], waits, circuit, last
+
+
+WEBHOOKS: Final = Noun(
+    "subscriptions", "/webhooks", "webhook", "Webhooks: subscriptions and their delivery.", is_in_namespaces=True
+)
 
 
 class WebhookDeliveries:
@@ -148,6 +165,13 @@ class WebhookDeliveries:
         "List subscriptions with their delivery at all gateways, ordered by id",
         HANDLERS_OWN,
         shows={"next": "3f2a9c01d4e5b677"},
+        words=Words(
+            "list",
+            "List subscriptions to topics that you may consume, ordered by id.",
+            columns=("id", "topic", "sink", "state", "waiting", "circuit", "last answer"),
+            cells=_cells,
+            continued_by="--after",
+        ),
     )
     async def listed(self, asked: Asked, query: WebhooksAsked) -> PageOfAll[WebhookShown]:
         known = self.known
@@ -171,8 +195,11 @@ class WebhookDeliveries:
         "getWebhook",
         "Get a subscription with its delivery and last answers at all gateways",
         CONSUMING,
+        words=Words("show", "Show a subscription with its last answers at all gateways, always as JSON."),
     )
     async def show(self, id_: PlainName, asked: Asked) -> WholeWebhookShown:
+        from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS
+
         subscription = self.known.get(asked.namespace, id_)
         delivered = await self._deliveries([subscription], most=KEPT_ANSWERS)
         [row] = await self._rows([subscription], delivered)
@@ -183,6 +210,8 @@ class WebhookDeliveries:
         return readable(found, DeliveryShown, rows=lambda by_key: by_key.values())
 
     async def _rows(self, subscriptions: Sequence[Subscription], delivered: Gathered) -> list[dict[str, Any]]:
+        import asyncio  # no command pays for it
+
         rows: list[dict[str, Any]] = []
         for start in range(0, len(subscriptions), COUNTED_AT_ONCE):
             some = subscriptions[start : start + COUNTED_AT_ONCE]
@@ -191,6 +220,8 @@ class WebhookDeliveries:
 
     async def _row(self, subscription: Subscription, delivered: Gathered) -> dict[str, Any]:
         """Return the fields of a shown webhook, by name."""
+        from entrepot.gateway.events.webhooks.handshake import is_allowed
+
         record, subscriptions = subscription.record, self.known.all
         state, wait_ms = subscriptions.state(subscription), self._webhooks.handshake.wait_ms(subscription)
         waiting = await self._lag(subscription.group, subscription.feed, reads_all=True)
@@ -221,6 +252,9 @@ class WebhookDeliveries:
     async def _lag(self, group: str, topic: str, *, reads_all: bool = False) -> tuple[int, int] | None:
         """Messages of a topic that a group has not settled, and those of them in flight; None where it is not known.
         `reads_all`: what the group has not begun to read counts as well."""
+        from entrepot.gateway.events.webhooks.backlog import unread
+        from entrepot.gateway.operations.statuses import group_statuses
+
         answers = await group_statuses(self._store, [group])
         if group in answers.partial or answers.missing:
             return None

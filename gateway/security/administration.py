@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from entrepot.domain.access.evaluator import compile_policy
-from entrepot.domain.access.model import ANONYMOUS, EVERYBODY, Policy, Principal, Statement, is_user_name
+from entrepot.domain.access.model import ANONYMOUS, EVERYBODY, Policy, Statement, is_user_name
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
 from entrepot.domain.ports import KeyValues
 from entrepot.gateway.security.audit import OUTCOME_UNKNOWN, AuditLog
+from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.directory import Directory
 from entrepot.gateway.security.passwords import PasswordChecker
 from entrepot.gateway.security.records import (
@@ -44,33 +44,6 @@ MAX_SIGNING_SECRET: Final = 1024
 
 _UNSURE: Final = (Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.UNAVAILABLE, Code.INTERNAL_ERROR)
 """Codes after which a write may have been made."""
-
-
-@dataclass(frozen=True, slots=True)
-class UserChange:
-    """The fields of a user to change; None leaves a field, or sets the default of a new user."""
-
-    password: str | None = None
-    is_super: bool | None = None
-    is_enabled: bool | None = None
-    signing_secret: str | None = None
-    """New signing secret; empty removes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class By:
-    """The author of a change, for the audit log."""
-
-    name: str
-    source: str
-    is_anonymous: bool = False
-    """True without any credentials: not enough to define the first user."""
-    may_lose_own: bool = False
-    """True if the author may delete, disable or demote the own user."""
-
-    @classmethod
-    def principal(cls, principal: Principal, *, may_lose_own: bool = False) -> By:
-        return cls(principal.name, principal.source, principal.is_anonymous, may_lose_own)
 
 
 class Administration:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.access.explanation import Considered, Outcome, Reach, explained, first_of, numbered, reach
 from entrepot.domain.access.model import Action, Decision, Principal, Request, ResourceType, Statement
-from entrepot.gateway.security.security import Security
+
+if TYPE_CHECKING:
+    from entrepot.gateway.security.security import Security
 
 ASKED_ACTIONS: Final = tuple(action for action in Action if action is not Action.ALL)
 

@@ -23,7 +23,7 @@ from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import OnSent, Sender
 from entrepot.gateway.messaging.topology import Topology
-from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import SecuritySettings, Settings
 from entrepot.protocols.amqp.connection_events import Publish

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from entrepot.domain.access.model import Origin, Principal
 from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import SecuritySettings
 from tests.support.clock import ManualClock

@@ -50,7 +50,7 @@ def test_a_command_loads_no_other() -> None:
     parts = {f"entrepot.gateway.cli.{module}" for module in PARTS.values() if ":" not in module}
     parts |= {"entrepot.gateway.operations", "entrepot.gateway.cli.noun_commands"}
     assert loaded.isdisjoint({*parts, *HEAVY, "fastapi", "asyncio", "structlog"})
-    assert "entrepot.gateway.cli.topic" in _loaded("from entrepot.gateway.cli.app import run; run(['topic', '--help'])")
+    assert "entrepot.gateway.cli.tier" in _loaded("from entrepot.gateway.cli.app import run; run(['tier', '--help'])")
 
 
 @pytest.mark.parametrize("name", [name for name, part in PARTS.items() if ":" in part])

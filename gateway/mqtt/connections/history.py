@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from entrepot.domain.clock import Clock
 from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.told_words import EventKind
 from entrepot.protocols.mqtt.connection_events import Closing
 from entrepot.protocols.mqtt.packets import Connect
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
@@ -30,18 +30,6 @@ GOODBYE: Final = "NORMAL_DISCONNECTION"
 """Name of reason code 0 at the end of a connection."""
 MAX_DENIALS: Final = 8
 """Kept denials of one connection that differ; of further ones, only the last is kept, and their number."""
-
-
-class EventKind(StrEnum):
-    """Kind of event in the life of a client."""
-
-    CONNECTED = "connected"
-    REFUSED = "refused"  # its CONNECT
-    DENIED = "denied"  # a publish or subscription
-    DISCONNECTED = "disconnected"  # by the client
-    LOST = "lost"  # without a goodbye
-    CLOSED = "closed"  # by the server
-    TAKEN_OVER = "taken-over"  # by another connection of its client id
 
 
 @dataclass(slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Final
 
@@ -14,19 +13,13 @@ from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
 from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.connections.told_words import Stage
 from entrepot.gateway.mqtt.sessions.record import OutgoingRecord
 
 MAX_LISTED: Final = 50
 """Described messages of one client."""
 READ_SECONDS: Final = 0.7
 """Longest wait for the store's answers, in seconds; without them, names and times are not known."""
-
-
-class Stage(StrEnum):
-    """The client's answer that is due."""
-
-    PUBLISHED = "PUBACK or PUBREC is due"
-    RELEASED = "PUBCOMP is due"
 
 
 @dataclass(slots=True)

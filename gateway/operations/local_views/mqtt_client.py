@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from entrepot.gateway.mqtt.connections.conversation import MqttConversation
-from entrepot.gateway.mqtt.connections.facts import facts_of
-from entrepot.gateway.mqtt.connections.history import ClientEvent
-from entrepot.gateway.mqtt.connections.in_flight import MAX_LISTED, InFlight, in_flight_of
-from entrepot.gateway.mqtt.connections.services import MqttServices
-from entrepot.gateway.mqtt.frontend import MqttFrontend
-from entrepot.gateway.mqtt.sessions.record import WillRecord
 from entrepot.gateway.operations.local_views.mqtt_clients import accepted_of, client_shape
 from entrepot.gateway.operations.mqtt import subscribed_filter, version_name
 from entrepot.gateway.operations.times import time_shape
-from entrepot.gateway.peers.peers import Peers
-from entrepot.protocols.mqtt.outgoing import UNLIMITED_PACKET
+
+if TYPE_CHECKING:
+    from entrepot.gateway.mqtt.connections.conversation import MqttConversation
+    from entrepot.gateway.mqtt.connections.history import ClientEvent
+    from entrepot.gateway.mqtt.connections.in_flight import InFlight
+    from entrepot.gateway.mqtt.connections.services import MqttServices
+    from entrepot.gateway.mqtt.frontend import MqttFrontend
+    from entrepot.gateway.mqtt.sessions.record import WillRecord
+    from entrepot.gateway.peers.peers import Peers
 
 CLIENT: Final = "mqtt-client"
 EVENTS: Final = "mqtt-client-events"
@@ -47,6 +47,9 @@ def serve_mqtt_client(peers: Peers, mqtt: MqttFrontend | None) -> None:
 
 
 async def _detail(conversation: MqttConversation, mqtt: MqttFrontend) -> dict[str, Any]:
+    from entrepot.gateway.mqtt.connections.facts import facts_of
+    from entrepot.gateway.mqtt.connections.in_flight import MAX_LISTED, in_flight_of
+
     client, services = conversation.client, mqtt.services
     records = conversation.subscribing.records
     in_flight = await in_flight_of(client, services)
@@ -82,6 +85,8 @@ def _refusal_shape(refusal: ClientEvent | None) -> dict[str, Any] | None:
 
 
 def _session_shape(conversation: MqttConversation, services: MqttServices) -> dict[str, Any]:
+    from entrepot.protocols.mqtt.outgoing import UNLIMITED_PACKET
+
     session, machine = conversation.client.session, conversation.machine
     assert session is not None
     largest = machine.max_packet_to_client

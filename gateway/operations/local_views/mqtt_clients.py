@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from entrepot.gateway.mqtt.connections.client import MqttClient
-from entrepot.gateway.mqtt.connections.conversation import MqttConversation
-from entrepot.gateway.mqtt.connections.facts import messages_behind
-from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
-from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.operations.gathered import page_of
 from entrepot.gateway.operations.mqtt import subscribed_filter, version_name
 from entrepot.gateway.operations.times import time_shape
-from entrepot.gateway.peers.peers import Peers
+
+if TYPE_CHECKING:
+    from entrepot.gateway.mqtt.connections.client import MqttClient
+    from entrepot.gateway.mqtt.connections.conversation import MqttConversation
+    from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+    from entrepot.gateway.mqtt.frontend import MqttFrontend
+    from entrepot.gateway.peers.peers import Peers
 
 CLIENTS: Final = "mqtt-clients"
 SUBSCRIPTIONS: Final = "mqtt-subscriptions"
@@ -156,6 +157,8 @@ def _slow(mqtt: MqttFrontend | None, limit: int) -> list[dict[str, Any]]:
 
 
 def _slowness(hub: DeliveryHub, conversation: MqttConversation) -> tuple[int, int, int]:
+    from entrepot.gateway.mqtt.connections.facts import messages_behind
+
     return messages_behind(hub, conversation), conversation.outbox.waiting, conversation.client.dropped
 
 

@@ -25,7 +25,7 @@ from entrepot.gateway.operations.rabbitmq.users import user_shape
 from entrepot.gateway.operations.rights import SUPER_USERS
 from entrepot.gateway.operations.schema import Schema, Schemas, example_of
 from entrepot.gateway.operations.shapes import Part, PlainName, Query, RawBody, shown_as
-from entrepot.gateway.security.administration import By
+from entrepot.gateway.security.changes import By
 from entrepot.gateway.version import own_version
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from entrepot.domain.ports import Topology
     from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
     from entrepot.gateway.operations.rabbitmq.server import RabbitMq
-    from entrepot.gateway.security.administration import By
+    from entrepot.gateway.security.changes import By
 
 AT_ONCE: Final = 64
 """Number of queues, exchanges and bindings made concurrently, so that they become durable together."""

@@ -17,7 +17,7 @@ from entrepot.gateway.operations.rabbitmq.rows import PermissionRow, PermissionR
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.rights import SUPER_USERS
 from entrepot.gateway.operations.shapes import Declared, LenientBody, PlainName
-from entrepot.gateway.security.administration import By
+from entrepot.gateway.security.changes import By
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost

@@ -15,7 +15,7 @@ from entrepot.gateway.operations.rabbitmq.rows import UserRow, UserRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.rights import SUPER_USERS
 from entrepot.gateway.operations.shapes import Declared, LenientBody, Like, PlainName
-from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.changes import By, UserChange
 
 if TYPE_CHECKING:
     from entrepot.gateway.security.administration import Administration

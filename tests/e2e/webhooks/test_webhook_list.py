@@ -8,8 +8,9 @@ from typing import Any
 import httpx2
 from typer.testing import CliRunner
 
-from entrepot.gateway.cli.webhook import app as cli
+from entrepot.gateway.cli.noun_commands import commands_of
 from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS
+from entrepot.gateway.operations.webhooks import WEBHOOKS
 from tests.e2e.http.steps import event, publish
 from tests.e2e.webhooks.conftest import MAX_WAITING, Subscribe
 from tests.support.http_server import HttpServer
@@ -94,7 +95,9 @@ def test_what_waits_for_a_consent_is_told_with_its_limit(
     wait_until(lambda: shown(client, held)["waiting"] == 2, "both wait, though nothing was ever read")
     wait_until(lambda: shown(client, free)["waiting"] == 0, "they are delivered")
     assert (shown(client, held)["waitingLimit"], shown(client, free)["waitingLimit"]) == (MAX_WAITING, None)
-    told = CliRunner().invoke(cli, ["list", "--topic", topic, "--server", server.url], env={"COLUMNS": "300"})
+    told = CliRunner().invoke(
+        commands_of(WEBHOOKS), ["list", "--topic", topic, "--server", server.url], env={"COLUMNS": "300"}
+    )
     assert told.exit_code == 0, told.output
     [of_held] = [line for line in told.output.splitlines() if held["id"] in line]
     assert "unverified" in of_held and f"2, at most {MAX_WAITING}" in of_held

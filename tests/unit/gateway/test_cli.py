@@ -473,7 +473,7 @@ def test_something_unexpected_is_one_line(entrepot, monkeypatch):
     def broken(path):
         raise RuntimeError("bang")
 
-    monkeypatch.setattr("entrepot.gateway.cli.topic.segment", broken)
+    monkeypatch.setattr("entrepot.gateway.cli.noun_commands.segment", broken)
     assert entrepot("topic", "show", "x") == (
         1,
         "",
@@ -626,7 +626,8 @@ def test_one_that_cannot_be_loaded_fails_alone(entrepot, brought, server):
 def test_help_loads_neither_server_nor_store():
     script = (
         "import sys; from entrepot.gateway.cli.app import app, run; run(['--help']);"
-        "heavy = ('fastapi', 'entrepot.broker.store', 'entrepot.store_client', 'asyncio', 'httpx2');"
+        "heavy = ('fastapi', 'entrepot.broker.store', 'entrepot.store_client', 'asyncio', 'httpx2', 'structlog',"
+        "'pydantic', 'entrepot.gateway.settings');"
         "sys.exit(any(m in sys.modules for m in heavy))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -8,7 +8,8 @@ import pytest
 
 from entrepot.gateway.mqtt.connections import history
 from entrepot.gateway.mqtt.connections.client import MqttClient
-from entrepot.gateway.mqtt.connections.history import CONNECTION_LOST, MAX_DENIALS, ClientHistory, EventKind
+from entrepot.gateway.mqtt.connections.history import CONNECTION_LOST, MAX_DENIALS, ClientHistory
+from entrepot.gateway.mqtt.connections.told_words import EventKind
 from entrepot.protocols.mqtt.connection import ServerConnection
 from entrepot.protocols.mqtt.connection_events import Closing, ConnectionLimits
 from entrepot.protocols.mqtt.packets import Connect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from entrepot.gateway.messaging.incidents import Outcome
-from entrepot.gateway.mqtt.connections.history import EventKind
+from entrepot.gateway.mqtt.connections.told_words import EventKind
 from entrepot.gateway.mqtt.names import (
     MAX_DELAY_SECONDS,
     parse_delayed,

@@ -19,7 +19,7 @@ from entrepot.gateway.operations.access_tester import (
     ReachShown,
     WhoAsked,
 )
-from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.changes import UserChange
 from tests.support.opened_security import BY_ROOT, opened_security
 
 PUB, SUB, ALL = (Action.PUB,), (Action.SUB,), (Action.ALL,)

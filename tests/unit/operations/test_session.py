@@ -16,7 +16,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.login_cookie import COOKIE, HOST_PREFIX, cookie_headers
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.session import Browsers, LoginBody, Session
-from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security

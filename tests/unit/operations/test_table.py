@@ -56,7 +56,7 @@ def operation(method: str, path: str) -> Operation:
         None,
         {},
         "",
-        None,
+        (),
         "",
         {},
         None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import SecuritySettings

@@ -10,7 +10,7 @@ import pytest
 from entrepot.domain.access.model import Action, Origin, ResourceType
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
-from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.credentials import CertificateIdentity
 from entrepot.gateway.security.security import PrincipalChange, Security
 from tests.support.model_store import MemoryStore

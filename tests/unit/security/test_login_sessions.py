@@ -9,7 +9,7 @@ import pytest
 
 from entrepot.domain.access.model import Action, Effect, Origin, Principal, Statement
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from tests.support.cases import cases

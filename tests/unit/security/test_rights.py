@@ -9,7 +9,7 @@ import pytest
 from entrepot.domain.access.model import EVERYBODY, Action, Decision, Effect, Request, ResourceType, Statement
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
-from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.explaining import explain
 from entrepot.gateway.security.security import PrincipalChange, Security
 from tests.support.cases import cases

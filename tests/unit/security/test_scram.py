@@ -7,7 +7,7 @@ from scramp import ScramClient  # type: ignore[import-untyped]
 
 from entrepot.domain.access.model import Action, Origin, Principal, ResourceType
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.scram import ScramExchange
 from entrepot.gateway.security.security import Security
 from tests.support.cases import cases

@@ -15,7 +15,7 @@ from entrepot.domain.access.model import Effect as AccessEffect
 from entrepot.domain.errors import Code
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME, KEY, TOKEN, SetupTokenNeededError, token_in

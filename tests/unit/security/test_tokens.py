@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from entrepot.domain.access.model import Action, Origin, ResourceType
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import SecuritySettings
 from tests.support.cases import cases

@@ -12,7 +12,7 @@ from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.rocketmq.access import RocketMqAccess
-from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.security import Security
 from tests.support.model_store import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
