@@ -7,7 +7,7 @@ learns nothing of names, and no body is read before.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -49,7 +49,9 @@ from entrepot.gateway.security.authentication import anonymous
 from entrepot.gateway.security.security import refusal_of
 from entrepot.gateway.settings import Settings
 
-_JSON: Final = (b"content-type", b"application/json")
+JSON: Final = "application/json"
+_JSON_ALONE: Final = [(b"content-type", JSON.encode())]
+_Encoded = tuple[int, Headers, bytes | Pieces | None]
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -94,28 +96,29 @@ class ServedOperations:
         if found.operation.change:
             send = self._changes.noting(scope, send)
         further: dict[str, str] = {}
-        if found.operation.takes_asked:
-            send = _with_headers(send, further)
         try:
             status, headers, body = await self._answer(found.operation, found.names, further, scope, receive)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
             tell = send_rabbitmq_problem if found.operation.noun.form is Form.RABBITMQ else send_what_is_wrong
-            await tell(scope, send, error)
+            await tell(scope, _with_headers(send, further) if further else send, error)
             return
+        if further:
+            headers = [*headers, *_raw(further)]
         if isinstance(body, Pieces):
-            answer = StreamingResponse(body.pieces, status, body.headers, body.media_type)
+            answer = StreamingResponse(body.pieces, status, {**body.headers, **further}, body.media_type)
             await answer(scope, receive, send)
         elif body is not None:
             await send_answer(send, status, headers, body)
         else:
-            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
 
     async def _answer(
-        self, operation: Operation, names: dict[str, str], further: dict[str, str], scope: Scope, receive: Receive
-    ) -> tuple[int, Headers, bytes | Pieces | None]:
+        self, operation: Operation, names: Mapping[str, str], further: dict[str, str], scope: Scope, receive: Receive
+    ) -> _Encoded:
         bound = self._bound[operation]
-        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        query = scope["query_string"]
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else []
         state: dict[str, Any] = scope.setdefault("state", {})
         is_open = self._is_open(operation)
         principal = anonymous(source_of(scope)) if is_open else await self._access.principal(scope)
@@ -192,15 +195,18 @@ def _bound(operation: Operation, own: object) -> _Bound:
 
 
 def _with_headers(send: Send, further: Mapping[str, str]) -> Send:
-    """A `send` that adds these headers, which the handler fills, to whatever is answered."""
+    """A `send` that adds these headers to a problem."""
 
     async def added(message: MutableMapping[str, Any]) -> None:
-        if further and message["type"] == "http.response.start":
-            more = [(name.encode(), value.encode("latin-1")) for name, value in further.items()]
-            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *_raw(further)]}
         await send(message)
 
     return added
+
+
+def _raw(headers: Mapping[str, str]) -> Headers:
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
 
 def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
@@ -213,22 +219,35 @@ def _stored(asked: Asked, plain: str, kind: Any) -> str:
     return asked.topic(plain) if kind is TopicName else plain
 
 
-def _encoded(answer: Any) -> tuple[int, Headers, bytes | Pieces | None]:
+def _encoded(answer: Any) -> _Encoded:
     """Return status, headers and body of an answer; None for no body."""
-    if answer is None:
-        return 204, [], None
-    if isinstance(answer, Raw):
-        named = {**({"content-type": answer.media_type} if answer.media_type else {}), **answer.headers}
-        return 200, [(name.encode(), value.encode("latin-1")) for name, value in named.items()], answer.body
-    if isinstance(answer, Pieces):
-        return 200, [], answer
-    if isinstance(answer, Made):
-        return (201 if answer.is_new else 200), [_JSON], _encode(answer.value)
-    if isinstance(answer, Created):
-        return (201, [], None) if answer.value is None else (201, [_JSON], _encode(answer.value))
-    if isinstance(answer, Declared):
-        return (201 if answer.is_new else 204), [], None
-    if isinstance(answer, Checked):
-        told = {"status": "failed", "reason": answer.problem} if answer.problem else {"status": "ok"}
-        return (503 if answer.problem else 200), [_JSON], _encode(told)
-    return 200, [_JSON], _encode(answer)
+    special = _SPECIAL.get(type(answer))
+    return (200, _JSON_ALONE, _encode(answer)) if special is None else special(answer)
+
+
+def _of_raw(answer: Raw) -> _Encoded:
+    if answer.media_type == JSON and not answer.headers:
+        return 200, _JSON_ALONE, answer.body
+    named = {**({"content-type": answer.media_type} if answer.media_type else {}), **answer.headers}
+    return 200, _raw(named), answer.body
+
+
+def _of_created(answer: Created[Any]) -> _Encoded:
+    return (201, [], None) if answer.value is None else (201, _JSON_ALONE, _encode(answer.value))
+
+
+def _of_check(answer: Checked) -> _Encoded:
+    told = {"status": "failed", "reason": answer.problem} if answer.problem else {"status": "ok"}
+    return (503 if answer.problem else 200), _JSON_ALONE, _encode(told)
+
+
+_SPECIAL: Final[Mapping[type, Callable[[Any], _Encoded]]] = {
+    type(None): lambda answer: (204, [], None),
+    Raw: _of_raw,
+    Pieces: lambda answer: (200, [], answer),
+    Made: lambda answer: ((201 if answer.is_new else 200), _JSON_ALONE, _encode(answer.value)),
+    Created: _of_created,
+    Declared: lambda answer: ((201 if answer.is_new else 204), [], None),
+    Checked: _of_check,
+}
+"""Answers that are no JSON of status 200."""

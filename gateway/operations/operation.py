@@ -59,10 +59,16 @@ class Words:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One row.  `change`: the event of its entries in the audit log; empty for none.  `example`: of its body.
-    `shows`: members of the answer's example that no type gives, such as a cursor; of a raw answer its example, by media
-    type.  `outcome`: description of the answer.  `names`: kinds of the path's names.  `is_plain`: in no namespace,
-    though its noun is.  `waits`: its handler is cancelled once the client has gone."""
+    """One row.  `change`: the event of its entries in the audit log; empty for none.  `names`: kinds of the path's
+    names.  `body`: a struct, a union of structs that a field tells apart, or RawBody; None for none.
+
+    For the document: `example` of the body; `shows`, members of the answer's example that no type gives, such as a
+    cursor, or of a raw answer its example, by media type; `outcome`, of the answer; `answer_headers`, by name.  What a
+    handler reads itself: `body_as` makes the body's schema, by `Schemas`; `comes_as` has schema and example, by media
+    type; `heads`.  `refused_by`: statuses that no other row has.
+
+    `is_plain`: in no namespace, though its noun is.  `waits`: its handler is cancelled once the client has gone.
+    """
 
     noun: Noun
     method: str
@@ -71,24 +77,24 @@ class Operation:
     summary: str
     right: Right
     handler: Callable[..., Any]
-    about: str
-    example: Any
-    shows: Mapping[str, Any]
-    outcome: str
-    words: tuple[Words, ...]
     change: str
     names: Mapping[str, Any]
     query: type[Query] | None
     body: Any
-    """Struct, union of structs told apart by a field, or RawBody; None for none."""
     head: type[Head] | None
     takes_asked: bool
     answer: Any
+    about: str = ""
+    example: Any = None
+    shows: Mapping[str, Any] = field(default_factory=dict)
+    outcome: str = AS_ASKED
+    words: tuple[Words, ...] = ()
     is_plain: bool = False
     waits: bool = False
     answer_headers: Mapping[str, str] = field(default_factory=dict)
     body_as: Callable[[Any], dict[str, Any]] | None = None
     comes_as: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    heads: type[Head] | None = None
     refused_by: tuple[int, ...] = ()
 
     @property
@@ -158,49 +164,20 @@ class Noun:
         summary: str,
         right: Right,
         *,
-        about: str = "",
-        example: Any = None,
-        shows: Mapping[str, Any] = MappingProxyType({}),
-        outcome: str = AS_ASKED,
         words: Words | tuple[Words, ...] = (),
         change: str | None = None,
-        is_plain: bool = False,
-        waits: bool = False,
-        answer_headers: Mapping[str, str] = MappingProxyType({}),
-        body_as: Callable[[Any], dict[str, Any]] | None = None,
-        comes_as: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
-        refused_by: tuple[int, ...] = (),
+        **more: Any,
     ) -> Callable[[_HandlerT], _HandlerT]:
-        """Add a row.  `name`: its id in the document.  `change`: None for the event that its template gives."""
+        """Add a row.  `name`: its id in the document.  `change`: None for the event that its template gives.  `more`:
+        fields of the row."""
 
         def register(handler: _HandlerT) -> _HandlerT:
             full = self.prefix + self.path + path
             told = change_of(method, full) if change is None else change
+            more["words"] = (words,) if isinstance(words, Words) else words
             parts = _parts_of(handler, full)
-            self.operations.append(
-                Operation(
-                    self,
-                    method,
-                    full,
-                    name,
-                    summary,
-                    right,
-                    handler,
-                    about,
-                    example,
-                    shows,
-                    outcome,
-                    (words,) if isinstance(words, Words) else words,
-                    told,
-                    **parts,
-                    is_plain=is_plain,
-                    waits=waits,
-                    answer_headers=answer_headers,
-                    body_as=body_as,
-                    comes_as=comes_as,
-                    refused_by=refused_by,
-                )
-            )
+            row = Operation(self, method, full, name, summary, right, handler, told, **parts, **more)
+            self.operations.append(row)
             return handler
 
         return register

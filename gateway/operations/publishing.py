@@ -122,9 +122,10 @@ class Publishing:
         about=_ABOUT,
         outcome="All events are durable",
         comes_as=_MODES,
+        heads=EventHead,
         refused_by=(503, 507),
     )
-    async def publish(self, topic: PlainName, head: EventHead, asked: Asked) -> PublishResult:
+    async def publish(self, topic: PlainName, asked: Asked) -> PublishResult:
         messages = await self._messages(topic, asked)
         if not messages:
             return _PUBLISHED
@@ -138,7 +139,7 @@ class Publishing:
             refusals = await self._sender.send_and_wait(messages)
         if refusals is not None:
             raise refusal_of(refusals)
-        if head.entrepot_confirm is not None:
+        if any(name == CONFIRM_HEADER for name, _ in asked.scope["headers"]):
             level = SINGLE if self._control is None else self._control.confirm_level(messages)
             asked.answer_headers[CONFIRM_HEADER.decode()] = level.text
         return _PUBLISHED
@@ -154,8 +155,9 @@ class Publishing:
             "WebHook-Allowed-Origin": "The origin that asked",
             "WebHook-Allowed-Rate": "`*`: any",
         },
+        heads=HandshakeHead,
     )
-    async def handshake(self, topic: PlainName, head: HandshakeHead, asked: Asked) -> Raw:
+    async def handshake(self, topic: PlainName, asked: Asked) -> Raw:
         answer = webhook.consent(asked.scope["headers"])
         return Raw(b"", "", {name.decode(): value.decode("latin-1") for name, value in answer})
 

@@ -6,7 +6,7 @@ The raw path is split before it is decoded, so `%2F` in a name does not split it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -15,6 +15,9 @@ from entrepot.gateway.operations.operation import Operation
 
 _T = TypeVar("_T")
 _NO_VERB: Final = b""
+MAX_REMEMBERED: Final = 1024
+"""Paths whose operation is remembered, each of at most MAX_REMEMBERED_BYTES."""
+MAX_REMEMBERED_BYTES: Final = 256
 
 
 class _End(NamedTuple, Generic[_T]):
@@ -101,11 +104,11 @@ def _ends_at(
 
 
 class Found(NamedTuple):
-    """An operation, its template, and the decoded names of the path."""
+    """An operation, its template, and the decoded names of the path, which stay as they are."""
 
     operation: Operation
     template: str
-    names: dict[str, str]
+    names: Mapping[str, str]
 
 
 class Table:
@@ -117,11 +120,22 @@ class Table:
         for operation in self.operations:
             for template in operation.templates:
                 self._tree.add(operation.method, template, operation)
+        self._found: dict[tuple[str, bytes], Found] = {}
 
     def find(self, method: str, raw_path: bytes) -> Found | None:
-        """Return the operation of a request, or None."""
+        """Return the operation of a request, or None.  Frequent paths are remembered."""
+        known = self._found.get((method, raw_path))
+        if known is not None:
+            return known
         found = self._tree.find(method, raw_path)
-        return None if found is None else Found(*found)
+        if found is None:
+            return None
+        made = Found(*found)
+        if len(raw_path) <= MAX_REMEMBERED_BYTES:
+            if len(self._found) >= MAX_REMEMBERED:
+                self._found.clear()
+            self._found[method, raw_path] = made
+        return made
 
     def methods_at(self, raw_path: bytes) -> set[str]:
         """Return the methods of a path; none where there is nothing."""

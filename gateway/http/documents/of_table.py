@@ -31,7 +31,10 @@ def _told(operation: Operation, template: str, schemas: Schemas) -> Schema:
         "tags": ["namespaces" if is_below else operation.noun.name],
         "summary": operation.summary,
         "operationId": operation.id + ("InNamespace" if is_below else ""),
-        "parameters": [*parameters_of(operation.query, "query"), *parameters_of(operation.head, "header")],
+        "parameters": [
+            *parameters_of(operation.query, "query"),
+            *parameters_of(operation.head or operation.heads, "header"),
+        ],
     }
     if operation.about:
         told["description"] = operation.about

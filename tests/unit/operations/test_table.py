@@ -6,6 +6,7 @@ import json
 import re
 from itertools import product
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
@@ -44,27 +45,8 @@ async def nothing(own: object) -> None:
 
 def operation(method: str, path: str) -> Operation:
     noun = Noun("t", "", "t")
-    return Operation(
-        noun,
-        method,
-        path,
-        path,
-        "",
-        SUPER_USERS,
-        nothing,
-        "",
-        None,
-        {},
-        "",
-        (),
-        "",
-        {},
-        None,
-        None,
-        None,
-        False,
-        None,
-    )
+    parts: dict[str, Any] = dict.fromkeys(("query", "body", "head", "answer"))
+    return Operation(noun, method, path, path, "", SUPER_USERS, nothing, "", {}, takes_asked=False, **parts)
 
 
 EVERY = Table(operation(method, path) for method, path in TEMPLATES)
