@@ -12,19 +12,20 @@ from hashlib import blake2b
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.escaped_names import Escaping
 from entrepot.domain.exchanges.entity_name import encoded_name
 from entrepot.domain.names import MAX_GROUP_LENGTH, QUEUE_FEED_PREFIX, check_group_name, is_topic_name
 
 SHARE_SEPARATOR: Final = "~"
 HASH_BYTES: Final = 8
-_PLAIN: Final = frozenset(b"|-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_ESCAPING: Final = Escaping("|-_")
 _WHOLE: Final = "/#"
 
 
 def share_group(share_name: str) -> str:
     """Return the group of the share's own name.  Other than plain characters are percent-encoded, `%` and `~` too, so
     two shares never have one name.  Raises ILLEGAL_CONSUMER_GROUP (empty, or too long)."""
-    name = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in share_name.encode())
+    name = _ESCAPING.name(share_name)
     check_group_name(name)
     return name
 

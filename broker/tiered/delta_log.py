@@ -40,7 +40,7 @@ from entrepot.broker.tiered.delta_actions import (
     decode_commit,
     encode_commit,
 )
-from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject, TierError
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject, TierError, put_or_find
 from entrepot.broker.tiered.snapshot import Replay, Snapshot, moved
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
@@ -189,13 +189,10 @@ class DeltaLog:
             snapshot = latest
         self.check_is_there(snapshot)
         info = self._info(operation, attempt_id)
-        lost: TierError | None = None
-        try:
-            if self._objects.put_new(name, encode_commit(info, actions)):
-                return moved(snapshot, [Commit(info, actions)], now)
-        except TierError as error:
-            lost = error
-        return self._met(snapshot, name, attempt_id, lost)
+        found = put_or_find(self._objects, name, encode_commit(info, actions))
+        if found is None:
+            return moved(snapshot, [Commit(info, actions)], now)
+        return self._met(snapshot, name, attempt_id, self._decode(name, found))
 
     def check_is_there(self, snapshot: Snapshot) -> None:
         """Raise COLD_CORRUPTED where the store was put back to an earlier state. A commit over a hole would make the
@@ -209,12 +206,8 @@ class DeltaLog:
                 Code.COLD_CORRUPTED,
             ) from None
 
-    def _met(self, snapshot: Snapshot, name: str, attempt_id: str, lost: TierError | None) -> Snapshot:
+    def _met(self, snapshot: Snapshot, name: str, attempt_id: str, found: Commit) -> Snapshot:
         """Return the table with the commit found in our place, if it is ours; else raise ConflictError."""
-        try:
-            found = self._decode(name, self._objects.get(name))
-        except MissingObjectError as error:
-            raise (lost or error) from error
         met = moved(snapshot, [found], snapshot.newest_ms)  # it may have been there for long
         if found.is_of(attempt_id):
             return met

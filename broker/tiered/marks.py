@@ -19,7 +19,7 @@ import structlog
 
 from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.tiered.fence import EPOCH
-from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError, put_or_find
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from entrepot.domain.key_value_pages import key_value_pages
@@ -174,9 +174,8 @@ def agree(objects: ObjectStore, store: str, token: str, new: str) -> str:
     if token:
         check_store(objects, store, token)
         return token
-    if objects.put_new(STORES + store, new.encode()):
-        return new
-    return objects.get(STORES + store).decode("ascii", "replace")
+    found = put_or_find(objects, STORES + store, new.encode())
+    return new if found is None else found.decode("ascii", "replace")
 
 
 def check_store(objects: ObjectStore, store: str, token: str) -> None:

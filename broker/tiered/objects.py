@@ -71,3 +71,18 @@ class ObjectStore(Protocol):
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; a missing one is no error."""
+
+
+def put_or_find(objects: ObjectStore, path: str, data: bytes) -> bytes | None:
+    """Store an object that must be new. Return None, or what is there already: another's, or one's own after a lost
+    answer. Raises TierError where the outcome is unknown."""
+    lost: TierError | None = None
+    try:
+        if objects.put_new(path, data):
+            return None
+    except TierError as error:
+        lost = error
+    try:
+        return objects.get(path)
+    except MissingObjectError as error:
+        raise (lost or error) from error

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -32,6 +31,7 @@ from entrepot.broker.tiered.segment import Run, Segment, runs_of, tags_of
 from entrepot.broker.tiered.snapshot import PROGRESS, Snapshot
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
+from entrepot.domain.escaped_names import Escaping
 from entrepot.domain.tiering import Hole, joined
 
 CHECKS_FOR_A_LOAD: Final = 24
@@ -40,6 +40,7 @@ MAX_LOOKED_AT: Final = 64
 """Most segments by which the bytes of messages are estimated."""
 FOOTER_BYTES: Final = 8
 _MAGIC: Final = b"PAR1"
+_FOLDERS: Final = Escaping("_.-", sign="~")  # delta-rs opens no path with a per cent sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,12 @@ def root_of(topic: str, store_id: str, since: int) -> str:
 
 def folder_of(topic: str) -> str:
     """Return the path of the folder of a topic's tables."""
-    return quote(topic, safe="").replace("~", "%7E").replace("%", "~")  # delta-rs opens no path with a per cent sign
+    return _FOLDERS.name(topic)
 
 
 def topic_of(root: str) -> str:
     """Return the topic of the table at a path."""
-    return unquote(root.partition("/")[0].replace("~", "%"))
+    return _FOLDERS.text(root.partition("/")[0])
 
 
 class TopicTable:

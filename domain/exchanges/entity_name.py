@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.escaped_names import Escaping
 from entrepot.domain.names import MAX_GROUP_LENGTH
 
 MAX_ENTITY_BYTES: Final = 255
@@ -21,8 +22,8 @@ _HASH_BYTES: Final = 16
 MAX_KEPT_PREFIX: Final = MAX_ENCODED_LENGTH - 1 - 2 * _HASH_BYTES
 """Longest encoded prefix that is kept whole in the encoded names of all entities with that prefix."""
 _MARK: Final = "|"
-_PLAIN: Final = frozenset(b"-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
-_BYTES: Final = tuple(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256))
+_ESCAPING: Final = Escaping("-_")
+_PIECES: Final = _ESCAPING.pieces
 
 
 def encoded_name(entity: str) -> str:
@@ -33,7 +34,7 @@ def encoded_name(entity: str) -> str:
         raise EntrepotError(Code.BAD_REQUEST, f"{entity[:80]!r} is not a name: it has half a character") from None
     if len(raw) > MAX_ENTITY_BYTES:
         raise EntrepotError(Code.BAD_REQUEST, f"a name has up to {MAX_ENTITY_BYTES} bytes, not {len(raw)}")
-    pieces = [_BYTES[byte] for byte in raw]
+    pieces = [_PIECES[byte] for byte in raw]
     if not pieces or len(pieces[0]) > 1:
         pieces.insert(0, _MARK)
     name = "".join(pieces)
@@ -52,12 +53,8 @@ def decoded_name(name: str) -> str | None:
     body = name.removeprefix(_MARK)
     if _MARK in body:
         return None
-    first, *escaped = body.split("%")
+    entity = _ESCAPING.text(body, "surrogateescape")
     try:
-        raw = first.encode("ascii") + b"".join(
-            bytes.fromhex(piece[:2]) + piece[2:].encode("ascii") for piece in escaped
-        )
-        entity = raw.decode("utf-8", "surrogateescape")
         return entity if encoded_name(entity) == name else None
-    except (ValueError, EntrepotError):
+    except EntrepotError:
         return None

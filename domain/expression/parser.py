@@ -14,7 +14,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.expression.fault import fault, shown
 from entrepot.domain.expression.like import LikePattern
 from entrepot.domain.expression.token_reader import Token, TokenKind, TokenReader
-from entrepot.domain.expression.tokens import tokens_of
+from entrepot.domain.expression.tokens import LEXER
 from entrepot.domain.expression.tree import (
     CONDITIONS,
     All,
@@ -56,14 +56,14 @@ def parse_sql(text: str) -> Node:
     """Return the condition of an SQL92 filter.  Raises ILLEGAL_FILTER_EXPRESSION with the place of the fault."""
     if len(text) > MAX_SQL_LENGTH:
         raise fault(f"an SQL92 filter has at most {MAX_SQL_LENGTH} characters", MAX_SQL_LENGTH)
-    return _Parser(tokens_of(text)).whole()
+    return _Parser(LEXER.tokens_of(text)).whole()
 
 
 class _Parser(TokenReader):
     __slots__ = ("_patterns",)
 
     def __init__(self, tokens: list[Token]) -> None:
-        super().__init__(tokens, MAX_SQL_DEPTH)
+        super().__init__(tokens, MAX_SQL_DEPTH, _POWERS)
         self._patterns = 0
 
     def whole(self) -> Node:
@@ -100,10 +100,6 @@ class _Parser(TokenReader):
         while self._power() > floor:
             left = self._operation(left)
         return left
-
-    def _power(self) -> int:
-        token = self._peek()
-        return _POWERS.get(token.value, 0) if token.kind in (TokenKind.KEYWORD, TokenKind.SIGN) else 0
 
     def _operand(self, floor: int) -> Node:
         token = self._peek()

@@ -1,5 +1,4 @@
-"""The tokens of an SQL92 filter, with their places.  The text is read in one pass: no pattern here can examine a
-character twice."""
+"""The tokens of an SQL92 filter, with their places."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import re
 from typing import Final
 
 from entrepot.domain.expression.fault import fault, shown
-from entrepot.domain.expression.token_reader import Token, TokenKind
+from entrepot.domain.expression.token_reader import Lexer, Token, TokenKind
 
 MAX_INTEGER: Final = 2**63 - 1
 """Largest integer constant (RocketMQ reads them as Java's `long`)."""
@@ -17,51 +16,18 @@ KEYWORDS: Final = frozenset(
     | {"CONTAINS", "STARTSWITH", "ENDSWITH"}
 )
 
-_SKIPPED = re.compile(r"(?:[ \t\r\n\f]|--[^\r\n]*)+")
-_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_SIGN = re.compile(r"<>|<=|>=|[-+=<>(),]")
 _NUMBER = re.compile(r"(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _INTEGER = re.compile(r"(0|[1-9][0-9]*)[lL]?")
 _AFTER_NUMBER = re.compile(r"[A-Za-z0-9_$.]")
 
 
-def tokens_of(text: str) -> list[Token]:
-    """Return all tokens of the text, END last.  Raises ILLEGAL_FILTER_EXPRESSION for characters that begin no token."""
-    tokens: list[Token] = []
-    place = _skip(text, 0)
-    while place < len(text):
-        tokens.append(_read(text, place))
-        place = _skip(text, tokens[-1].end)
-    tokens.append(Token(TokenKind.END, "", len(text), len(text)))
-    return tokens
-
-
-def _skip(text: str, place: int) -> int:
-    """Return the place after blanks and comments, of SQL's two kinds as in RocketMQ's grammar."""
-    while True:
-        if blank := _SKIPPED.match(text, place):
-            place = blank.end()
-        if not text.startswith("/*", place):
-            return place
-        end = text.find("*/", place + 2)
-        if end < 0:
-            raise fault("the comment has no end", place)
-        place = end + 2
-
-
 def _read(text: str, place: int) -> Token:
-    if name := _NAME.match(text, place):
-        word = name[0]
-        capitals = word.upper()
-        if capitals in KEYWORDS:
-            return Token(TokenKind.KEYWORD, capitals, place, name.end())
-        return Token(TokenKind.NAME, word, place, name.end())
     if text[place] == "'":
         return _read_text(text, place)
     if number := _NUMBER.match(text, place):
         return _read_number(text, place, number.end())
-    if sign := _SIGN.match(text, place):
-        return Token(TokenKind.SIGN, sign[0], place, sign.end())
+    if text.startswith("/*", place):
+        raise fault("the comment has no end", place)
     raise fault(f"unexpected character {text[place]!r}", place)
 
 
@@ -97,3 +63,13 @@ def _read_number(text: str, place: int, end: int) -> Token:
     if value == float("inf"):
         raise fault("the number is too large", place)
     return Token(TokenKind.NUMBER, str(value), place, end, value)
+
+
+LEXER: Final = Lexer(
+    KEYWORDS,
+    blanks=re.compile(r"(?:[ \t\r\n\f]|--[^\r\n]*|/\*(?s:.*?)\*/)+"),  # with both kinds of comments, as RocketMQ's
+    words=re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*"),
+    signs=re.compile(r"<>|<=|>=|[-+=<>(),]"),
+    other=_read,
+)
+"""Refuses with ILLEGAL_FILTER_EXPRESSION."""

@@ -16,10 +16,11 @@ import msgspec
 
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent
+from entrepot.domain.key_value import ABSENT
 from entrepot.domain.ports import KeyValues
 from entrepot.gateway.bridge.errors import LeaseLostError
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.messaging.watched_table import WatchedTable
 
 PREFIX: Final = "bridge/"
 LEASE_MS: Final = 10_000
@@ -39,9 +40,6 @@ class LeaseRecord(msgspec.Struct, frozen=True):
     last_error: str = ""
 
 
-_encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(LeaseRecord).decode
-
 Report = Callable[[], tuple[str, int, str]]
 """Report in the record: state, since when (epoch milliseconds), last error."""
 
@@ -50,17 +48,22 @@ class BridgeLease:
     """One bridge's lease, as one gateway sees it."""
 
     def __init__(self, key_values: KeyValues, clock: Clock, name: str, owner: str, report: Report) -> None:
-        self._key_values = key_values
+        decode = msgspec.json.Decoder(LeaseRecord).decode
+        self._table = WatchedTable(key_values, PREFIX, decode, msgspec.json.encode)
+        self._table.on_change.append(self._seen)
+        self.close = self._table.close
         self._clock = clock
-        self._key = PREFIX + name
+        self._name = name
         self._owner = owner
         self._report = report
         self._version = ABSENT
         self._held_until_ms = 0
         self._changed = asyncio.Event()
-        self.close = key_values.watch(self._key, self._seen, self._changed.set)
-        self.record: LeaseRecord | None = None
-        """Record as last seen."""
+
+    @property
+    def record(self) -> LeaseRecord | None:
+        """The record as this gateway knows it."""
+        return self._table.get(self._name)
 
     @property
     def is_held(self) -> bool:
@@ -69,12 +72,12 @@ class BridgeLease:
 
     async def acquire(self) -> None:
         """Return when this gateway holds the lease. Raises the store's refusal."""
+        await self._table.start()
         while True:
+            record = await self._table.look(self._name)
             self._changed.clear()
-            [kept] = await self._key_values.get([self._key])
-            record = self.record = None if kept is None else _decode(kept.value)
             wait_ms = 0 if record is None else record.until_ms - self._clock.now_ms()
-            if (wait_ms <= 0 or (record is not None and record.owner == self._owner)) and await self._take(kept):
+            if (wait_ms <= 0 or (record is not None and record.owner == self._owner)) and await self._take():
                 return
             # A lease far longer than ours comes from a wrong clock: it is looked at again all the same.
             with contextlib.suppress(TimeoutError):
@@ -107,21 +110,18 @@ class BridgeLease:
         if self._version != ABSENT:
             version, self._version, self._held_until_ms = self._version, ABSENT, 0
             with contextlib.suppress(EntrepotError):  # it ends by itself
-                await self._key_values.write([KeyValueChange(self._key, None, version)])
+                await self._table.write([self._table.change(self._name, None, version)])
 
-    async def _take(self, kept: KeyValue | None) -> bool:
-        return await if_unchanged(self._write(ABSENT if kept is None else kept.version)) is not None
+    async def _take(self) -> bool:
+        return await if_unchanged(self._write(self._table.version(self._name))) is not None
 
     async def _write(self, expected_version: int) -> int:
         until_ms = self._clock.now_ms() + LEASE_MS
         record = LeaseRecord(self._owner, until_ms, *self._report())
-        self._version = await self._key_values.write([KeyValueChange(self._key, _encode(record), expected_version)])
+        self._version = await self._table.write([self._table.change(self._name, record, expected_version)])
         self._held_until_ms = until_ms - MARGIN_MS
-        self.record = record
         return self._version
 
-    def _seen(self, events: list[KeyValueEvent]) -> None:
-        for event in events:
-            if event.key == self._key:
-                self.record = None if event.value is None else _decode(event.value)
-                self._changed.set()
+    def _seen(self, name: str, *_: LeaseRecord | None) -> None:
+        if name == self._name:
+            self._changed.set()

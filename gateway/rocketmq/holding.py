@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-from urllib.parse import quote, unquote
 
 import msgspec
 import structlog
@@ -26,6 +25,7 @@ from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket, by_consumer
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.names import CLIENT_NAMES
 
 PREFIX: Final = "rocketmq/held/"
 MAX_RECORDED: Final = 3000
@@ -107,7 +107,7 @@ class Holding:
         after = ""
         while facts := await self._store.key_values.scan(PREFIX, after=after, limit=MAX_SCAN):
             for fact in facts:
-                client = self._client(unquote(fact.key[len(PREFIX) :]))
+                client = self._client(CLIENT_NAMES.text(fact.key[len(PREFIX) :]))
                 self._hold_recorded(client, _read(fact.value))
             after = facts[-1].key
         consumers = list(self._consumers.values())
@@ -341,7 +341,7 @@ class Holding:
             limit_ms = self._clock.now_ms() - STALE_LEASES * self._lease_ms - self._silence_ms
             for fact in facts:
                 record = _read(fact.value)
-                if unquote(fact.key[len(PREFIX) :]) in self._clients or (
+                if CLIENT_NAMES.text(fact.key[len(PREFIX) :]) in self._clients or (
                     record is not None and record.at_ms > limit_ms
                 ):
                     continue
@@ -367,7 +367,7 @@ def _recorded(held: _Held) -> tuple[str, str, str, int]:
 
 
 def _key(client_id: str) -> str:
-    return PREFIX + quote(client_id, safe="@.-_")
+    return PREFIX + CLIENT_NAMES.name(client_id)
 
 
 def _read(value: bytes) -> HeldRecord | None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
-from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -32,7 +31,7 @@ from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.lite_start import begin_at, is_wanted
-from entrepot.gateway.rocketmq.names import group_of, topic_of
+from entrepot.gateway.rocketmq.names import CLIENT_NAMES, group_of, topic_of
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
 from entrepot.protocols.rocketmq.published import LITE_SEPARATOR, check_lite_topic
@@ -300,7 +299,7 @@ def _in_turn(subscription: LiteSubscription) -> list[str]:
 
 
 def _client(client_id: str) -> str:
-    return "/" + quote(client_id, safe="@.-_")
+    return "/" + CLIENT_NAMES.name(client_id)
 
 
 def _key(client_id: str, group: str, topic: str) -> str:

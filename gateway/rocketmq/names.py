@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from entrepot.domain.escaped_names import Escaping
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, check_topic_name, split_name
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import WireError
@@ -11,6 +12,8 @@ from entrepot.protocols.rocketmq.names import Namespaces
 
 NAMESPACES: Final = Namespaces()
 """Namespaces of the wire: the empty one is `default`."""
+CLIENT_NAMES: Final = Escaping("@.-_~")
+"""Ids of clients as parts of keys."""
 
 
 def topic_of(resource: v2.Resource, *, is_read: bool = False) -> str:

@@ -17,6 +17,7 @@ from entrepot.protocols.amqp.frames import BODY, FRAME_END, FRAME_HEAD_BYTES, FR
 from entrepot.protocols.amqp.method_codec import decode_method
 from entrepot.protocols.amqp.methods_basic import BasicPublish
 from entrepot.protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.incremental import IncrementalDecoder
 
 TARGET_CACHE_ENTRIES: Final = 4096
 """Size of the cache of decoded basic.publish arguments, shared by all connections; a full cache is cleared."""
@@ -56,49 +57,18 @@ class Frame(NamedTuple):
 Item: TypeAlias = Frame | Publishes | Acks
 
 
-class Decoder:
+class Decoder(IncrementalDecoder[Item, AmqpError]):
     """The decoder of a client's bytes after the protocol header.  `frame_max` may change between reads.
-    `max_message_size_bytes`: larger messages go frame by frame.  `error`: the fault that ended the input; all items
-    before it were returned."""
+    `max_message_size_bytes`: larger messages go frame by frame."""
 
-    __slots__ = ("_max_message", "_needed", "_partial", "error", "frame_max")
+    __slots__ = ("_max_message", "frame_max")
 
     def __init__(self, frame_max: int, max_message_size_bytes: int) -> None:
+        super().__init__(AmqpError)
         self.frame_max = frame_max
-        self.error: AmqpError | None = None
         self._max_message = max_message_size_bytes
-        self._partial: bytearray | None = None  # the first bytes of one frame
-        self._needed = 0  # size of `_partial` at which parsing again is worthwhile
-
-    def feed(self, data: bytes) -> list[Item]:
-        """Return the items that these bytes complete, in order."""
-        items: list[Item] = []
-        if self.error is not None:
-            return items
-        partial = self._partial
-        if partial is not None:
-            partial += data
-            if len(partial) < self._needed:
-                return items
-            data = bytes(partial)
-            self._partial = None
-        try:
-            pos, needed = self._parse(data, items)
-        except AmqpError as error:
-            # Its traceback would keep this chunk alive for as long as the connection.
-            self.error = error.with_traceback(None)
-            return items
-        if pos < len(data):
-            self._partial = bytearray(memoryview(data)[pos:])
-            self._needed = needed
-        return items
-
-    def drop(self) -> None:
-        """Drop partial input; nothing more is parsed."""
-        self._partial, self._needed = None, 0
 
     def _parse(self, data: bytes, items: list[Item]) -> tuple[int, int]:
-        """Append every whole frame; returns the start of the rest, and the size it needs to be a frame."""
         size, pos, limit = len(data), 0, self.frame_max
         while size - pos >= FRAME_OVERHEAD:
             kind, channel, length = _head(data, pos)

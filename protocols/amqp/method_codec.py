@@ -1,13 +1,14 @@
-"""Declaration of methods, and their codec, built from it at import.  A method is a dataclass whose fields, in order,
-are its arguments; their types are those below.  Adjacent bits share octets, as 4.2.5.2 requires.  The decorator names
+"""Declaration of methods, and their codec, built from it at import.  A method is a class whose fields, in order, are
+its arguments; their types are those below.  Adjacent bits share octets, as 4.2.5.2 requires.  The decorator names
 reserved arguments: they are skipped on input and written as zeros."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from struct import Struct
-from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, dataclass_transform, get_type_hints
 
 from entrepot.protocols.amqp.errors import AmqpError, FrameError
 from entrepot.protocols.amqp.field_table import FieldTable, decode_table, encode_short_string, encode_table
@@ -50,7 +51,7 @@ class AmqpMethod:
     """True if clients may send it."""
 
 
-M = TypeVar("M", bound=type[AmqpMethod])
+M = TypeVar("M", bound=AmqpMethod)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,14 +68,17 @@ _CODECS: Final[dict[int, _Codec]] = {}
 CLIENT, SERVER, BOTH = "client", "server", "both"
 
 
+@dataclass_transform(field_specifiers=(dataclasses.field,))
 def method(
-    class_id: int, method_id: int, name: str, sender: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
-) -> Callable[[M], M]:
-    """Return a decorator that declares a dataclass as this method.  `before` and `after`: types of reserved
-    arguments."""
+    class_id: int, method_id: int, sender: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
+) -> Callable[[type[M]], type[M]]:
+    """Return a decorator that makes a dataclass of the fields and declares it as this method.  `before` and `after`:
+    types of reserved arguments."""
 
-    def declare(cls: M) -> M:
-        cls.class_id, cls.method_id, cls.name = class_id, method_id, name
+    def declare(fields: type[M]) -> type[M]:
+        cls = dataclasses.dataclass(slots=True)(fields)
+        cls.class_id, cls.method_id = class_id, method_id
+        cls.name = re.sub(r"(?<!^)[A-Z]", r"-\g<0>", cls.__name__).lower().replace("-", ".", 1)
         cls.index = class_id << 16 | method_id
         cls.is_clients = sender != SERVER
         hints = get_type_hints(cls, include_extras=True)
@@ -82,11 +86,18 @@ def method(
         types = [hints[name].__metadata__[0] for name in names]
         readers, writers = _plan([*((kind, True) for kind in before), *((kind, False) for kind in types),
                                   *((kind, True) for kind in after)])  # fmt: skip
-        assert cls.index not in _CODECS, name
+        assert cls.index not in _CODECS, cls.name
         _CODECS[cls.index] = _Codec(cls, _IDS.pack(class_id, method_id), names, readers, writers)
         return cls
 
     return declare
+
+
+def plain_method(
+    class_id: int, method_id: int, sender: str, name: str, after: tuple[str, ...] = ()
+) -> type[AmqpMethod]:
+    """Return a class of this name, declared as a method without arguments."""
+    return method(class_id, method_id, sender, after=after)(type(name, (AmqpMethod,), {}))
 
 
 def methods() -> dict[int, type[AmqpMethod]]:

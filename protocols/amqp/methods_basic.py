@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Final
 
 from entrepot.protocols.amqp.method_codec import (
     BOTH,
@@ -16,11 +17,11 @@ from entrepot.protocols.amqp.method_codec import (
     ShortString,
     Table,
     method,
+    plain_method,
 )
 
 
-@method(60, 10, "basic.qos", CLIENT)
-@dataclass(slots=True)
+@method(60, 10, CLIENT)
 class BasicQos(AmqpMethod):
     """Limit of unsettled deliveries: of each new consumer, or of the channel (RabbitMQ's meaning of global)."""
 
@@ -29,14 +30,7 @@ class BasicQos(AmqpMethod):
     is_global: Bit = False
 
 
-@method(60, 11, "basic.qos-ok", SERVER)
-@dataclass(slots=True)
-class BasicQosOk(AmqpMethod):
-    """The limit is in force."""
-
-
-@method(60, 20, "basic.consume", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(60, 20, CLIENT, before=("short",))
 class BasicConsume(AmqpMethod):
     """Begin to consume; the server makes up a missing tag."""
 
@@ -49,16 +43,14 @@ class BasicConsume(AmqpMethod):
     arguments: Table = field(default_factory=dict)
 
 
-@method(60, 21, "basic.consume-ok", SERVER)
-@dataclass(slots=True)
+@method(60, 21, SERVER)
 class BasicConsumeOk(AmqpMethod):
     """The consumer exists."""
 
     consumer_tag: ShortString = ""
 
 
-@method(60, 30, "basic.cancel", BOTH)
-@dataclass(slots=True)
+@method(60, 30, BOTH)
 class BasicCancel(AmqpMethod):
     """Cancel a consumer; from the server (RabbitMQ): its queue is gone."""
 
@@ -66,16 +58,14 @@ class BasicCancel(AmqpMethod):
     nowait: Bit = False
 
 
-@method(60, 31, "basic.cancel-ok", BOTH)
-@dataclass(slots=True)
+@method(60, 31, BOTH)
 class BasicCancelOk(AmqpMethod):
     """The consumer is cancelled."""
 
     consumer_tag: ShortString = ""
 
 
-@method(60, 40, "basic.publish", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(60, 40, CLIENT, before=("short",))
 class BasicPublish(AmqpMethod):
     """Publish the message that follows."""
 
@@ -85,8 +75,7 @@ class BasicPublish(AmqpMethod):
     immediate: Bit = False
 
 
-@method(60, 50, "basic.return", SERVER)
-@dataclass(slots=True)
+@method(60, 50, SERVER)
 class BasicReturn(AmqpMethod):
     """The mandatory message that follows could not be routed."""
 
@@ -96,8 +85,7 @@ class BasicReturn(AmqpMethod):
     routing_key: ShortString = ""
 
 
-@method(60, 60, "basic.deliver", SERVER)
-@dataclass(slots=True)
+@method(60, 60, SERVER)
 class BasicDeliver(AmqpMethod):
     """The message that follows is for the consumer."""
 
@@ -108,8 +96,7 @@ class BasicDeliver(AmqpMethod):
     routing_key: ShortString = ""
 
 
-@method(60, 70, "basic.get", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(60, 70, CLIENT, before=("short",))
 class BasicGet(AmqpMethod):
     """Ask for one message."""
 
@@ -117,8 +104,7 @@ class BasicGet(AmqpMethod):
     no_ack: Bit = False
 
 
-@method(60, 71, "basic.get-ok", SERVER)
-@dataclass(slots=True)
+@method(60, 71, SERVER)
 class BasicGetOk(AmqpMethod):
     """The message that follows was asked for; `message_count` are left."""
 
@@ -129,14 +115,7 @@ class BasicGetOk(AmqpMethod):
     message_count: Long = 0
 
 
-@method(60, 72, "basic.get-empty", SERVER, after=("shortstr",))
-@dataclass(slots=True)
-class BasicGetEmpty(AmqpMethod):
-    """The queue is empty."""
-
-
-@method(60, 80, "basic.ack", BOTH)
-@dataclass(slots=True)
+@method(60, 80, BOTH)
 class BasicAck(AmqpMethod):
     """A delivery is acknowledged; from the server: a publish is confirmed."""
 
@@ -144,8 +123,7 @@ class BasicAck(AmqpMethod):
     multiple: Bit = False
 
 
-@method(60, 90, "basic.reject", CLIENT)
-@dataclass(slots=True)
+@method(60, 90, CLIENT)
 class BasicReject(AmqpMethod):
     """A delivery is rejected."""
 
@@ -153,30 +131,21 @@ class BasicReject(AmqpMethod):
     requeue: Bit = False
 
 
-@method(60, 100, "basic.recover-async", CLIENT)
-@dataclass(slots=True)
+@method(60, 100, CLIENT)
 class BasicRecoverAsync(AmqpMethod):
     """Redeliver unsettled messages, without an answer."""
 
     requeue: Bit = False
 
 
-@method(60, 110, "basic.recover", CLIENT)
-@dataclass(slots=True)
+@method(60, 110, CLIENT)
 class BasicRecover(AmqpMethod):
     """Redeliver unsettled messages."""
 
     requeue: Bit = False
 
 
-@method(60, 111, "basic.recover-ok", SERVER)
-@dataclass(slots=True)
-class BasicRecoverOk(AmqpMethod):
-    """Unsettled messages will be redelivered."""
-
-
-@method(60, 120, "basic.nack", BOTH)
-@dataclass(slots=True)
+@method(60, 120, BOTH)
 class BasicNack(AmqpMethod):
     """Deliveries are rejected; from the server: a publish was lost (RabbitMQ)."""
 
@@ -185,51 +154,20 @@ class BasicNack(AmqpMethod):
     requeue: Bit = False
 
 
-@method(85, 10, "confirm.select", CLIENT)
-@dataclass(slots=True)
+@method(85, 10, CLIENT)
 class ConfirmSelect(AmqpMethod):
     """Confirm publishes on the channel from now on."""
 
     nowait: Bit = False
 
 
-@method(85, 11, "confirm.select-ok", SERVER)
-@dataclass(slots=True)
-class ConfirmSelectOk(AmqpMethod):
-    """Publishes will be confirmed."""
-
-
-@method(90, 10, "tx.select", CLIENT)
-@dataclass(slots=True)
-class TxSelect(AmqpMethod):
-    """Publish and settle in transactions from now on."""
-
-
-@method(90, 11, "tx.select-ok", SERVER)
-@dataclass(slots=True)
-class TxSelectOk(AmqpMethod):
-    """The channel is transactional."""
-
-
-@method(90, 20, "tx.commit", CLIENT)
-@dataclass(slots=True)
-class TxCommit(AmqpMethod):
-    """Carry out the transaction."""
-
-
-@method(90, 21, "tx.commit-ok", SERVER)
-@dataclass(slots=True)
-class TxCommitOk(AmqpMethod):
-    """The transaction is carried out."""
-
-
-@method(90, 30, "tx.rollback", CLIENT)
-@dataclass(slots=True)
-class TxRollback(AmqpMethod):
-    """Drop the transaction."""
-
-
-@method(90, 31, "tx.rollback-ok", SERVER)
-@dataclass(slots=True)
-class TxRollbackOk(AmqpMethod):
-    """The transaction is dropped."""
+BasicQosOk: Final = plain_method(60, 11, SERVER, "BasicQosOk")
+BasicGetEmpty: Final = plain_method(60, 72, SERVER, "BasicGetEmpty", after=("shortstr",))
+BasicRecoverOk: Final = plain_method(60, 111, SERVER, "BasicRecoverOk")
+ConfirmSelectOk: Final = plain_method(85, 11, SERVER, "ConfirmSelectOk")
+TxSelect: Final = plain_method(90, 10, CLIENT, "TxSelect")
+TxSelectOk: Final = plain_method(90, 11, SERVER, "TxSelectOk")
+TxCommit: Final = plain_method(90, 20, CLIENT, "TxCommit")
+TxCommitOk: Final = plain_method(90, 21, SERVER, "TxCommitOk")
+TxRollback: Final = plain_method(90, 30, CLIENT, "TxRollback")
+TxRollbackOk: Final = plain_method(90, 31, SERVER, "TxRollbackOk")

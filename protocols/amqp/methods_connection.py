@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Final
 
 from entrepot.protocols.amqp.method_codec import (
     BOTH,
@@ -17,11 +18,11 @@ from entrepot.protocols.amqp.method_codec import (
     ShortString,
     Table,
     method,
+    plain_method,
 )
 
 
-@method(10, 10, "connection.start", SERVER)
-@dataclass(slots=True)
+@method(10, 10, SERVER)
 class ConnectionStart(AmqpMethod):
     """The server's properties, and its mechanisms and locales, each separated by spaces."""
 
@@ -32,8 +33,7 @@ class ConnectionStart(AmqpMethod):
     locales: LongString = b""
 
 
-@method(10, 11, "connection.start-ok", CLIENT)
-@dataclass(slots=True)
+@method(10, 11, CLIENT)
 class ConnectionStartOk(AmqpMethod):
     """The client's properties, its chosen mechanism, and its first response."""
 
@@ -43,24 +43,21 @@ class ConnectionStartOk(AmqpMethod):
     locale: ShortString = ""
 
 
-@method(10, 20, "connection.secure", SERVER)
-@dataclass(slots=True)
+@method(10, 20, SERVER)
 class ConnectionSecure(AmqpMethod):
     """A challenge of the mechanism."""
 
     challenge: LongString = b""
 
 
-@method(10, 21, "connection.secure-ok", CLIENT)
-@dataclass(slots=True)
+@method(10, 21, CLIENT)
 class ConnectionSecureOk(AmqpMethod):
     """The response to a challenge."""
 
     response: LongString = field(default=b"", repr=False)
 
 
-@method(10, 30, "connection.tune", SERVER)
-@dataclass(slots=True)
+@method(10, 30, SERVER)
 class ConnectionTune(AmqpMethod):
     """The limits offered by the server; the heartbeat in seconds."""
 
@@ -69,8 +66,7 @@ class ConnectionTune(AmqpMethod):
     heartbeat: Short = 0
 
 
-@method(10, 31, "connection.tune-ok", CLIENT)
-@dataclass(slots=True)
+@method(10, 31, CLIENT)
 class ConnectionTuneOk(AmqpMethod):
     """The client's limits; 0 = no wish."""
 
@@ -79,31 +75,14 @@ class ConnectionTuneOk(AmqpMethod):
     heartbeat: Short = 0
 
 
-@method(
-    10,
-    40,
-    "connection.open",
-    CLIENT,
-    after=(
-        "shortstr",
-        "bit",
-    ),
-)
-@dataclass(slots=True)
+@method(10, 40, CLIENT, after=("shortstr", "bit"))
 class ConnectionOpen(AmqpMethod):
     """The client's request for a virtual host."""
 
     virtual_host: ShortString = ""
 
 
-@method(10, 41, "connection.open-ok", SERVER, after=("shortstr",))
-@dataclass(slots=True)
-class ConnectionOpenOk(AmqpMethod):
-    """The virtual host is open."""
-
-
-@method(10, 50, "connection.close", BOTH)
-@dataclass(slots=True)
+@method(10, 50, BOTH)
 class ConnectionClose(AmqpMethod):
     """The end of the connection, and the method that was refused, if any."""
 
@@ -113,28 +92,14 @@ class ConnectionClose(AmqpMethod):
     failed_method_id: Short = 0
 
 
-@method(10, 51, "connection.close-ok", BOTH)
-@dataclass(slots=True)
-class ConnectionCloseOk(AmqpMethod):
-    """The other side acknowledges the end."""
-
-
-@method(10, 60, "connection.blocked", SERVER)
-@dataclass(slots=True)
+@method(10, 60, SERVER)
 class ConnectionBlocked(AmqpMethod):
     """Publishing waits until further notice (RabbitMQ)."""
 
     reason: ShortString = ""
 
 
-@method(10, 61, "connection.unblocked", SERVER)
-@dataclass(slots=True)
-class ConnectionUnblocked(AmqpMethod):
-    """Publishing goes on (RabbitMQ)."""
-
-
-@method(10, 70, "connection.update-secret", CLIENT)
-@dataclass(slots=True)
+@method(10, 70, CLIENT)
 class ConnectionUpdateSecret(AmqpMethod):
     """A new secret, such as a fresh token (RabbitMQ)."""
 
@@ -142,42 +107,21 @@ class ConnectionUpdateSecret(AmqpMethod):
     reason: ShortString = ""
 
 
-@method(10, 71, "connection.update-secret-ok", SERVER)
-@dataclass(slots=True)
-class ConnectionUpdateSecretOk(AmqpMethod):
-    """The new secret is in force."""
-
-
-@method(20, 10, "channel.open", CLIENT, after=("shortstr",))
-@dataclass(slots=True)
-class ChannelOpen(AmqpMethod):
-    """Open the channel with the frame's number."""
-
-
-@method(20, 11, "channel.open-ok", SERVER, after=("longstr",))
-@dataclass(slots=True)
-class ChannelOpenOk(AmqpMethod):
-    """The channel is open."""
-
-
-@method(20, 20, "channel.flow", BOTH)
-@dataclass(slots=True)
+@method(20, 20, BOTH)
 class ChannelFlow(AmqpMethod):
     """Flow control: content may be sent on the channel if `active`."""
 
     active: Bit = False
 
 
-@method(20, 21, "channel.flow-ok", BOTH)
-@dataclass(slots=True)
+@method(20, 21, BOTH)
 class ChannelFlowOk(AmqpMethod):
     """The state of flow control."""
 
     active: Bit = False
 
 
-@method(20, 40, "channel.close", BOTH)
-@dataclass(slots=True)
+@method(20, 40, BOTH)
 class ChannelClose(AmqpMethod):
     """The end of the channel, and the method that was refused, if any."""
 
@@ -187,7 +131,10 @@ class ChannelClose(AmqpMethod):
     failed_method_id: Short = 0
 
 
-@method(20, 41, "channel.close-ok", BOTH)
-@dataclass(slots=True)
-class ChannelCloseOk(AmqpMethod):
-    """The other side acknowledges the end."""
+ConnectionOpenOk: Final = plain_method(10, 41, SERVER, "ConnectionOpenOk", after=("shortstr",))
+ConnectionCloseOk: Final = plain_method(10, 51, BOTH, "ConnectionCloseOk")
+ConnectionUnblocked: Final = plain_method(10, 61, SERVER, "ConnectionUnblocked")
+ConnectionUpdateSecretOk: Final = plain_method(10, 71, SERVER, "ConnectionUpdateSecretOk")
+ChannelOpen: Final = plain_method(20, 10, CLIENT, "ChannelOpen", after=("shortstr",))
+ChannelOpenOk: Final = plain_method(20, 11, SERVER, "ChannelOpenOk", after=("longstr",))
+ChannelCloseOk: Final = plain_method(20, 41, BOTH, "ChannelCloseOk")

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Final
 
-from entrepot.protocols.amqp.method_codec import CLIENT, SERVER, AmqpMethod, Bit, Long, ShortString, Table, method
+from entrepot.protocols.amqp.method_codec import (
+    CLIENT,
+    SERVER,
+    AmqpMethod,
+    Bit,
+    Long,
+    ShortString,
+    Table,
+    method,
+    plain_method,
+)
 
 
-@method(40, 10, "exchange.declare", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(40, 10, CLIENT, before=("short",))
 class ExchangeDeclare(AmqpMethod):
     """Declare an exchange: create it, or compare an existing one; `passive`: only check that it exists."""
 
@@ -22,14 +32,7 @@ class ExchangeDeclare(AmqpMethod):
     arguments: Table = field(default_factory=dict)
 
 
-@method(40, 11, "exchange.declare-ok", SERVER)
-@dataclass(slots=True)
-class ExchangeDeclareOk(AmqpMethod):
-    """The exchange exists."""
-
-
-@method(40, 20, "exchange.delete", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(40, 20, CLIENT, before=("short",))
 class ExchangeDelete(AmqpMethod):
     """Delete an exchange."""
 
@@ -38,14 +41,7 @@ class ExchangeDelete(AmqpMethod):
     nowait: Bit = False
 
 
-@method(40, 21, "exchange.delete-ok", SERVER)
-@dataclass(slots=True)
-class ExchangeDeleteOk(AmqpMethod):
-    """The exchange is deleted."""
-
-
-@method(40, 30, "exchange.bind", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(40, 30, CLIENT, before=("short",))
 class ExchangeBind(AmqpMethod):
     """Bind one exchange to another (RabbitMQ)."""
 
@@ -56,14 +52,7 @@ class ExchangeBind(AmqpMethod):
     arguments: Table = field(default_factory=dict)
 
 
-@method(40, 31, "exchange.bind-ok", SERVER)
-@dataclass(slots=True)
-class ExchangeBindOk(AmqpMethod):
-    """The binding exists."""
-
-
-@method(40, 40, "exchange.unbind", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(40, 40, CLIENT, before=("short",))
 class ExchangeUnbind(AmqpMethod):
     """Remove a binding between exchanges (RabbitMQ)."""
 
@@ -74,14 +63,7 @@ class ExchangeUnbind(AmqpMethod):
     arguments: Table = field(default_factory=dict)
 
 
-@method(40, 51, "exchange.unbind-ok", SERVER)
-@dataclass(slots=True)
-class ExchangeUnbindOk(AmqpMethod):
-    """The binding is removed.  The number is RabbitMQ's."""
-
-
-@method(50, 10, "queue.declare", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(50, 10, CLIENT, before=("short",))
 class QueueDeclare(AmqpMethod):
     """Declare a queue: create it, or compare an existing one; the server makes up a missing name."""
 
@@ -94,8 +76,7 @@ class QueueDeclare(AmqpMethod):
     arguments: Table = field(default_factory=dict)
 
 
-@method(50, 11, "queue.declare-ok", SERVER)
-@dataclass(slots=True)
+@method(50, 11, SERVER)
 class QueueDeclareOk(AmqpMethod):
     """The queue exists; `message_count` messages are ready."""
 
@@ -104,8 +85,7 @@ class QueueDeclareOk(AmqpMethod):
     consumer_count: Long = 0
 
 
-@method(50, 20, "queue.bind", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(50, 20, CLIENT, before=("short",))
 class QueueBind(AmqpMethod):
     """Bind a queue to an exchange."""
 
@@ -116,14 +96,7 @@ class QueueBind(AmqpMethod):
     arguments: Table = field(default_factory=dict)
 
 
-@method(50, 21, "queue.bind-ok", SERVER)
-@dataclass(slots=True)
-class QueueBindOk(AmqpMethod):
-    """The binding exists."""
-
-
-@method(50, 30, "queue.purge", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(50, 30, CLIENT, before=("short",))
 class QueuePurge(AmqpMethod):
     """Drop the ready messages of a queue."""
 
@@ -131,16 +104,14 @@ class QueuePurge(AmqpMethod):
     nowait: Bit = False
 
 
-@method(50, 31, "queue.purge-ok", SERVER)
-@dataclass(slots=True)
+@method(50, 31, SERVER)
 class QueuePurgeOk(AmqpMethod):
     """The number of dropped messages."""
 
     message_count: Long = 0
 
 
-@method(50, 40, "queue.delete", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(50, 40, CLIENT, before=("short",))
 class QueueDelete(AmqpMethod):
     """Delete a queue."""
 
@@ -150,16 +121,14 @@ class QueueDelete(AmqpMethod):
     nowait: Bit = False
 
 
-@method(50, 41, "queue.delete-ok", SERVER)
-@dataclass(slots=True)
+@method(50, 41, SERVER)
 class QueueDeleteOk(AmqpMethod):
     """The queue is deleted, and `message_count` messages with it."""
 
     message_count: Long = 0
 
 
-@method(50, 50, "queue.unbind", CLIENT, before=("short",))
-@dataclass(slots=True)
+@method(50, 50, CLIENT, before=("short",))
 class QueueUnbind(AmqpMethod):
     """Remove a binding."""
 
@@ -169,7 +138,9 @@ class QueueUnbind(AmqpMethod):
     arguments: Table = field(default_factory=dict)
 
 
-@method(50, 51, "queue.unbind-ok", SERVER)
-@dataclass(slots=True)
-class QueueUnbindOk(AmqpMethod):
-    """The binding is removed."""
+ExchangeDeclareOk: Final = plain_method(40, 11, SERVER, "ExchangeDeclareOk")
+ExchangeDeleteOk: Final = plain_method(40, 21, SERVER, "ExchangeDeleteOk")
+ExchangeBindOk: Final = plain_method(40, 31, SERVER, "ExchangeBindOk")
+ExchangeUnbindOk: Final = plain_method(40, 51, SERVER, "ExchangeUnbindOk")  # the number is RabbitMQ's
+QueueBindOk: Final = plain_method(50, 21, SERVER, "QueueBindOk")
+QueueUnbindOk: Final = plain_method(50, 51, SERVER, "QueueUnbindOk")

@@ -7,6 +7,7 @@ from struct import unpack_from
 from typing import Final
 
 from entrepot.domain.routing.topic_filter import is_valid_name
+from entrepot.protocols.incremental import IncrementalDecoder
 from entrepot.protocols.mqtt.encoder import MAX_PACKET_ID, PUBACK_WORD
 from entrepot.protocols.mqtt.errors import MqttError, malformed, protocol_error
 from entrepot.protocols.mqtt.packet_decoders import PACKET_DECODERS, decode_protocol
@@ -45,46 +46,24 @@ _FLAGS_0010: Final = frozenset((PacketType.PUBREL, PacketType.SUBSCRIBE, PacketT
 """Packets whose flags are 0010 instead of 0000 (2.1.3)."""
 
 
-class Decoder:
+class Decoder(IncrementalDecoder[Packet, MqttError]):
     """The decoder of one direction of one connection.
 
-    `version` is 0 until CONNECT names it; give it to read a server's packets.  `error`: the fault that ended the input;
-    all packets before it were returned.  `gathers`: several successive PUBACKs of success become one `Pubacks`.
-    `max_connect_size`, for a server: limit of the first packet, which anybody may send.  Input behind that packet waits
-    for the next `feed`.
+    `version` is 0 until CONNECT names it; give it to read a server's packets.  `gathers`: several successive PUBACKs of
+    success become one `Pubacks`.  `max_connect_size`, for a server: limit of the first packet, which anybody may send.
+    Input behind that packet waits for the next `feed`.
     """
 
-    __slots__ = ("_gathers", "_max_connect_size", "_needed", "_partial", "error", "max_packet_size", "version")
+    __slots__ = ("_gathers", "_max_connect_size", "max_packet_size", "version")
 
     def __init__(
         self, max_packet_size: int, version: int = 0, *, gathers: bool = False, max_connect_size: int | None = None
     ) -> None:
+        super().__init__(MqttError)
         self._gathers = gathers
         self.max_packet_size = max_packet_size
         self._max_connect_size = max_connect_size
         self.version = version
-        self.error: MqttError | None = None
-        self._partial: bytearray | None = None  # the first bytes of one packet
-        self._needed = 0  # size of `_partial` at which parsing again is worthwhile
-
-    def feed(self, data: bytes) -> list[Packet]:
-        """Return the packets that these bytes complete, in order."""
-        packets: list[Packet] = []
-        if self.error is not None:
-            return packets
-        partial = self._partial
-        if partial is not None:
-            partial += data
-            if len(partial) < self._needed:
-                return packets
-            data = bytes(partial)
-            self._partial = None
-        try:
-            self._parse(data, packets)
-        except MqttError as error:
-            # Its traceback would keep this chunk alive for as long as the connection.
-            self.error = error.with_traceback(None)
-        return packets
 
     @property
     def kept(self) -> int:
@@ -97,13 +76,9 @@ class Decoder:
             self._partial, self._needed = bytearray(), 0
         self._partial += data
 
-    def drop(self) -> None:
-        """Drop partial input; nothing more is parsed."""
-        self._partial, self._needed = None, 0
-
-    def _parse(self, data: bytes, packets: list[Packet]) -> None:
-        """Append every whole packet of `data` and keep the rest; a usual PUBLISH costs no call but its own."""
-        append, cached_topic, acks = packets.append, _topics.get, _SHORT_ACKNOWLEDGEMENTS
+    def _parse(self, data: bytes, items: list[Packet]) -> tuple[int, int]:
+        """A usual PUBLISH costs no call but its own."""
+        append, cached_topic, acks = items.append, _topics.get, _SHORT_ACKNOWLEDGEMENTS
         version, size, pos, needed = self.version, len(data), 0, 0
         most = self._max_connect_size
         limit = self.max_packet_size if version or most is None else most
@@ -159,8 +134,7 @@ class Decoder:
                     break
                 version = self.version
             pos = end
-        if pos < size:
-            self._partial, self._needed = bytearray(data[pos:]), needed or size - pos + 1
+        return pos, needed or size - pos + 1
 
     def _note_version(self, data: bytes, first: int, body: int) -> None:
         """Note the version of a CONNECT that is too large, so that its refusal can be told."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from types import GenericAlias
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -50,32 +51,13 @@ _Fields = tuple[
     dict[str, Any],
     tuple[tuple[str, int], ...],
 ]
-_StoredFields = tuple[
-    str,
-    bytes,
-    str,
-    int,
-    int,
-    str,
-    tuple[str, ...],
-    str,
-    bytes,
-    int,
-    int,
-    tuple[tuple[str, Any], ...],
-    dict[str, Any],
-    tuple[tuple[str, int], ...],
-    int,
-    int,
-    int,
-    tuple[tuple[str, int, int], ...],
-]
+_StoredFields: Final = GenericAlias(tuple, (*get_args(_Fields), int, int, int, tuple[tuple[str, int, int], ...]))
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of other bytes, invalid text, or endless nesting."""
 _NONE: Final[dict[str, str | bytes]] = {}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_messages: Final = msgspec.msgpack.Decoder(list[_Fields]).decode
-_decode_stored: Final = msgspec.msgpack.Decoder(list[_StoredFields]).decode
+_decode_stored: Final = msgspec.msgpack.Decoder(GenericAlias(list, (_StoredFields,))).decode
 _RunFields = tuple[int, bytes, int, int, int, int, str, list[bytes]]
 _decode_runs: Final = msgspec.msgpack.Decoder(list[_RunFields]).decode
 
@@ -196,7 +178,7 @@ def _to_world(system: Mapping[str, SystemValue], queues: int) -> Mapping[str, Sy
     return system
 
 
-def _stored(fields: _StoredFields, queues: int, places: int) -> StoredMessage:
+def _stored(fields: tuple[Any, ...], queues: int, places: int) -> StoredMessage:
     message = StoredMessage(*fields)
     message.system = of_texts(message.system) if message.system else NO_SYSTEM_PROPERTIES
     return _of_world(message, queues, places)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from entrepot.spark_ingest.tables.delta import DeltaTableFiles, last_batch, transaction_of
+from entrepot.spark_ingest.tables.delta import DeltaTableFiles
 
 
 def merge_once(
@@ -23,11 +23,11 @@ def merge_once(
 ) -> None:
     """Update the rows that `match` (`s` is new, `t` the table) and insert the others; nothing if the batch is in it.
     `update` is for matched rows that fulfil `when`; `otherwise` is for the rest of them."""
-    table = DeltaTableFiles(path).prepare(rows.schema)
-    if last_batch(table, app) >= batch or not rows.num_rows:
+    table, properties = DeltaTableFiles(path).at_batch(rows.schema, app, batch)
+    if properties is None or not rows.num_rows:
         return
     merger = table.merge(
-        rows, match, source_alias="s", target_alias="t", commit_properties=transaction_of(app, batch)
+        rows, match, source_alias="s", target_alias="t", commit_properties=properties
     ).when_matched_update(dict(update), predicate=when)
     if otherwise is not None:
         merger = merger.when_matched_update(dict(otherwise))
@@ -36,6 +36,6 @@ def merge_once(
 
 def append_once(path: str, rows: pa.Table, app: str, batch: int) -> None:
     """Append rows; nothing if the batch is in the table."""
-    table = DeltaTableFiles(path).prepare(rows.schema)
-    if last_batch(table, app) < batch:
-        write_deltalake(table, rows, mode="append", commit_properties=transaction_of(app, batch))
+    table, properties = DeltaTableFiles(path).at_batch(rows.schema, app, batch)
+    if properties is not None:
+        write_deltalake(table, rows, mode="append", commit_properties=properties)

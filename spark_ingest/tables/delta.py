@@ -41,12 +41,12 @@ class DeltaTableFiles:
         return pa.schema(self.open().schema().to_arrow())
 
     def committed(self, app: str) -> int:
-        return last_batch(self.open(), app) if self.exists() else -1
+        return _last_batch(self.open(), app) if self.exists() else -1
 
     def version(self) -> str:
         return str(self.open().version()) if self.exists() else ""
 
-    def prepare(self, schema: pa.Schema) -> DeltaTable:
+    def _prepare(self, schema: pa.Schema) -> DeltaTable:
         """Return the table with these columns added; it is made if needed."""
         wanted = Schema.from_arrow(schema)
         if not self.exists():
@@ -59,9 +59,15 @@ class DeltaTableFiles:
             table = self.open()
         return table
 
+    def at_batch(self, schema: pa.Schema, app: str, batch: int) -> tuple[DeltaTable, CommitProperties | None]:
+        """Return the table with these columns, and what the commit of a job's batch says; None if it is there."""
+        table = self._prepare(schema)
+        is_new = _last_batch(table, app) < batch
+        return table, CommitProperties(app_transactions=[Transaction(app, batch)]) if is_new else None
+
     def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
-        table = self.prepare(schema)
-        if last_batch(table, app) >= batch:
+        table, properties = self.at_batch(schema, app, batch)
+        if properties is None:
             return
         folder = Path(self._path) / "data" / f"{app[:8]}-{batch}-{uuid.uuid4().hex[:8]}"
         moved = move_durably(files, folder) if files else []
@@ -80,7 +86,7 @@ class DeltaTableFiles:
             ],
             mode="append",
             schema=table.schema(),
-            commit_properties=transaction_of(app, batch),
+            commit_properties=properties,
         )
 
     def files(self, newer_than: datetime | None = None) -> list[str]:
@@ -115,15 +121,10 @@ class DeltaTableFiles:
         }
 
 
-def last_batch(table: DeltaTable, app: str) -> int:
+def _last_batch(table: DeltaTable, app: str) -> int:
     """The last batch of a job in an open table; -1 for none."""
     version = table.transaction_version(app)
     return -1 if version is None else version
-
-
-def transaction_of(app: str, batch: int) -> CommitProperties:
-    """Commit properties that name a job's batch."""
-    return CommitProperties(app_transactions=[Transaction(app, batch)])
 
 
 def _with_zone(time_: datetime) -> datetime:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final
 from urllib.parse import unquote
 
 from entrepot.broker.tiered.iceberg.manifests import decode_list
 from entrepot.broker.tiered.iceberg.metadata import Ground, decode_metadata
-from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError, put_or_find
 from entrepot.domain.errors import Code
 
 FOLDER: Final = "_iceberg"
@@ -74,15 +73,7 @@ class Versions:
     def commit(self, version: int, data: bytes) -> None:
         """Store a version. Raises PRECONDITION_FAILED where another's is in its place."""
         path = self._folder + metadata_name(version)
-        try:
-            if self._objects.put_new(path, data):
-                return
-        except TierError:
-            with suppress(MissingObjectError):
-                if self._objects.get(path) == data:
-                    return
-            raise
-        if self._objects.get(path) != data:
+        if put_or_find(self._objects, path, data) not in (None, data):
             raise TierError(f"{path} is another's: it is made anew", Code.PRECONDITION_FAILED)
 
     def hint(self, version: int) -> None:

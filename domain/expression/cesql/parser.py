@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from entrepot.domain.expression.cesql.tokens import CesqlParseError, integer_of, tokens_of
+from entrepot.domain.expression.cesql.tokens import LEXER, CesqlParseError, integer_of
 from entrepot.domain.expression.cesql.tree import (
     Arithmetic,
     Attribute,
@@ -63,7 +63,7 @@ class _Parser(TokenReader):
     __slots__ = ("_patterns", "_text")
 
     def __init__(self, text: str) -> None:
-        super().__init__(tokens_of(text), MAX_CESQL_DEPTH)
+        super().__init__(LEXER.tokens_of(text), MAX_CESQL_DEPTH, _POWERS)
         self._text = text
         self._patterns = 0
 
@@ -101,10 +101,6 @@ class _Parser(TokenReader):
                 left = self._chain(left, power)
         self._depth = depth
         return left
-
-    def _power(self) -> int:
-        token = self._peek()
-        return _POWERS.get(token.value, 0) if token.kind in (TokenKind.KEYWORD, TokenKind.SIGN) else 0
 
     def _chain(self, first: Node, power: int) -> Node:
         links: list[Link] = []

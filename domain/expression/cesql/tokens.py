@@ -1,5 +1,4 @@
-"""The tokens of a CESQL expression with their places, and the parse error with its place.  The text is read in one
-pass: no pattern here can examine a character twice."""
+"""The tokens of a CESQL expression with their places, and the parse error with its place."""
 
 from __future__ import annotations
 
@@ -9,9 +8,7 @@ from typing import Final
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.cesql.value import MAX_INTEGER, MIN_INTEGER
 from entrepot.domain.expression.fault import shown
-from entrepot.domain.expression.token_reader import Token, TokenKind
-
-KEYWORDS: Final = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", "TRUE", "FALSE"})
+from entrepot.domain.expression.token_reader import Lexer, Token, TokenKind
 
 
 class CesqlParseError(EntrepotError):
@@ -31,45 +28,17 @@ class CesqlParseError(EntrepotError):
         )
 
 
-_BLANKS = re.compile(r"[ \t\r\n]+")
-_WORD = re.compile(r"[A-Za-z0-9_]+")
-_SIGN = re.compile(r"<>|<=|>=|!=|[-+*/%=<>(),]")
 _STRINGS: Final = {
     "'": (re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL), r"\'"),
     '"': (re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL), r"\""),
 }
 
 
-def tokens_of(text: str) -> list[Token]:
-    """Return all tokens of the text, END last.  Raises `CesqlParseError` for characters that begin no token."""
-    tokens: list[Token] = []
-    place = 0
-    while place < len(text):
-        if blank := _BLANKS.match(text, place):
-            place = blank.end()
-            continue
-        tokens.append(_read(text, place))
-        place = tokens[-1].end
-    tokens.append(Token(TokenKind.END, "", len(text), len(text)))
-    return tokens
-
-
-def _read(text: str, place: int) -> Token:
-    if word := _WORD.match(text, place):
-        capitals = word[0].upper()
-        if capitals in KEYWORDS:
-            return Token(TokenKind.KEYWORD, capitals, place, word.end())
-        return Token(TokenKind.NUMBER if word[0].isdecimal() else TokenKind.NAME, word[0], place, word.end())
-    if sign := _SIGN.match(text, place):
-        return Token(TokenKind.SIGN, sign[0], place, sign.end())
-    if text[place] in _STRINGS:
-        return _read_string(text, place)
-    raise CesqlParseError(text, place, f"unexpected {text[place]!r}", "no word or sign begins so")
-
-
 def _read_string(text: str, place: int) -> Token:
     """Read a quoted string.  A backslash escapes its quote; any other backslash is literal."""
     quote = text[place]
+    if quote not in _STRINGS:
+        raise CesqlParseError(text, place, f"unexpected {quote!r}", "no word or sign begins so")
     pattern, escaped = _STRINGS[quote]
     found = pattern.match(text, place)
     if found is None:
@@ -77,6 +46,16 @@ def _read_string(text: str, place: int) -> Token:
     if text.startswith(quote, found.end()):
         raise CesqlParseError(text, found.end(), f"unexpected {quote}", f"a quote in a string is written {escaped}")
     return Token(TokenKind.TEXT, found[1].replace(escaped, quote), place, found.end())
+
+
+LEXER: Final = Lexer(
+    frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", "TRUE", "FALSE"}),
+    blanks=re.compile(r"[ \t\r\n]+"),
+    words=re.compile(r"[A-Za-z0-9_]+"),
+    signs=re.compile(r"<>|<=|>=|!=|[-+*/%=<>(),]"),
+    other=_read_string,
+)
+"""Refuses with `CesqlParseError`."""
 
 
 def integer_of(text: str, place: int, word: str) -> int:

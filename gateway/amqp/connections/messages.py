@@ -193,14 +193,14 @@ def confirm_select(channel: AmqpChannel, method: ConfirmSelect) -> None:
         channel.out.send(ConfirmSelectOk())
 
 
-def tx_select(channel: AmqpChannel, method: TxSelect) -> None:
+def tx_select(channel: AmqpChannel, method: AmqpMethod) -> None:
     if channel.publishing.confirms:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
     channel.publishing.is_tx = True
     channel.out.send(TxSelectOk())
 
 
-async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
+async def tx_commit(channel: AmqpChannel, method: AmqpMethod) -> None:
     _check_tx(channel)
     await channel.publishing.commit()
     settlements, channel.consuming.tx = channel.consuming.tx, []
@@ -213,7 +213,7 @@ async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
     channel.out.send(TxCommitOk())
 
 
-def tx_rollback(channel: AmqpChannel, method: TxRollback) -> None:
+def tx_rollback(channel: AmqpChannel, method: AmqpMethod) -> None:
     _check_tx(channel)
     channel.publishing.roll_back()
     channel.consuming.tx = []

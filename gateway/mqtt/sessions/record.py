@@ -23,9 +23,10 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 from typing import Final
-from urllib.parse import quote
 
 import msgspec
+
+from entrepot.domain.escaped_names import Escaping
 
 SESSION_PREFIX: Final = "session/"
 CURSORS_PREFIX: Final = "session-cursors/"
@@ -38,6 +39,7 @@ KICK_PREFIX: Final = "session-kick/"
 
 MAX_NAME: Final = 600
 """Longest escaped client id in a key; a longer one is hashed."""
+_NAMES: Final = Escaping(" !$&'()*+,-.:;<=>?@[]^_`{|}~")
 _is_usual: Final = re.compile(r"[A-Za-z0-9_.:@-]{0,200}").fullmatch
 """Pattern of client ids that need no escaping, as nearly all."""
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
@@ -163,7 +165,7 @@ def client_name(client_id: str) -> str:
     """The client id as a part of keys: escaped, or hashed where that would be too long."""
     if _is_usual(client_id):
         return client_id
-    name = quote(client_id, safe=" !$&'()*+,-.:;<=>?@[]^_`{|}~")
+    name = _NAMES.name(client_id)
     return name if len(name) <= MAX_NAME else f"#{sha256(client_id.encode()).hexdigest()}"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from entrepot.broker.tiered.delta_actions import MAINTENANCE, OwnAction, Transaction
+from entrepot.broker.tiered.delta_actions import MAINTENANCE, Commit, OwnAction, Transaction
 from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog
-from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.objects import ObjectStore
 from entrepot.broker.tiered.snapshot import Snapshot
 from tests.support.found_out import check_found_out
 from tests.support.seed import SEED
@@ -65,6 +66,23 @@ class WithoutExpectations(DeltaLog):
         pass
 
 
+class NotedPuts:
+    """A store of objects that knows whether the answer to its last put was lost."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self.was_lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._objects, name)
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        self.was_lost = True
+        is_new = self._objects.put_new(path, data)
+        self.was_lost = False
+        return is_new
+
+
 class CommitsAgain(DeltaLog):
     """T3: an answer that is lost leads to a second commit."""
 
@@ -72,17 +90,18 @@ class CommitsAgain(DeltaLog):
         try:
             return super().commit(snapshot, actions, attempt_id, **more)  # type: ignore[arg-type]
         except ConflictError as conflict:
-            if conflict.snapshot is snapshot or not self._was_lost:
+            if conflict.snapshot is snapshot or not self._noted.was_lost:
                 raise
             self._check_expected = lambda *_: None  # type: ignore[method-assign]
             self._check_actions = lambda *_: None  # type: ignore[method-assign]
             return super().commit(conflict.snapshot, actions, attempt_id, **more)  # type: ignore[arg-type]
 
-    _was_lost = False
+    def __init__(self, objects: ObjectStore, *more: Any) -> None:
+        self._noted = NotedPuts(objects)
+        super().__init__(self._noted, *more)  # type: ignore[arg-type]
 
-    def _met(self, snapshot: Snapshot, name: str, attempt_id: str, lost: TierError | None) -> Snapshot:
-        self._was_lost = lost is not None
-        return super()._met(snapshot, name, f"not {attempt_id}" if lost else attempt_id, lost)
+    def _met(self, snapshot: Snapshot, name: str, attempt_id: str, found: Commit) -> Snapshot:
+        return super()._met(snapshot, name, f"not {attempt_id}" if self._noted.was_lost else attempt_id, found)
 
 
 @pytest.mark.scaled

@@ -58,6 +58,14 @@ async def test_it_is_taken_over_when_it_has_ended_and_its_holder_knew_before() -
     assert kept is not None, "who has lost it does not take it from another"
 
 
+async def test_a_record_that_cannot_be_read_is_nobodys() -> None:
+    store = MemoryStore(ManualClock())
+    await store.key_values.write([KeyValueChange("bridge/b", b"{")])
+    lease = lease_of(store, ManualClock(), "1")
+    await asyncio.wait_for(lease.acquire(), PATIENCE_SECONDS)
+    assert lease.is_held and lease.record is not None and lease.record.owner == "1"
+
+
 async def test_a_renewal_that_meets_another_holder_loses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RENEW_SECONDS", 0.0)
     clock = ManualClock()

@@ -59,10 +59,10 @@ def test_partial_packet_is_not_parsed_before_it_is_whole(monkeypatch: pytest.Mon
     parses = 0
     parse = Decoder._parse
 
-    def counted(self: Decoder, *args: object) -> None:
+    def counted(self: Decoder, *args: object) -> tuple[int, int]:
         nonlocal parses
         parses += 1
-        parse(self, *args)  # type: ignore[arg-type]
+        return parse(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Decoder, "_parse", counted)
     decoder = Decoder(1 << 21, 4)

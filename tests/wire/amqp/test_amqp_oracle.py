@@ -71,6 +71,7 @@ def test_the_other_reads_every_method(name: str, data: st.DataObject) -> None:
         size, channel, theirs = pamqp_frame.unmarshal(wire)
         assert isinstance(theirs, Frame)
         assert (size, channel, theirs.index) == (len(wire), 5, method.index)
+        assert theirs.name.lower() == method.name.replace("-", "")
         for mine, other in names(method).items():
             assert getattr(theirs, other) == theirs_of(getattr(ours, mine)), mine
 
