@@ -1,2 +1,1 @@
-"""The model and rules of messaging in RocketMQ 5's terms.  Standard library only; no I/O but that of `private_file`, no
-clock of its own."""
+"""The model and rules of messaging in RocketMQ 5's terms.  Standard library only, no I/O, no clock of its own."""

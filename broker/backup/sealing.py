@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
 from pathlib import Path
 from typing import Final
@@ -16,8 +17,8 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from entrepot.broker.store.private_files import open_private
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
-from entrepot.domain.private_file import create_private
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -56,7 +57,10 @@ def _derived(key: bytes, use: bytes) -> bytes:
 
 def make_key(path: Path) -> None:
     """Write a new key to a new file, which only its owner reads. Raises OSError."""
-    create_private(path, secrets.token_hex(KEY_BYTES))
+    with open(open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="ascii") as file:
+        file.write(f"{secrets.token_hex(KEY_BYTES)}\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def seal_of(path: Path) -> Seal:

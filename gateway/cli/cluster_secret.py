@@ -8,9 +8,9 @@ from typing import Annotated, Final
 
 import typer
 
-from entrepot.domain.private_file import create_private
 from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.output import print_line
+from entrepot.gateway.security.private_file import create_private
 from entrepot.protocols.remoting.authentication import ClusterSecret, Role
 
 SECRET_BYTES: Final = 32

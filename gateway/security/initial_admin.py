@@ -14,11 +14,11 @@ from typing import Final
 import structlog
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.private_file import write_private
 from entrepot.domain.written_text import WrittenTextError, written_text
 from entrepot.gateway.security.administration import Administration
 from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.directory import Directory
+from entrepot.gateway.security.private_file import write_private
 from entrepot.gateway.settings.security import SecuritySettings
 
 PASSWORD_FILE_NAME: Final = "initial-admin-password"

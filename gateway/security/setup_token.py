@@ -19,8 +19,8 @@ from entrepot.domain.access.model import Origin, Principal
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import KeyValues
-from entrepot.domain.private_file import write_private
 from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.private_file import write_private
 from entrepot.gateway.security.shared_secret import RANDOM_BYTES, shared_secret
 
 KEY: Final = "setup/token"
