@@ -16,10 +16,10 @@ from rich.console import Console
 
 from benchmarks.processes import BenchmarkError
 from benchmarks.report import Goal, Report
+from entrepot.domain.event_filters.event_filter import EventFilters
+from entrepot.domain.event_filters.event_filter_index import FilterIndex
+from entrepot.domain.event_filters.event_filter_json import parse_event_filters
 from entrepot.domain.expression.cesql.expression import compile_cesql
-from entrepot.domain.expression.event_filter import EventFilters
-from entrepot.domain.expression.event_filter_index import FilterIndex
-from entrepot.domain.expression.event_filter_json import parse_event_filters
 
 COUNTS: Final = (1, 100, 10_000)
 FLATNESS: Final = Goal(0.5)

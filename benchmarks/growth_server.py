@@ -18,7 +18,7 @@ from benchmarks.neighbour_abuses import Client
 from benchmarks.processes import ENTREPOT, Server, cpu_seconds, own_resident_bytes, running
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings import BrokerSettings
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
 from entrepot.protocols.mqtt.packets import Publish

@@ -11,7 +11,7 @@ from entrepot.broker.retention.watermarks import DiskWatermarks
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.index_file import IndexLayout
 from entrepot.broker.tiered.settings import TierSettings
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def is_hidden_topic(name: str) -> bool:
 
 
 def queue_feed(namespace: str, queue: str) -> str:
-    """Return the Topic of an AMQP queue, by the queue's encoded name (`domain.exchanges.entity_name`)."""
+    """Return the Topic of an AMQP queue, by the queue's encoded name (`domain.entity_name`)."""
     return qualified(namespace, QUEUE_FEED_PREFIX + queue)
 
 

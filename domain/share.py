@@ -11,9 +11,9 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
+from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.escaped_names import Escaping
-from entrepot.domain.exchanges.entity_name import encoded_name
 from entrepot.domain.names import MAX_GROUP_LENGTH, QUEUE_FEED_PREFIX, check_group_name, is_topic_name
 
 SHARE_SEPARATOR: Final = "~"

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.cluster import Clustered
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.cluster import Clustered
 from entrepot.gateway.amqp.frontend import AmqpFrontend
 from entrepot.gateway.amqp.listener import amqp_listeners
 from entrepot.gateway.amqp.virtual_hosts.bindings import Bindings

@@ -12,8 +12,8 @@ import structlog
 
 from entrepot.domain.access.evaluator import is_loopback
 from entrepot.domain.clock import Clock
-from entrepot.domain.cluster import Clustered
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.cluster import Clustered
 from entrepot.domain.printable import printable
 from entrepot.domain.route import UNIX
 from entrepot.gateway.amqp.listener import amqp_listener_names

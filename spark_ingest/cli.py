@@ -350,7 +350,7 @@ def _told() -> Iterator[None]:
     """Print failures that a user can act on as one line."""
     try:
         from entrepot.domain.errors import EntrepotError
-        from entrepot.spark_ingest.versions import SparkVersionError, installed_version
+        from entrepot.spark_ingest.source.versions import SparkVersionError, installed_version
 
         installed_version()
         from entrepot.spark_ingest.failures import FAILURES, SPARK_FAILURES

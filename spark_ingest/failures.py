@@ -12,8 +12,8 @@ from entrepot.spark_ingest.job.reasons import Py4JError
 from entrepot.spark_ingest.job.run import JobError
 from entrepot.spark_ingest.job.status import NoJobError
 from entrepot.spark_ingest.source.options import OptionError
+from entrepot.spark_ingest.source.versions import SparkVersionError
 from entrepot.spark_ingest.tables import TableError
-from entrepot.spark_ingest.versions import SparkVersionError
 
 SPARK_FAILURES: Final = (PySparkException, Py4JError)
 """Failures that Spark tells, with stacks of two languages."""

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from entrepot.spark_ingest.java import Java, find_java, java_home
 from entrepot.spark_ingest.source.data_source import EntrepotDataSource
-from entrepot.spark_ingest.versions import check_version, installed_version
+from entrepot.spark_ingest.source.versions import check_version, installed_version
 
 DISCOVERED: Final = "pyspark_entrepot"
 """Package by which Spark finds the source (`spark_ingest/discovery`)."""

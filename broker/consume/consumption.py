@@ -18,7 +18,7 @@ from entrepot.broker.consume.handing_out import ClaimedRun, HandingOut
 from entrepot.broker.consume.scan import Scanned, scan_filtered, scan_page
 from entrepot.broker.consume.window import MAX_SPREAD, ConsumeWindow
 from entrepot.broker.store.consume_queue import ConsumeQueue
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.message import StoredMessage, is_over

@@ -23,7 +23,7 @@ from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.healer import NO_HEALER
 from entrepot.broker.store.record import RecordKind
 from entrepot.broker.trace import Tracer
-from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
+from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import (

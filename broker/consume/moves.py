@@ -21,7 +21,7 @@ from entrepot.broker.store.record_trailer import (
     Move,
 )
 from entrepot.broker.trace import Tracer
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, Place, StoredMessage, SystemProperty, SystemValue, as_first_stored
 from entrepot.domain.names import dead_letter_topic, retry_topic

@@ -18,7 +18,7 @@ from entrepot.broker.consume.tick_record import TickOp, read_tick
 from entrepot.broker.consume.window import ConsumeWindow
 from entrepot.broker.consume.window_state import MAX_GENERATION
 from entrepot.broker.consume.window_table import Key, WindowTable
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 from entrepot.broker.store.record_trailer import Move
 from entrepot.domain.names import is_retry_topic
 

@@ -10,7 +10,7 @@ from entrepot.broker.consume.group_windows import GroupWindows
 from entrepot.broker.consume.thawed import NotThawedError
 from entrepot.broker.consume.window import ConsumeWindow
 from entrepot.broker.store.consume_queue import ConsumeQueue
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import DeliveryPlaces, Receipt, places_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage, as_first_stored

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from sortedcontainers import SortedList
 
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent, conflict, keys_in_order
 

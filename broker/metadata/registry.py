@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from entrepot.broker.metadata.origin import Starts, TopicOrigin
-from entrepot.broker.store.changed_rows import ChangedRows
-from entrepot.domain.consumer_group import LATEST, ConsumerGroup
+from entrepot.broker.rows.changed_rows import ChangedRows
+from entrepot.domain.definitions.consumer_group import LATEST, ConsumerGroup
 from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
     is_retry_topic,

@@ -10,7 +10,7 @@ from entrepot.broker.metadata.registry import Registry
 from entrepot.broker.ports.cold_reads import ColdReads
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.topic import QueueBounds, Topic, incarnation_of
 

@@ -9,7 +9,7 @@ from entrepot.broker.consume.settling import Receipts
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.ports.popping import Popping
 from entrepot.broker.ports.reading import Reading
-from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import check_same_namespace, dead_letter_topic

@@ -17,7 +17,7 @@ from entrepot.broker.ports.cold_reads import ColdFound, ColdQuery, merged
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.trace import hops_in, trace_key
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import compile_filter
 from entrepot.domain.message import StoredMessage, SystemProperty

@@ -16,7 +16,7 @@ from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.store.record import RecordKind
 from entrepot.domain.background import background
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Deliveries, DeliveryPlaces
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import compile_filter

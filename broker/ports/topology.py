@@ -9,7 +9,8 @@ from entrepot.broker.metadata import registry as changes
 from entrepot.broker.ports.consumption import Consumption
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.store.record import RecordKind
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.revision import revised
 from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
@@ -19,7 +20,6 @@ from entrepot.domain.names import (
     check_topic_name,
     split_name,
 )
-from entrepot.domain.revision import revised
 from entrepot.domain.topic import Topic, TopicQueues, TopicStatus, own_queues
 
 TOPICS_PER_RECORD: Final = 500

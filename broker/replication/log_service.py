@@ -12,7 +12,7 @@ from entrepot.broker.replication.log_source import LogSource
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.diverged import DivergedPart
-from entrepot.domain.cluster import LogCondition
+from entrepot.domain.ports.cluster import LogCondition
 from entrepot.protocols.remoting import operations as wire
 
 

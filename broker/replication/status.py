@@ -6,7 +6,7 @@ from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.leading import Leading
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.store.commit_log import CommitLog
-from entrepot.domain.cluster import LogCondition
+from entrepot.domain.ports.cluster import LogCondition
 from entrepot.protocols.remoting.operations import ReplicaStatus
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from entrepot.broker.retention.restatement import Row, encode_rows
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 
 BEGINNING_KEY: Final = b"b"
 

@@ -20,8 +20,8 @@ from entrepot.broker.server.identity import KeptIdentity
 from entrepot.broker.server.store_service import StoreService
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
-from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.names import is_system_topic
+from entrepot.domain.ports.key_value_pages import key_value_pages
 from entrepot.protocols.remoting import operations as wire
 
 SEAL_SECONDS: Final = 30.0

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from entrepot.broker.metadata.own_keys import OWN
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.deletions import Deletions
 from entrepot.domain.key_value import KeyValue, KeyValueChange
-from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import KeyValues
+from entrepot.domain.ports.key_value_pages import key_value_pages
 from entrepot.domain.topic import Topic
 
 DELETED: Final = f"{OWN}deleted/"

@@ -16,7 +16,7 @@ from entrepot.broker.server.read_service import ReadService, stored
 from entrepot.broker.server.served_store import ServedStore
 from entrepot.broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import Message

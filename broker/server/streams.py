@@ -15,7 +15,7 @@ from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.remoting.listener import ServerStream
 from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.served_store import ReadMessages, ServedStore
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueEvent
 from entrepot.domain.message import StoredMessage

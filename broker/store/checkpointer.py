@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from entrepot.broker.store.changed_rows import ChangedRows, Saved
+from entrepot.broker.rows.changed_rows import Change, ChangedRows, Saved
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.lookup import Lookup
-from entrepot.broker.store.state_file import Change, StateFile, encode_changes, meta_change
+from entrepot.broker.store.state_file import StateFile, encode_changes, meta_change
 from entrepot.broker.store.sync_channel import SyncChannel
 from entrepot.domain.errors import StorageFullError
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from entrepot.broker.rows.changed_rows import ChangedRows
 from entrepot.broker.store import record
-from entrepot.broker.store.changed_rows import ChangedRows
 from entrepot.broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
 from entrepot.broker.store.lookup import Lookup
 from entrepot.broker.store.open_files import OpenFiles

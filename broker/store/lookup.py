@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import Change, ChangedRows
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.filter_index import FilterIndex
 from entrepot.broker.store.hash_scan import HashSet
@@ -18,7 +18,6 @@ from entrepot.broker.store.index_file import IndexLayout
 from entrepot.broker.store.message_index import MessageIndex
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.queue_entries import ENTRIES_PER_FILE
-from entrepot.broker.store.state_file import Change
 from entrepot.broker.store.sub_topics import SubTopicDictionary
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.expression.filter import ALTERNATIVES

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 from entrepot.broker.store.record import RecordKind
 from entrepot.broker.store.record_trailer import Origin
 from entrepot.broker.timer.timing_wheel import TimingWheel

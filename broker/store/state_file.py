@@ -21,9 +21,9 @@ from typing import Final, Protocol
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
+from entrepot.broker.rows.changed_rows import Change
+
 Rows = dict[bytes, bytes]
-Change = tuple[bytes, bytes | None]
-"""A row's key with its new value, or None where it is gone."""
 
 META_KEY: Final = b"m"
 STATE_VERSION: Final = 1

@@ -22,8 +22,8 @@ from entrepot.broker.tiered.fence import EPOCH
 from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError, put_or_find
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
-from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import KeyValues
+from entrepot.domain.ports.key_value_pages import key_value_pages
 from entrepot.domain.tiering import Hole
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from google_crc32c import value as crc32c
 
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 
 MINUTE_MS: Final = 60_000
 REGION_BITS: Final = 24

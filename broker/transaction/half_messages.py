@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.transaction import check_after_ms
 

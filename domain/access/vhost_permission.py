@@ -2,7 +2,7 @@
 
 *Configure* is CREATE and DELETE of Topics, *write* PUB and UPDATE, *read* SUB of Topics and of Groups.  A permission
 covers an exchange with any routing key, so a Topic is named with all its sub-topics (`Topic:orders/#`).  Names are
-those of the Topics that stand for exchanges and queues (`domain.exchanges.entity_name`).
+those of the Topics that stand for exchanges and queues (`domain.entity_name`).
 
 RabbitMQ's patterns are regular expressions; resources are not.  Accepted are expressions for names and prefixes
 (`^(orders|app\\..*)$`), for everything (`.*`) and for nothing (empty).  Others are refused, never widened or narrowed.
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from entrepot.domain.access.model import NAMESPACE_LEVEL, Action, Effect, Statement
+from entrepot.domain.entity_name import MAX_KEPT_PREFIX, decoded_name, encoded_name
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.exchanges.entity_name import MAX_KEPT_PREFIX, decoded_name, encoded_name
 from entrepot.domain.names import DEFAULT_NAMESPACE
 
 Token = tuple[str, bool]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.definitions.consumer_group import GroupStatus
 from entrepot.domain.delivery import Deliveries, Receipt
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.topic import Topic, TopicQueues, TopicStatus
 

@@ -15,7 +15,7 @@ import structlog
 from paho.mqtt.properties import Properties as PahoProperties
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import EARLIEST, LATEST, MAX_INVISIBLE_SECONDS, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, MAX_INVISIBLE_SECONDS, ConsumerGroup
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import StoredMessage, SystemProperty

@@ -119,7 +119,7 @@ def election_words(election: dict[str, Any]) -> str:
 
 def condition(log: dict[str, Any]) -> str:
     """The log of a replica in words."""
-    from entrepot.domain.cluster import LogCondition
+    from entrepot.domain.ports.cluster import LogCondition
 
     parts = tuple((part["from"], part["to"]) for part in log["diverged"])
     copied = log["copiesFrom"] or 0

@@ -15,7 +15,7 @@ from entrepot.gateway.cli.output import JsonOption, print_json, print_line
 from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
 
 if TYPE_CHECKING:
-    from entrepot.domain.cluster import ReplicaView
+    from entrepot.domain.ports.cluster import ReplicaView
     from entrepot.store_client.remote.ping import Pong
 
 

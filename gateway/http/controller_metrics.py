@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client.metrics_core import Metric
 
-from entrepot.domain.cluster import AWAY, LEADS, BrokerStatus, ControllerStatus
+from entrepot.domain.ports.cluster import AWAY, LEADS, BrokerStatus, ControllerStatus
 from entrepot.gateway.http.metric_families import counters, gauges
 
 

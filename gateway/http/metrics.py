@@ -19,8 +19,8 @@ from prometheus_client.registry import Collector
 
 from entrepot.domain.background import background
 from entrepot.domain.clock import comparison_of
-from entrepot.domain.cluster import BrokerStatus, ControllerStatus, control_of
 from entrepot.domain.measurement import Histogram
+from entrepot.domain.ports.cluster import BrokerStatus, ControllerStatus, control_of
 from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.fresh import Fresh
 from entrepot.gateway.http.context import HttpContext

@@ -10,7 +10,7 @@ from typing import Final
 
 from prometheus_client.metrics_core import Metric
 
-from entrepot.domain.cluster import BrokerStatus
+from entrepot.domain.ports.cluster import BrokerStatus
 from entrepot.gateway.http.metric_families import gauges
 
 ROLES: Final = ("master", "slave", "away")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Final, TypeVar
 
 from entrepot.domain.broker_answers import BrokerAnswers
-from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.definitions.consumer_group import GroupStatus
 from entrepot.domain.names import dead_letter_group
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import TopicStatus

@@ -20,7 +20,7 @@ import structlog
 
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.delivery import Deliveries, MessageRun, Receipt
 from entrepot.domain.errors import NOT_THERE, PASSING, Code, EntrepotError
 from entrepot.domain.message import ordering_key

@@ -24,7 +24,7 @@ import msgspec
 
 from entrepot.domain.allocation import AllocationStrategy
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, QueueProgress, parse_start
+from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, ConsumerGroup, QueueProgress, parse_start
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
 from entrepot.domain.membership import DEFAULT_LEASE_MS, Membership, check_lease, check_member_id

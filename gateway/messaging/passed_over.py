@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS
+from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.ticket import Ticket, by_consumer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from entrepot.domain.definitions.revision import BY_USE
 from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import (
     CATCH_ALL_TOPIC,
@@ -15,7 +16,6 @@ from entrepot.domain.names import (
     split_name,
 )
 from entrepot.domain.ports import Store
-from entrepot.domain.revision import BY_USE
 from entrepot.domain.topic import Topic
 from entrepot.gateway.settings import TopicsSettings
 

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from entrepot.domain.access.model import Action
-from entrepot.domain.cluster import BrokerStatus, ClusterControl, ElectionView, control_of
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports.cluster import BrokerStatus, ClusterControl, ElectionView, control_of
 from entrepot.domain.replication.control import ReplicaChange
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.operation import Noun

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from msgspec import Meta
 
 from entrepot.domain.access.model import Action
-from entrepot.domain.cluster import LEADS, control_of
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports.cluster import LEADS, control_of
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.brokers import needed_control
 from entrepot.gateway.operations.operation import Noun
@@ -17,8 +17,8 @@ from entrepot.gateway.operations.shapes import Body, Listed, Shown, WholeName, s
 from entrepot.gateway.settings.addresses import LARGEST_ID, is_address
 
 if TYPE_CHECKING:
-    from entrepot.domain.cluster import ControllerStatus
     from entrepot.domain.ports import Store
+    from entrepot.domain.ports.cluster import ControllerStatus
 
 
 class ControllerShown(Shown, frozen=True):

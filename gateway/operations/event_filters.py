@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import orjson
 from msgspec import Meta
 
-from entrepot.domain.expression.event_filter import NO_FILTERS, EventFilters
-from entrepot.domain.expression.event_filter_json import parse_event_filters, parse_sql_filter
+from entrepot.domain.event_filters.event_filter import NO_FILTERS, EventFilters
+from entrepot.domain.event_filters.event_filter_json import parse_event_filters, parse_sql_filter
 from entrepot.gateway.operations.problem import bad_request
 
 MAX_FILTERS_LENGTH: Final = 16_384

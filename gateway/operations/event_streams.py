@@ -27,7 +27,7 @@ from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event
 
 if TYPE_CHECKING:
-    from entrepot.domain.expression.event_filter import EventFilters
+    from entrepot.domain.event_filters.event_filter import EventFilters
     from entrepot.domain.message import StoredMessage
     from entrepot.domain.ports import Store
     from entrepot.gateway.messaging.incidents import Incidents

@@ -14,7 +14,7 @@ from entrepot.protocols.cloudevents.mapping import to_event
 
 if TYPE_CHECKING:
     from entrepot.domain.delivery import Delivery
-    from entrepot.domain.expression.event_filter import EventFilters
+    from entrepot.domain.event_filters.event_filter import EventFilters
     from entrepot.domain.message import StoredMessage
     from entrepot.domain.ports import PopRequest, Store
 

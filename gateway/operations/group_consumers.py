@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from entrepot.domain.access.model import Action, ResourceType
-from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.definitions.consumer_group import GroupStatus
 from entrepot.domain.url import host_of
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.operations.gathered import AnsweredShown, answered, readable

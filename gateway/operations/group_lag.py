@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.broker_answers import BrokerAnswers
-from entrepot.domain.consumer_group import GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.domain.position import EARLIEST_POSITION

@@ -35,7 +35,7 @@ from entrepot.gateway.operations.shapes import (
 )
 
 if TYPE_CHECKING:
-    from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+    from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
     from entrepot.domain.ports import Store
     from entrepot.gateway.messaging.membership import Memberships
     from entrepot.gateway.security.security import Security

@@ -10,8 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from entrepot.domain.access.model import Action
 from entrepot.domain.background import background
-from entrepot.domain.cluster import control_of
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports.cluster import control_of
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.rights import cluster, open_by
 from entrepot.gateway.operations.shapes import Part, Pieces, one_of, shown_as

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 from msgspec import Meta
 
 from entrepot.domain.access.model import NAMESPACE_LEVEL, Action, ResourceType
-from entrepot.domain.cluster import SINGLE, Clustered, control_of
 from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
     NAMESPACE_SEPARATOR,
@@ -22,6 +21,7 @@ from entrepot.domain.names import (
     is_system_topic,
     qualified,
 )
+from entrepot.domain.ports.cluster import SINGLE, Clustered, control_of
 from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.batch_refusals import check_batch, refusal_of
 from entrepot.gateway.operations.change_names import NO_CHANGE

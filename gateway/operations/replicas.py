@@ -9,7 +9,7 @@ import msgspec
 from entrepot.gateway.operations.shapes import Part, shown_as
 
 if TYPE_CHECKING:
-    from entrepot.domain.cluster import LogCondition, ReplicaView
+    from entrepot.domain.ports.cluster import LogCondition, ReplicaView
 
 
 class CutPart(Part, frozen=True):

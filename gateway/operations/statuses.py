@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from entrepot.domain.broker_answers import BrokerAnswers
-from entrepot.domain.cluster import control_of
 from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports.cluster import control_of
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.gateway.messaging.yielding import in_pages
 from entrepot.gateway.operations.paging import MAX_LIMIT
 
 if TYPE_CHECKING:
-    from entrepot.domain.consumer_group import GroupStatus
+    from entrepot.domain.definitions.consumer_group import GroupStatus
     from entrepot.domain.ports import Store
     from entrepot.domain.topic import TopicStatus
 

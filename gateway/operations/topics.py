@@ -292,7 +292,7 @@ class Topics:
         await self._memberships.forget(topic=name)
 
     def _changed(self, name: str, change: _Change) -> Topic:
-        from entrepot.domain.cluster import Clustered
+        from entrepot.domain.ports.cluster import Clustered
 
         if change.placement and not isinstance(self._store, Clustered):
             raise bad_request("placement: the store is in this process: there are no brokers to name")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.retry_policy import RetryKind
 from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.protocols.rocketmq import v2_pb2 as v2

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from entrepot.domain.definitions.revision import BY_USE
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
@@ -24,7 +25,6 @@ from entrepot.domain.key_value import KeyValueChange, KeyValueEvent
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import qualified, split_name
 from entrepot.domain.ports import PopRequest
-from entrepot.domain.revision import BY_USE
 from entrepot.domain.share import filtered_share_group
 from entrepot.gateway.messaging.release import release
 from entrepot.gateway.messaging.watched_keys import WatchedKeys

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from entrepot.domain.consumer_group import MAX_INVISIBLE_SECONDS
+from entrepot.domain.definitions.consumer_group import MAX_INVISIBLE_SECONDS
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import check_same_namespace

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from entrepot.domain.consumer_group import MAX_INVISIBLE_SECONDS
+from entrepot.domain.definitions.consumer_group import MAX_INVISIBLE_SECONDS
 from entrepot.domain.ports import MAX_POP_MESSAGES
 from entrepot.gateway.settings.addresses import checked_addresses
 from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table, checked_client_certificates

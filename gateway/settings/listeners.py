@@ -8,11 +8,11 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from entrepot.domain.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS, ConsumerGroup
+from entrepot.domain.definitions.revision import BY_USE
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_topic_name
 from entrepot.domain.retained import MAX_RETAINED_BYTES, RetainedLimits
-from entrepot.domain.revision import BY_USE
 from entrepot.domain.routing.topic_filter import is_valid_filter
 from entrepot.domain.topic import MAX_QUEUES
 from entrepot.gateway.settings.limits import MqttLimitSettings

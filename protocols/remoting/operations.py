@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from entrepot.domain.backups import BackupStatus
-from entrepot.domain.cluster import LogCondition
-from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.delivery import DeliveryPlaces
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
@@ -22,6 +21,7 @@ from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.pin import Pin
 from entrepot.domain.ports import PopRequest
+from entrepot.domain.ports.cluster import LogCondition
 from entrepot.domain.position import Position
 from entrepot.domain.query import MessageConsumer, MessageHop, MessageQuery, RecordOrigin
 from entrepot.domain.replication.control import (

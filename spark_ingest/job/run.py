@@ -23,10 +23,10 @@ from entrepot.spark_ingest.job.state import read_state
 from entrepot.spark_ingest.job.task_files import TaskFiles
 from entrepot.spark_ingest.job.watching import JobProgress, progress_of
 from entrepot.spark_ingest.source.stores import reader_of
+from entrepot.spark_ingest.source.versions import lacks
 from entrepot.spark_ingest.tables.owner import claim
 from entrepot.spark_ingest.tables.owner_at_url import owner_place
 from entrepot.spark_ingest.tables.staging import replace_file
-from entrepot.spark_ingest.versions import lacks
 from entrepot.store_client.blocking import BlockingStore
 
 LOOK_SECONDS: Final = 0.5

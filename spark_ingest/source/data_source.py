@@ -54,8 +54,8 @@ from entrepot.spark_ingest.source.spark_api import (
 from entrepot.spark_ingest.source.stores import reader_of
 from entrepot.spark_ingest.source.telling import tell, tell_once
 from entrepot.spark_ingest.source.tier import with_cold, without_holes, without_lost
+from entrepot.spark_ingest.source.versions import lacks
 from entrepot.spark_ingest.source.writing import BatchWriter, StreamWriter
-from entrepot.spark_ingest.versions import lacks
 from entrepot.store_client.blocking import BlockingReader, BlockingStore
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.spark_ingest.versions import installed_version
+from entrepot.spark_ingest.source.versions import installed_version
 
 try:
     from pyspark.sql.datasource import (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.key_value import KeyValue, KeyValueChange

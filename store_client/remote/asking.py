@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from entrepot.broker.remoting.link import ConnectionLostError, Link, OnLate
-from entrepot.domain.consumer_group import GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.shard import first_place, first_queue

@@ -18,7 +18,7 @@ from entrepot.broker.remoting.link import LinkSettings
 from entrepot.domain.background import background
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.route import BrokerInfo

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.delivery import Deliveries, Delivery, Receipt, places_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import MAX_CONSUMER_LENGTH, REJECTED, PopRequest

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from entrepot.broker.remoting.link import Link, LinkSettings
-from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, OUTSIDE, WAITS, ControllerStatus, ElectionView
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports.cluster import AWAY, FOLLOWS, LEADS, OUTSIDE, WAITS, ControllerStatus, ElectionView
 from entrepot.domain.replication.control import ControllerView, GroupView, ReplicaChange
 from entrepot.protocols.remoting import operations as wire
 

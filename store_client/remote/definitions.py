@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.deletions import Deletions
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.topic import Topic

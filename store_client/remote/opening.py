@@ -14,7 +14,7 @@ from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.clock import Clock, ComparedClock
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting.authentication import Role
 from entrepot.store_client.remote.clock_comparing import ClockComparing

@@ -1,4 +1,4 @@
-"""Operating of a cluster through a gateway: `domain.cluster.ClusterControl` over the wire."""
+"""Operating of a cluster through a gateway: `domain.ports.cluster.ClusterControl` over the wire."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import structlog
 
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.domain.backups import BackupStatus
-from entrepot.domain.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from entrepot.domain.message import Message
+from entrepot.domain.ports.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
 from entrepot.domain.replication.control import ReplicaChange
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import ask_all

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.remoting.trust import WireTrust
-from entrepot.domain.cluster import ReplicaView
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports.cluster import ReplicaView
 from entrepot.domain.replication.control import ControllerView
 from entrepot.protocols.remoting.operations import CONTROLLER, REPLICA_HEALTH
 from entrepot.store_client.remote.replica_views import seen_by_itself

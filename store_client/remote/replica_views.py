@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from entrepot.domain.cluster import AWAY, BrokerStatus, ReplicaView
+from entrepot.domain.ports.cluster import AWAY, BrokerStatus, ReplicaView
 from entrepot.domain.replication.mastership import Appointment
 from entrepot.protocols.remoting.operations import ReplicaStatus
 

@@ -3,7 +3,7 @@ this is killed, any other can go on."""
 
 from __future__ import annotations
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.store_client.remote.appending import Appending
 from entrepot.store_client.remote.clock_comparing import ClockComparing
 from entrepot.store_client.remote.cluster import Cluster

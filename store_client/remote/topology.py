@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from entrepot.broker.remoting.link import ConnectionLostError
-from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.revision import BY_USE
 from entrepot.domain.errors import AWAY, NOT_THERE, Code, EntrepotError, raise_if
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
-from entrepot.domain.revision import BY_USE
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import ask_all

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.protocols.rocketmq.headers import Credentials

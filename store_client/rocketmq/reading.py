@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from entrepot.domain.callbacks import call_each, hand_over
-from entrepot.domain.consumer_group import GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.message import StoredMessage

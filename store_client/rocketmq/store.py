@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from entrepot.domain import ports
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.store_client.rocketmq.absent import NoKeyValues, NoMessageFinder
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.pending import Pending

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, split_name
 from entrepot.domain.topic import Topic, TopicQueues, TopicStatus, own_queues

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, FilterKind, sub_topic_filters

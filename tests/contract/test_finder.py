@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.ports import Store

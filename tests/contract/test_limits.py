@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.ports import Store

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from entrepot.domain.allocation import AllocationStrategy
-from entrepot.domain.consumer_group import LATEST, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import LATEST, ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.key_value import KeyValueEvent
 from entrepot.domain.ports import Store

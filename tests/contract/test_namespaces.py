@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic

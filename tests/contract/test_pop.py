@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Permission, Topic

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.message import Message, SystemProperty

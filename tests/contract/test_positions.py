@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.ports import Store
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import single_delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.message import SystemProperty

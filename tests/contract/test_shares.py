@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import Message

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic

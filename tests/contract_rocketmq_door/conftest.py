@@ -8,7 +8,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology

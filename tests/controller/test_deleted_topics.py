@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic

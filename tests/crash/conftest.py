@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from entrepot.broker.store import changed_rows, consume_queue, queue_entries
+from entrepot.broker.rows import changed_rows
+from entrepot.broker.store import consume_queue, queue_entries
 from entrepot.broker.store.carried_entries import ENTRY_SIZE
 
 ENTRIES_PER_FILE = 7

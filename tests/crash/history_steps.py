@@ -7,7 +7,7 @@ from random import Random
 
 from entrepot.broker.metadata import registry as changes
 from entrepot.broker.metadata.origin import TopicOrigin
-from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, ConsumerGroup
 from entrepot.domain.errors import EntrepotError, StoreFailedError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.filter_hash import filter_hash

@@ -11,7 +11,7 @@ from entrepot.broker.metadata import registry as changes
 from entrepot.broker.retention import carrying
 from entrepot.broker.retention.cleaner import Cleaner
 from entrepot.broker.store.commit_log import CommitLog
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import CorruptedError, StorageFullError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.query import MessageQuery

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from entrepot.broker.store import changed_rows
+from entrepot.broker.rows import changed_rows
 from tests.crash.history_scripts import SCRIPT, WIDE_SCRIPT
 from tests.crash.history_steps import WIDE_STEPS, Life, Step
 from tests.support.cases import cases

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import StorageFullError
 from entrepot.domain.ports import PopRequest

@@ -14,7 +14,7 @@ from entrepot.broker.metadata.origin import TopicOrigin
 from entrepot.broker.retention.cleaner import Cleaner
 from entrepot.broker.store.record import RecordKind
 from entrepot.broker.store.record_trailer import Origin
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import StorageFullError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import SystemProperty

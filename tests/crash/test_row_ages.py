@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from entrepot.broker.store import changed_rows
-from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from entrepot.broker.rows import changed_rows
+from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, ConsumerGroup
 from entrepot.domain.errors import Code, CorruptedError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.filter_hash import filter_hash

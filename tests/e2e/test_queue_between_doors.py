@@ -9,7 +9,7 @@ from uuid import uuid4
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.domain.entity_name import encoded_name
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.amqp_load import parameters

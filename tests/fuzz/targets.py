@@ -13,9 +13,9 @@ from google.protobuf.message import DecodeError, Message
 from entrepot.broker.consume.progress import decode_ops
 from entrepot.broker.store import record
 from entrepot.domain.errors import EntrepotError
+from entrepot.domain.event_filters.event_filter_json import parse_event_filters
 from entrepot.domain.expression.cesql.expression import compile_cesql
 from entrepot.domain.expression.cesql.tokens import CesqlParseError
-from entrepot.domain.expression.event_filter_json import parse_event_filters
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.message import Message as DomainMessage
 from entrepot.domain.recall_handle import RecallHandle

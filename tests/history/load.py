@@ -9,7 +9,7 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.ports import PopRequest, Store, Tail
 from entrepot.domain.topic import Topic

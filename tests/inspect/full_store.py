@@ -17,7 +17,7 @@ from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.index_file import IndexLayout
 from entrepot.broker.store.record import RecordKind
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import Message, SystemProperty

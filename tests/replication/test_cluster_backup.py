@@ -12,8 +12,8 @@ from entrepot.broker.backup.sealing import make_key, seal_of
 from entrepot.broker.backup.settings import BackupSettings
 from entrepot.broker.backup.target import open_target
 from entrepot.domain.backups import BackupStatus
-from entrepot.domain.cluster import ClusterControl
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports.cluster import ClusterControl
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, reached

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from entrepot.domain.cluster import ConfirmLevel
+from entrepot.domain.ports.cluster import ConfirmLevel
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Confirm, Topic
 from tests.support.replicated_group import ReplicatedGroup

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from entrepot.broker.replication.slave_lag import behind_seconds
-from entrepot.domain.cluster import ReplicaView
+from entrepot.domain.ports.cluster import ReplicaView
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.gateway.http.replica_metrics import replica_metrics

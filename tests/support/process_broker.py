@@ -13,7 +13,7 @@ from entrepot.broker.namesrv.server import NameServer
 from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings
 from entrepot.broker.settings import BrokerSettings
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.route import BrokerInfo, Registration
 from entrepot.store_client.remote import Cluster, RemoteStore, Tails
 from tests.support.broker_world import LAYOUT

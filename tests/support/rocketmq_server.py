@@ -23,7 +23,7 @@ import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import Message, StoredMessage, SystemProperty

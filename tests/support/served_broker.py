@@ -14,7 +14,7 @@ from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.store_service import StoreService
 from entrepot.broker.settings import BrokerSettings
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.route import BrokerInfo
 from entrepot.store_client.remote import Cluster, RemoteStore, Tails
 from tests.support.waiting import PATIENCE_SECONDS

@@ -15,7 +15,8 @@ from random import Random
 
 from google_crc32c import value as crc32c
 
-from entrepot.broker.store.state_file import _CHANGE, _GONE, Change, Rows, encode_changes
+from entrepot.broker.rows.changed_rows import Change
+from entrepot.broker.store.state_file import _CHANGE, _GONE, Rows, encode_changes
 from entrepot.broker.store.sync_channel import NO_ROOM
 from entrepot.domain.errors import StorageFullError, StoreFailedError
 from tests.support.simulated_file import SimulatedFile

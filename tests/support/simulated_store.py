@@ -16,7 +16,7 @@ from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.record import RecordKind
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import CorruptedError, EntrepotError, StorageFullError
 from entrepot.domain.expression.filter import FilterExpression

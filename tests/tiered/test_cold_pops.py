@@ -12,7 +12,7 @@ import pytest
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.store.consume_queue import ConsumeQueue
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind

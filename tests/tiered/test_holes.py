@@ -19,7 +19,7 @@ from entrepot.broker.tiered.merging import LEAST_SEGMENTS
 from entrepot.broker.tiered.settings import Missing
 from entrepot.broker.tiered.table import ColdBounds
 from entrepot.broker.tiered.verification import verify
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest

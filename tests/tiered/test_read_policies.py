@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.tiered.settings import ReadPolicy
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import EARLIEST_POSITION

@@ -15,7 +15,7 @@ from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.source import Progress
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.ports import PopRequest
 from tests.support.clock import ManualClock

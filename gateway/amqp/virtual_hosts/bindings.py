@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from entrepot.domain.exchanges.entity_name import decoded_name
+from entrepot.domain.entity_name import decoded_name
 from entrepot.domain.exchanges.routing import UnknownExchange
 from entrepot.domain.message import Destinations, Message, SystemProperty
 from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, is_hidden_topic

@@ -18,8 +18,7 @@ import msgspec
 import structlog
 
 from entrepot.domain.callbacks import call_each
-from entrepot.domain.cluster import control_of
-from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.domain.exchanges.exchange import Exchange
@@ -27,6 +26,7 @@ from entrepot.domain.exchanges.routing import Removal
 from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
 from entrepot.domain.names import DEFAULT_NAMESPACE
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.cluster import control_of
 from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import Policy
 from entrepot.domain.topic import Cleanup, Placement, Topic, TopicType

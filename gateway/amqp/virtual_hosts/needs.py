@@ -15,8 +15,8 @@ from typing import Final
 
 from entrepot.domain.access.model import EVERYTHING, NAMESPACE_LEVEL, Action, ResourceType
 from entrepot.domain.access.model import Request as Need
+from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
-from entrepot.domain.exchanges.entity_name import encoded_name
 from entrepot.domain.exchanges.exchange import ALTERNATE_EXCHANGE, DEFAULT_EXCHANGE, Exchange, ExchangeType
 from entrepot.domain.names import DEFAULT_NAMESPACE
 from entrepot.domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, PREFIX

@@ -9,7 +9,7 @@
 | `amqp/<namespace>/operator/<encoded name>`   | `PolicyRecord`, of operators   |
 
 Values are msgpack arrays; a field is only ever added at the end, with a default.  Arguments are AMQP's own encoding of
-a table, so that they keep their types.  Names in keys are `domain.exchanges.entity_name`'s.
+a table, so that they keep their types.  Names in keys are `domain.entity_name`'s.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
+from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
-from entrepot.domain.exchanges.entity_name import encoded_name
 from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
 from entrepot.domain.queues.declaration import QueueDeclaration, declared_queue
 from entrepot.domain.queues.policy import ApplyTo, Policy

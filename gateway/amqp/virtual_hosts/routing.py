@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.exchanges.exchange import RESERVED_PREFIX, Exchange, ExchangeType
 from entrepot.domain.message import Destinations, Message, SystemProperty
 from entrepot.domain.names import DEFAULT_NAMESPACE

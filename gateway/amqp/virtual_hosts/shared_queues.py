@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from entrepot.domain.entity_name import decoded_name
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.exchanges.entity_name import decoded_name
 from entrepot.domain.names import DEFAULT_NAMESPACE, QUEUE_FEED_PREFIX
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions

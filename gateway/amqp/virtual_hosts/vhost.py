@@ -12,9 +12,9 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.exchanges.binding import Binding
-from entrepot.domain.exchanges.entity_name import encoded_name
 from entrepot.domain.exchanges.routing import Removal, Routing
 from entrepot.domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
 from entrepot.domain.queues.arguments import QueueType

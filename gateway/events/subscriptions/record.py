@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.expression.event_filter import AnyFilter, EventFilters, ExactFilter
-from entrepot.domain.expression.event_filter_json import parse_event_filters
+from entrepot.domain.event_filters.event_filter import AnyFilter, EventFilters, ExactFilter
+from entrepot.domain.event_filters.event_filter_json import parse_event_filters
 from entrepot.domain.names import qualified, subscription_feed
 
 DEFINITION_PREFIX: Final = "subscriptions/definition/"

@@ -18,9 +18,9 @@ import msgspec
 import structlog
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import EARLIEST, UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import EARLIEST, UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.expression.event_filter_index import FilterIndex
+from entrepot.domain.event_filters.event_filter_index import FilterIndex
 from entrepot.domain.key_value import ABSENT
 from entrepot.domain.names import qualified, split_name
 from entrepot.domain.ports import Store

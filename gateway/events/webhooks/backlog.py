@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from entrepot.domain.consumer_group import QueueProgress
+from entrepot.domain.definitions.consumer_group import QueueProgress
 from entrepot.domain.errors import NOT_THERE, EntrepotError
 from entrepot.domain.message import place_of_message
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store

@@ -17,7 +17,7 @@ import structlog
 
 from entrepot.domain.access.model import Action, ResourceType, access_name, whole_topic
 from entrepot.domain.errors import PASSING, Code, EntrepotError
-from entrepot.domain.expression.event_filter import EventFilters
+from entrepot.domain.event_filters.event_filter import EventFilters
 from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
 from entrepot.gateway.http.access import HttpAccess

@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.key_value_pages import key_value_pages
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
 from entrepot.gateway.periodic_work import PeriodicWork
 

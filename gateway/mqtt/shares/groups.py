@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import LATEST, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import LATEST, ConsumerGroup
+from entrepot.domain.definitions.revision import BY_USE
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.ports import Store
-from entrepot.domain.revision import BY_USE
 from entrepot.domain.share import (
     filtered_share_group,
     queue_group,

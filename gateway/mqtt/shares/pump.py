@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from entrepot.domain.callbacks import hand_over
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
 from entrepot.gateway.messaging.incidents import Incidents, Outcome

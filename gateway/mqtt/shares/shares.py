@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import compile_filter
 from entrepot.domain.names import NAMESPACE_SEPARATOR, is_hidden_topic

@@ -17,11 +17,11 @@ import msgspec
 import structlog
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.errors import NOT_THERE, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange
-from entrepot.domain.key_value_pages import key_value_pages
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.key_value_pages import key_value_pages
 from entrepot.domain.share import share_group, whole_topic
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.mqtt.names import Share

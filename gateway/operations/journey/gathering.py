@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from entrepot.domain.cluster import BrokerStatus, control_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.journey.facts import JourneyFacts, Reading, Receiver, Storage, Tiering
 from entrepot.domain.journey.lineage import descendants, own_place, places_of
@@ -24,6 +23,7 @@ from entrepot.domain.names import (
     split_name,
 )
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.cluster import BrokerStatus, control_of
 from entrepot.domain.query import HopKind, MessageHop, RecordOrigin
 from entrepot.domain.shard import broker_of_place, local_place, local_queue
 from entrepot.domain.tiering import TierStatus

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from entrepot.domain.consumer_group import GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.gateway.messaging.yielding import in_pages

@@ -10,10 +10,10 @@ import msgspec
 
 from entrepot.domain.background import background
 from entrepot.domain.clock import comparison_of, error_seconds
-from entrepot.domain.cluster import control_of
 from entrepot.domain.descriptors import descriptors
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
+from entrepot.domain.ports.cluster import control_of
 from entrepot.domain.timestamp import to_epoch_ms
 from entrepot.gateway.fresh import Fresh
 from entrepot.gateway.operations.bridges import BridgeShown, bridge_of

@@ -11,9 +11,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from entrepot.domain.cluster import control_of
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
+from entrepot.domain.ports.cluster import control_of
 from entrepot.gateway.operations.overview.figures import CountedDoors, DoorFigures
 from entrepot.gateway.operations.overview.history import History
 from entrepot.gateway.operations.overview.lags import Lag, furthest_lags

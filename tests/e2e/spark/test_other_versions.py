@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.spark_ingest.job.status import committed_offsets
+from entrepot.spark_ingest.source.versions import lacks
 from entrepot.spark_ingest.tables import TableFormat, open_table
-from entrepot.spark_ingest.versions import lacks
 from tests.support.ingest_job import START_SECONDS, ingest_command
 from tests.support.server import ServerProcess
 from tests.support.spark_queries import ROOT, check_queries

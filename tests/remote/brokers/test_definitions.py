@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.topic import Cleanup, Permission, Topic
 from entrepot.store_client.remote import RemoteStore

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.expression.filter import FilterExpression, FilterKind

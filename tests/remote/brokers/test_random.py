@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import ROUND_ROBIN, Message

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from entrepot.domain.base64url import encode_text
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION

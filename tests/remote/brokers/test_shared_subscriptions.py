@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.traffic import Traffic

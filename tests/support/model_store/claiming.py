@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
-from entrepot.domain.consumer_group import EARLIEST, ConsumerGroup, parse_start
+from entrepot.domain.definitions.consumer_group import EARLIEST, ConsumerGroup, parse_start
 from entrepot.domain.delivery import Delivery, single_delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import MessageFilter, compile_filter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.definitions.consumer_group import GroupStatus
 from entrepot.domain.delivery import Deliveries, Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import compile_filter
 from entrepot.domain.message import StoredMessage, SystemProperty

@@ -12,7 +12,7 @@ import structlog
 
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.names import DEFAULT_NAMESPACE, is_system_topic

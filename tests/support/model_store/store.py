@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from entrepot.domain import ports
 from entrepot.domain.clock import Clock
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.pin import Pin

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from entrepot.domain.consumer_group import LATEST, ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import LATEST, ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.revision import revised
 from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
@@ -17,7 +18,6 @@ from entrepot.domain.names import (
     retry_topic,
     split_name,
 )
-from entrepot.domain.revision import revised
 from entrepot.domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus, own_queues
 from tests.support.model_store.state import Queue, State
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from entrepot.domain.consumer_group import EARLIEST
+from entrepot.domain.definitions.consumer_group import EARLIEST
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.topic import Topic

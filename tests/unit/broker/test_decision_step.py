@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings import BrokerSettings
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Deliveries
 from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
 from entrepot.domain.message import Message

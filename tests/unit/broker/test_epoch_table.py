@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 from entrepot.broker.store.epoch_table import EpochTable
 from entrepot.domain.replication.epochs import BEGINNING, EpochStart, read_epoch
 

@@ -11,7 +11,7 @@ from entrepot.broker.broker import Broker
 from entrepot.broker.consume.consumption_op import ConsumptionOp
 from entrepot.broker.consume.tick_record import TickWriter
 from entrepot.broker.settings import BrokerSettings
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic

@@ -9,7 +9,7 @@ import pytest
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings import BrokerSettings
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import Message

@@ -11,7 +11,7 @@ import pytest
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.consume_queue import ConsumeQueue
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import DeliveryPlaces
 from entrepot.domain.errors import Code, EntrepotError, StorageFullError
 from entrepot.domain.ports import PopRequest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from entrepot.broker.consume.consumption_op import ConsumptionOp
 from entrepot.broker.consume.progress import Progress, decode_ops, encode_op
 from entrepot.broker.consume.tick_record import BITMAP, MAX_TICK_BYTES, TickWriter, ranges_of, read_tick
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 
 PLACES = [("g", "t", 0), ("g", "t", 1), ("g", "\u00fc", 0), ("h", "t", 0)]
 SPREAD = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from entrepot.broker.metadata import registry as changes
 from entrepot.broker.metadata.origin import Starts, TopicOrigin
 from entrepot.broker.metadata.registry import Registry
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 from entrepot.domain.topic import Topic
 
 TOPIC = Topic("t", queues=2, tier_seconds=60)

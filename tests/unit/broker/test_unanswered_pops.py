@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings import BrokerSettings
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrepot.domain.entity_name import MAX_ENCODED_LENGTH, decoded_name, encoded_name
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.exchanges.entity_name import MAX_ENCODED_LENGTH, decoded_name, encoded_name
 from entrepot.domain.names import check_group_name, check_topic_name, is_topic_name
 from tests.support.cases import cases
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.exchanges.entity_name import encoded_name
 from entrepot.domain.names import MAX_GROUP_LENGTH, check_group_name, check_topic_name, dead_letter_topic, is_topic_name
 from entrepot.domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
 from tests.support.cases import cases

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.domain.errors import Code
-from entrepot.domain.expression.cesql.expression import compile_cesql
-from entrepot.domain.expression.cesql.tokens import CesqlParseError
-from entrepot.domain.expression.event_filter import NO_FILTERS
-from entrepot.domain.expression.event_filter_json import (
+from entrepot.domain.event_filters.event_filter import NO_FILTERS
+from entrepot.domain.event_filters.event_filter_json import (
     MAX_FILTER_DEPTH,
     MAX_FILTERS,
     MAX_SQL_FILTERS,
@@ -20,6 +18,8 @@ from entrepot.domain.expression.event_filter_json import (
     parse_event_filters,
     parse_sql_filter,
 )
+from entrepot.domain.expression.cesql.expression import compile_cesql
+from entrepot.domain.expression.cesql.tokens import CesqlParseError
 from tests.support.cases import cases
 from tests.unit.expression.event_filter_model import events, filter_lists, wants
 

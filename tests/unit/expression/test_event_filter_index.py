@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.domain.expression.event_filter_index import MAX_SIGNATURES, FilterIndex
-from entrepot.domain.expression.event_filter_json import EventFilterError, parse_event_filters
-from entrepot.domain.expression.necessary_condition import necessity_of
-from entrepot.domain.expression.prefix_tree import PrefixTree
+from entrepot.domain.event_filters.event_filter_index import MAX_SIGNATURES, FilterIndex
+from entrepot.domain.event_filters.event_filter_json import EventFilterError, parse_event_filters
+from entrepot.domain.event_filters.necessary_condition import necessity_of
+from entrepot.domain.event_filters.prefix_tree import PrefixTree
 from tests.support.cases import cases
 from tests.tiers.marks import scaled
 from tests.unit.expression.event_filter_model import events, filter_lists, simple_sql

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.domain.expression import event_filter_json
+from entrepot.domain.event_filters import event_filter_json
+from entrepot.domain.event_filters.event_filter_json import EventFilterError, parse_event_filters, parse_sql_filter
 from entrepot.domain.expression.cesql import function, parser
 from entrepot.domain.expression.cesql.expression import compile_cesql
-from entrepot.domain.expression.event_filter_json import EventFilterError, parse_event_filters, parse_sql_filter
 from tests.support.cases import cases
 
 TEXT = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()

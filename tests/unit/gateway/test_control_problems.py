@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from entrepot.domain.cluster import BrokerStatus, ElectionView, LogCondition, ReplicaView
+from entrepot.domain.ports.cluster import BrokerStatus, ElectionView, LogCondition, ReplicaView
 from entrepot.gateway.http.controller_metrics import controller_metrics
 from entrepot.gateway.operations.brokers import broker_of
 from entrepot.gateway.operations.overview.alarms import alarms_of

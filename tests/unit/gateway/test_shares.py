@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Deliveries, Delivery, Receipt
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import PopRequest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from tests.support.burying import bury_exhausted
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World

@@ -12,7 +12,7 @@ from entrepot.broker.metadata import key_values
 from entrepot.broker.metadata.key_values import KeyValueTable, encode_write
 from entrepot.broker.retention import restatement
 from entrepot.broker.retention.restatement import Restatements
-from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.rows.changed_rows import ChangedRows
 from entrepot.domain.key_value import KeyValueChange
 
 KEYS = st.text("ab/é", min_size=1, max_size=4)

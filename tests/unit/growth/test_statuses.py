@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.journey.facts import JourneyFacts, Reading
 from entrepot.domain.journey.lineage import descendants, own_place, places_of, roots
 from entrepot.domain.journey.model import Journey, JourneyHop, JourneyKind

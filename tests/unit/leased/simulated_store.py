@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, cast
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Deliveries, Delivery, Receipt, handle_of, single_delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage

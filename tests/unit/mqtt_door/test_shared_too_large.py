@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.names import dead_letter_topic
 from entrepot.gateway.messaging.incidents import Outcome

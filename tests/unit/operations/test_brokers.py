@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from entrepot.domain.access.model import Origin, Principal
-from entrepot.domain.cluster import BrokerStatus, ControllerStatus, ElectionView, LogCondition, ReplicaView
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.cluster import BrokerStatus, ControllerStatus, ElectionView, LogCondition, ReplicaView
 from entrepot.domain.replication.control import ReplicaChange
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.brokers import BrokerChange, Brokers, Election, ReplicaCounting

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from entrepot.domain.access.model import Action, Origin, Principal, ResourceType
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import qualified
 from entrepot.domain.topic import Topic

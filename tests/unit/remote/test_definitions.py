@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from entrepot.broker.remoting.listener import Service
 from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.store_service import StoreService
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.topic import Topic

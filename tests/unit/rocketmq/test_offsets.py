@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from entrepot.domain.access.model import ANONYMOUS, Origin, Principal
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.topic import Topic
 from entrepot.gateway.rocketmq.caller import Caller

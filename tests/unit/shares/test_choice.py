@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.messaging.passed_over import AGAIN_MS, FIRST_MS, PassedOver, Untaken
 from entrepot.gateway.messaging.ticket import Ticket

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.delivery import DeliveryPlaces, MessageRun
 from entrepot.domain.message import place_of_message
 from entrepot.domain.retry_policy import RetryKind, RetryPolicy

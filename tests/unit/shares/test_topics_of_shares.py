@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Deliveries
 from entrepot.domain.names import MAX_GROUP_LENGTH
 from entrepot.domain.ports import PopRequest

@@ -17,7 +17,7 @@ from entrepot.spark_ingest.job import run
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.source.data_source import EntrepotStreamReader
 from entrepot.spark_ingest.source.options import read_options
-from entrepot.spark_ingest.versions import SparkVersionError, check_version, lacks, version_of
+from entrepot.spark_ingest.source.versions import SparkVersionError, check_version, lacks, version_of
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.cases import cases
 
@@ -62,7 +62,7 @@ def test_the_command_refuses_one_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_job_of_ones_own_is_told_so_where_it_imports_the_source(tmp_path: Path) -> None:
-    for number, place in enumerate(("entrepot.spark_ingest.source.spark_api", "entrepot.spark_ingest.versions")):
+    for number, place in enumerate(("entrepot.spark_ingest.source.spark_api", "entrepot.spark_ingest.source.versions")):
         folder = tmp_path / str(number)
         folder.mkdir()
         script = f"import {place} as m\nm.installed_version()"

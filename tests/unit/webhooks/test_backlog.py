@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.domain.consumer_group import QueueProgress
+from entrepot.domain.definitions.consumer_group import QueueProgress
 from entrepot.gateway.events.webhooks.backlog import Backlog, feed_progress, oldest_kept
 from entrepot.gateway.settings import WebhookSettings
 from tests.support.cases import cases

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.measurement import BOUNDS, Histogram

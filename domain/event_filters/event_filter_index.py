@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Final, Generic, TypeVar
 
-from entrepot.domain.expression.cesql.value import Attributes, to_string
-from entrepot.domain.expression.event_filter import AttributeTexts, EventFilters
-from entrepot.domain.expression.necessary_condition import (
+from entrepot.domain.event_filters.event_filter import AttributeTexts, EventFilters
+from entrepot.domain.event_filters.necessary_condition import (
     WEIGHTS,
     Clause,
     Condition,
@@ -23,7 +22,8 @@ from entrepot.domain.expression.necessary_condition import (
     StartsWith,
     necessity_of,
 )
-from entrepot.domain.expression.prefix_tree import PrefixTree
+from entrepot.domain.event_filters.prefix_tree import PrefixTree
+from entrepot.domain.expression.cesql.value import Attributes, to_string
 
 MAX_SIGNATURES: Final = 64
 """Most sets of attributes that are looked up together: every event looks up each of them once."""

@@ -8,7 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from entrepot.domain.backups import BackupStatus
 from entrepot.domain.broker_answers import BrokerAnswers
-from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.definitions.consumer_group import GroupStatus
 from entrepot.domain.message import Message
 from entrepot.domain.replication.control import ReplicaChange
 from entrepot.domain.topic import TopicStatus

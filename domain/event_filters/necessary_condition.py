@@ -12,6 +12,16 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from entrepot.domain.event_filters.event_filter import (
+    AllFilter,
+    AnyFilter,
+    AttributeTexts,
+    EventFilter,
+    ExactFilter,
+    PrefixFilter,
+    SqlFilter,
+    SuffixFilter,
+)
 from entrepot.domain.expression.cesql.tree import (
     Attribute,
     Call,
@@ -25,16 +35,6 @@ from entrepot.domain.expression.cesql.tree import (
     Negative,
     Node,
     Not,
-)
-from entrepot.domain.expression.event_filter import (
-    AllFilter,
-    AnyFilter,
-    AttributeTexts,
-    EventFilter,
-    ExactFilter,
-    PrefixFilter,
-    SqlFilter,
-    SuffixFilter,
 )
 
 MAX_ALTERNATIVES: Final = 64

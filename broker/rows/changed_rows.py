@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from entrepot.broker.store.state_file import Change
-
+Change = tuple[bytes, bytes | None]
+"""A row's key with its new value, or None where it is gone."""
 MAX_SLICE_ROWS: Final = 1000
 MAX_SLICE_BYTES: Final = 1 << 20
 """Limits of one slice, in rows and bytes: the event loop stands still while it is taken, encoded and handed over, for

@@ -8,10 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.expression.cesql.expression import CesqlExpression, compile_cesql
-from entrepot.domain.expression.cesql.tokens import CesqlParseError
-from entrepot.domain.expression.cesql.value import TYPE_NAMES
-from entrepot.domain.expression.event_filter import (
+from entrepot.domain.event_filters.event_filter import (
     AllFilter,
     AnyFilter,
     AttributeTexts,
@@ -23,6 +20,9 @@ from entrepot.domain.expression.event_filter import (
     SqlFilter,
     SuffixFilter,
 )
+from entrepot.domain.expression.cesql.expression import CesqlExpression, compile_cesql
+from entrepot.domain.expression.cesql.tokens import CesqlParseError
+from entrepot.domain.expression.cesql.value import TYPE_NAMES
 from entrepot.domain.expression.fault import SHOWN_LENGTH, shown
 
 MAX_FILTER_DEPTH: Final = 16

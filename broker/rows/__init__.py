@@ -1,0 +1,1 @@
+"""Rows of the state database that have changed since the last checkpoint."""

@@ -1,0 +1,1 @@
+"""Definitions that operators change: consumer groups, and the revision that gateways follow."""
