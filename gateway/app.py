@@ -28,12 +28,10 @@ from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.shared_queues import SharedQueues
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from entrepot.gateway.counters import LOG_COUNTERS, Counters, event_counters, protocol_counters, rocketmq_counters
-from entrepot.gateway.deadlines import DeadlineWheel
 from entrepot.gateway.events.admission import Admission
 from entrepot.gateway.events.deduplication import Deduplication
 from entrepot.gateway.events.rules import EventRules
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
-from entrepot.gateway.listener import address_of
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
@@ -44,14 +42,16 @@ from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.mqtt.sys_messages import sys_topics
 from entrepot.gateway.peers.place import gateway_name
-from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.process import StopSignal, announce, withdraw
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME
 from entrepot.gateway.settings import Settings
+from entrepot.gateway.settings.version import own_version
+from entrepot.gateway.transport.binding import address_of
 from entrepot.gateway.transport.certificate_watch import CertificateWatch
+from entrepot.gateway.transport.deadlines import DeadlineWheel
 from entrepot.gateway.transport.early_bytes import EarlyBytes
-from entrepot.gateway.version import own_version
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 if TYPE_CHECKING:
     from entrepot.gateway.bridge.bridges import Bridges

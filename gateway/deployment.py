@@ -13,7 +13,6 @@ import structlog
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.clock import SystemClock
-from entrepot.gateway.listener import address_of
 from entrepot.gateway.process import StopSignal, announce, bind_listeners, run_process, settle_memory, withdraw
 from entrepot.gateway.settings import LoadedSettings, Settings
 from entrepot.gateway.stores import (
@@ -24,6 +23,7 @@ from entrepot.gateway.stores import (
     open_store,
     served_number,
 )
+from entrepot.gateway.transport.binding import address_of
 
 if TYPE_CHECKING:
     from entrepot.store_client.embedded import ServedController

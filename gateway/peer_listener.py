@@ -15,9 +15,9 @@ from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.shared_secret import CLUSTER_SECRET_KEY, derived_key, shared_secret
 from entrepot.gateway.settings import Settings
+from entrepot.gateway.settings.version import own_version
 from entrepot.gateway.stores import cluster_client_tls
 from entrepot.gateway.transport.early_bytes import EarlyBytes
-from entrepot.gateway.version import own_version
 
 ID_BYTES = 8
 STOP_SECONDS = 0.1

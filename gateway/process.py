@@ -20,7 +20,6 @@ from entrepot.domain.descriptors import descriptors
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.gateway.children import ProofOfLife
-from entrepot.gateway.listener import CannotListenError, bind, reserve
 from entrepot.gateway.log import configure_logging
 from entrepot.gateway.service_notification import (
     keep_alive,
@@ -31,6 +30,7 @@ from entrepot.gateway.service_notification import (
     watchdog_seconds,
 )
 from entrepot.gateway.settings import LoadedSettings, port_key
+from entrepot.gateway.transport.binding import CannotListenError, bind, reserve
 
 GC_THRESHOLDS = (5000, 0, 600)
 """Thresholds of the garbage collector, a generation each.

@@ -18,10 +18,10 @@ import structlog
 from entrepot.domain.route import UNIX
 from entrepot.gateway.children import LifeLine, ProofOfLife, start_child
 from entrepot.gateway.deployment import serve_store
-from entrepot.gateway.listener import bind_private
 from entrepot.gateway.process import run_process
 from entrepot.gateway.security.setup_token import FILE_NAME
 from entrepot.gateway.settings import LoadedSettings
+from entrepot.gateway.transport.binding import bind_private
 
 _NO_TLS: Final[dict[str, Any]] = {"tls_certificate": None, "tls_key": None, "tls_ca": None, "tls_names": []}
 log = structlog.get_logger(__name__)

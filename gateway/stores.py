@@ -15,8 +15,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.replication.rule import parse_rule
 from entrepot.domain.shard import broker_number
-from entrepot.gateway.listener import address_of
 from entrepot.gateway.settings import BackupSettings, ClusterSettings, Settings, TierSettings
+from entrepot.gateway.transport.binding import address_of
 
 if TYPE_CHECKING:
     from entrepot.store_client.embedded import EmbeddedSettings, NameServer, ServedBroker, ServedController

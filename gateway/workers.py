@@ -18,12 +18,12 @@ from typing import Final
 import structlog
 
 from entrepot.gateway.children import STOPS, LifeLine, ProofOfLife, start_child
-from entrepot.gateway.listener import address_of
 from entrepot.gateway.log import configure_logging
 from entrepot.gateway.process import announce, bind_listeners, run_process, withdraw
 from entrepot.gateway.service_notification import notify_alive, notify_status, notify_stopping, watchdog_seconds
 from entrepot.gateway.settings import LoadedSettings
 from entrepot.gateway.store_process import StoreProcess
+from entrepot.gateway.transport.binding import address_of
 
 GRACE_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 1.0

@@ -7,10 +7,10 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from entrepot.gateway.deadlines import DeadlineWheel
-from entrepot.gateway.driver import Conversation, ListenerTerms
 from entrepot.gateway.settings.amqp import AmqpSettings
 from entrepot.gateway.transport.certificates import CertificateFiles, ServerCertificates
+from entrepot.gateway.transport.deadlines import DeadlineWheel
+from entrepot.gateway.transport.driver import Conversation, ListenerTerms
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits
 from entrepot.gateway.transport.listeners import Listeners, listener

@@ -29,8 +29,8 @@ from entrepot.gateway.http.streaming.event_socket import EventSockets
 from entrepot.gateway.operations.nouns import TABLE
 from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES
 from entrepot.gateway.operations.overview.sampling import Sampler
+from entrepot.gateway.settings.version import own_version
 from entrepot.gateway.transport.web_origin import WebOrigins
-from entrepot.gateway.version import own_version
 
 ROUTES: Final = "entrepot.routes"
 """Group of entry points: each names an `APIRouter`, whose routes stand behind all operations."""

@@ -23,11 +23,11 @@ from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.peers.peers import Peers
-from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.rocketmq.connected import RocketMqClients
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 
 @dataclass(slots=True)

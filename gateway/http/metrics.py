@@ -22,7 +22,6 @@ from entrepot.domain.clock import comparison_of
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.ports.cluster import BrokerStatus, ControllerStatus, control_of
 from entrepot.gateway.bridge.status import BridgeState
-from entrepot.gateway.fresh import Fresh
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.controller_metrics import controller_metrics
 from entrepot.gateway.http.metric_families import counters, gauges
@@ -30,7 +29,8 @@ from entrepot.gateway.http.mqtt_metrics import MqttFigures, mqtt_figures, mqtt_m
 from entrepot.gateway.http.replica_metrics import replica_metrics
 from entrepot.gateway.http.status_lines import StatusLines
 from entrepot.gateway.operations.overview.figures import DELIVERIES
-from entrepot.gateway.version import own_version
+from entrepot.gateway.settings.version import own_version
+from entrepot.gateway.work.fresh import Fresh
 
 FRESH_SECONDS: Final = 1.0
 """Age up to which a dear text is shared by scrapers."""

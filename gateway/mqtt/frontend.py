@@ -13,7 +13,6 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.descriptors import TOO_MANY, descriptors
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
-from entrepot.gateway.background_tasks import BackgroundTasks
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
@@ -40,6 +39,7 @@ from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.mqtt.shares.unused_groups import UnusedGroups
 from entrepot.gateway.security.security import PrincipalChange, Security
 from entrepot.gateway.settings import MqttSettings, Settings
+from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.mqtt.connection_events import ConnectionLimits
 from entrepot.protocols.mqtt.packets import Connect
 from entrepot.protocols.mqtt.reason_codes import ReasonCode

@@ -7,12 +7,12 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from entrepot.gateway.deadlines import DeadlineWheel
-from entrepot.gateway.driver import Conversation, ListenerTerms
-from entrepot.gateway.listener import TcpListener
 from entrepot.gateway.settings import MqttSettings
 from entrepot.gateway.transport.acceptor import Acceptor
+from entrepot.gateway.transport.binding import TcpListener
 from entrepot.gateway.transport.certificates import CertificateFiles, HostCertificate, ServerCertificates
+from entrepot.gateway.transport.deadlines import DeadlineWheel
+from entrepot.gateway.transport.driver import Conversation, ListenerTerms
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits
 from entrepot.gateway.transport.listeners import Listeners, listener

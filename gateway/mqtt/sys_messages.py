@@ -5,8 +5,8 @@ from __future__ import annotations
 from entrepot.domain.message import StoredMessage
 from entrepot.gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
 from entrepot.gateway.mqtt.frontend import MqttFrontend
-from entrepot.gateway.mqtt.names import SYS
 from entrepot.gateway.mqtt.sys_topics import SysCounters, SysTopics
+from entrepot.gateway.mqtt.topics.names import SYS
 
 
 def sys_topics(frontend: MqttFrontend, version: str, interval_seconds: float) -> SysTopics:

@@ -17,7 +17,7 @@ from entrepot.gateway.operations.event_schema import EVENT_SCHEMA
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.rights import HANDLERS_OWN, PROTOCOL
 from entrepot.gateway.operations.shapes import Raw
-from entrepot.gateway.version import own_version
+from entrepot.gateway.settings.version import own_version
 
 if TYPE_CHECKING:
     from entrepot.domain.access.model import Principal

@@ -20,7 +20,7 @@ from entrepot.gateway.operations.shapes import Body, Shown, Time, shown_as
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.passwords import MAX_PASSWORD_BYTES
 from entrepot.gateway.security.token_shape import MAX_TOKEN_BYTES
-from entrepot.gateway.version import own_version
+from entrepot.gateway.settings.version import own_version
 
 if TYPE_CHECKING:
     from entrepot.domain.clock import Clock

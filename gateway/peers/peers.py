@@ -26,7 +26,7 @@ from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.watched_table import WatchedTable
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.peers.seal import Seals
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 PREFIX: Final = "peer/"
 PATH: Final = "/peer/"

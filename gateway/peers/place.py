@@ -6,8 +6,8 @@ import os
 import socket
 from typing import Final
 
-from entrepot.gateway.listener import CannotListenError, address_of, bind
 from entrepot.gateway.settings import HttpSettings, Settings
+from entrepot.gateway.transport.binding import CannotListenError, address_of, bind
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::", ""})
 

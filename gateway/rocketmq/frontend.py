@@ -14,13 +14,13 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
-from entrepot.gateway.background_tasks import BackgroundTasks
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.rocketmq.access import RocketMqAccess
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.gateway.settings.listeners import GroupsSettings
+from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.rocketmq.names import Address
 from entrepot.protocols.rocketmq.published import PublishLimits
 

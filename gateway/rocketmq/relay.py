@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from entrepot.domain.descriptors import TOO_MANY, descriptor_of, descriptors
-from entrepot.gateway.listener import LISTEN_BACKLOG
+from entrepot.gateway.transport.binding import LISTEN_BACKLOG
 from entrepot.gateway.transport.intake import tell_refusal
 
 TLS_HANDSHAKE: Final = 0x16

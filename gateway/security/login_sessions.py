@@ -24,10 +24,10 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import KeyValues
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.watched_table import WatchedTable
-from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.security.records import StatementRecord, statement_record
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.shared_secret import derived_key
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 ENDED_PREFIX: Final = "login-end/"
 SWEEP_SECONDS: Final = 600.0

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from entrepot.domain.descriptors import NO_NUMBER, TOO_MANY, descriptors
-from entrepot.gateway.limits import Recent, TokenBucket
+from entrepot.gateway.transport.limits import Recent, TokenBucket
 
 BURST_SECONDS: Final = 2.0
 """Time for which a rate's allowance may be saved up."""

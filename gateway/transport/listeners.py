@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 
-from entrepot.gateway.driver import Driver, ListenerTerms
-from entrepot.gateway.listener import TcpListener
 from entrepot.gateway.transport.acceptor import Acceptor
+from entrepot.gateway.transport.binding import TcpListener
 from entrepot.gateway.transport.certificates import ServerCertificates
+from entrepot.gateway.transport.driver import Driver, ListenerTerms
 from entrepot.gateway.transport.intake import Place
 from entrepot.gateway.transport.proxy_trust import ProxyTrust
 from entrepot.gateway.transport.websocket import WebSocketDriver, WebSocketTerms

@@ -30,7 +30,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from entrepot.gateway.driver import GOODBYE_SECONDS, Conversation, Driver, ListenerTerms
+from entrepot.gateway.transport.driver import GOODBYE_SECONDS, Conversation, Driver, ListenerTerms
 from entrepot.gateway.transport.http_requests import authority_and_target, websocket_headers, with_host
 from entrepot.gateway.transport.intake import Place
 from entrepot.gateway.transport.web_origin import WebOrigins

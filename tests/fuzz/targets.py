@@ -20,7 +20,7 @@ from entrepot.domain.expression.filter import FilterExpression, FilterKind, comp
 from entrepot.domain.message import Message as DomainMessage
 from entrepot.domain.recall_handle import RecallHandle
 from entrepot.domain.receipt_handle import read_index, read_route
-from entrepot.gateway.mqtt.names import parse_delayed, parse_replay, parse_share
+from entrepot.gateway.mqtt.topics.names import parse_delayed, parse_replay, parse_share
 from entrepot.protocols.amqp.errors import FrameError
 from entrepot.protocols.amqp.field_table import decode_table
 from entrepot.protocols.cloudevents import http

@@ -17,8 +17,8 @@ from structlog.typing import EventDict
 
 from entrepot.domain.clock import Clock
 from entrepot.gateway.app import Gateway
-from entrepot.gateway.listener import bind
 from entrepot.gateway.settings import Settings, load_settings
+from entrepot.gateway.transport.binding import bind
 from tests.support.clock import ManualClock
 from tests.support.model_store.by_settings import model_store_of
 from tests.support.waiting import PATIENCE_SECONDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.gateway.driver import Driver
+from entrepot.gateway.transport.driver import Driver
 from entrepot.protocols.amqp.connection import ServerConnection
 from entrepot.protocols.amqp.method_codec import AmqpMethod
 

@@ -17,7 +17,7 @@ from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.login import CERTIFIED_MECHANISMS, credentials_of
 from entrepot.gateway.amqp.connections.messages import HANDLERS
 from entrepot.gateway.amqp.connections.services import AmqpServices
-from entrepot.gateway.driver import Driver
+from entrepot.gateway.transport.driver import Driver
 from entrepot.protocols.amqp.connection import ServerConnection
 from entrepot.protocols.amqp.connection_events import (
     Acks,

@@ -19,13 +19,13 @@ from entrepot.domain.errors import NOT_THERE, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
+from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.work.periodic_work import PeriodicWork
 from entrepot.protocols.amqp.deaths import DeathReason
 
 LEASE_MS: Final = 10_000

@@ -13,9 +13,9 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.domain.queues.arguments import Overflow as Policy
-from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.routing import places
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.send import OnSent, Refusals, Sender

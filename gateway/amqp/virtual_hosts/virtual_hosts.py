@@ -22,7 +22,6 @@ from entrepot.domain.queues import declaration as queue_declaration
 from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import Policy
 from entrepot.gateway.amqp.feeds.queue_feed import QueueConsumer
-from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.feeds.stream_feed import StreamConsumer
 from entrepot.gateway.amqp.virtual_hosts.consumption import Consumption
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
@@ -31,13 +30,14 @@ from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry
 from entrepot.gateway.amqp.virtual_hosts.overflow import Overflow
 from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
+from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from entrepot.gateway.background_tasks import BackgroundTasks
 from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.settings.amqp import AmqpSettings
+from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 

@@ -26,11 +26,11 @@ from entrepot.gateway.events.webhooks.handshake import DENIED, GRANTED, is_allow
 from entrepot.gateway.events.webhooks.last_answers import LastAnswers
 from entrepot.gateway.events.webhooks.settlement import Asked, Settlement
 from entrepot.gateway.events.webhooks.sink_answer import Answer
-from entrepot.gateway.limits import TokenBucket
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.transport.limits import TokenBucket
 
 WAIT_MS: Final = 60_000
 PAUSE_SECONDS: Final = 0.5

@@ -22,7 +22,7 @@ from entrepot.gateway.events.webhooks.sink_answer import Answer
 from entrepot.gateway.events.webhooks.sink_connection import SinkConnector
 from entrepot.gateway.events.webhooks.sink_faults import words_of
 from entrepot.gateway.settings import WebhookSettings
-from entrepot.gateway.version import own_version
+from entrepot.gateway.settings.version import own_version
 
 USER_AGENT: Final = f"entrepot/{own_version()}"
 DNS_SECONDS: Final = 30

@@ -14,7 +14,6 @@ from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
-from entrepot.gateway.background_tasks import BackgroundTasks
 from entrepot.gateway.events.subscriptions.record import Subscription, TopicRecord
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.events.webhooks.access_tokens import AccessTokens
@@ -26,8 +25,9 @@ from entrepot.gateway.events.webhooks.handshake import Handshake
 from entrepot.gateway.events.webhooks.orphans import SWEEP_SECONDS, Orphans
 from entrepot.gateway.events.webhooks.sink_client import SinkClient
 from entrepot.gateway.messaging.incidents import Incidents
-from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.settings import WebhookSettings
+from entrepot.gateway.work.background_tasks import BackgroundTasks
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 PAUSE_SECONDS: Final = 0.5
 PROGRESS_MS: Final = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from entrepot.domain.access.model import Action, Principal, ResourceType
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.mqtt.connections.services import MqttServices
-from entrepot.gateway.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
+from entrepot.gateway.mqtt.topics.names import DELAYED, parse_delayed, published_name, unpublishable
 from entrepot.gateway.security.security import refusal_of as missing_right
 from entrepot.protocols.mqtt import mapping
 from entrepot.protocols.mqtt.packets import Publish

@@ -9,9 +9,15 @@ import asyncio
 from collections import Counter
 
 from entrepot.domain.access.model import Principal
-from entrepot.gateway.limits import FlappingClients, PublishAllowance, PublishRates, TokenBucket, UserAllowances
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.settings import MqttSettings
+from entrepot.gateway.transport.limits import (
+    FlappingClients,
+    PublishAllowance,
+    PublishRates,
+    TokenBucket,
+    UserAllowances,
+)
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from entrepot.domain.access.model import Principal
-from entrepot.gateway.driver import Driver
 from entrepot.gateway.mqtt.sessions.session import Session
+from entrepot.gateway.transport.driver import Driver
 from entrepot.protocols.mqtt.connection import ServerConnection
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 

@@ -14,7 +14,6 @@ import structlog
 
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import EntrepotError
-from entrepot.gateway.driver import Driver
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.gateway.mqtt.connections.admission import Pace
 from entrepot.gateway.mqtt.connections.client import MqttClient
@@ -29,6 +28,7 @@ from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.connections.subscribing import Subscribing
 from entrepot.gateway.mqtt.sessions.record import OutgoingRecord
 from entrepot.gateway.mqtt.sessions.session import Session, released
+from entrepot.gateway.transport.driver import Driver
 from entrepot.protocols.mqtt.connection import ServerConnection
 from entrepot.protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
 from entrepot.protocols.mqtt.errors import REASON_OF_CODE

@@ -20,7 +20,7 @@ from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.publishing import Publishing
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.connections.subscribing import Subscribing
-from entrepot.gateway.mqtt.names import REPLAY, SHARE, parse_share
+from entrepot.gateway.mqtt.topics.names import REPLAY, SHARE, parse_share
 from entrepot.protocols.mqtt.connection_events import Publishes
 from entrepot.protocols.mqtt.packets import Subscribe, Unsubscribe
 

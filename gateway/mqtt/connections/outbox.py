@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from entrepot.domain.message import StoredMessage
-from entrepot.gateway.driver import Driver
 from entrepot.gateway.mqtt.connections.backlog import Backlog, Waiting
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.fan_out.audience import QueueKey, Run
 from entrepot.gateway.mqtt.sessions.record import SENT, OutgoingRecord
+from entrepot.gateway.transport.driver import Driver
 from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 NOT_IN_A_QUEUE = -1

@@ -21,8 +21,8 @@ from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.outbox import Outbox
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.fan_out.audience import Grant, encoded
-from entrepot.gateway.mqtt.names import SYS
 from entrepot.gateway.mqtt.sessions.record import SubscriptionRecord
+from entrepot.gateway.mqtt.topics.names import SYS
 from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 PART: Final = "mqtt retained"

@@ -11,7 +11,6 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Store
 from entrepot.domain.shard import broker_of_queue
-from entrepot.gateway.background_tasks import BackgroundTasks
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.mqtt.connections.access import MqttAccess
@@ -25,6 +24,7 @@ from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.sessions.opening import Sessions
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.settings import MqttSettings
+from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.mqtt.connection_events import ConnectionLimits
 
 FINDING_SECONDS: Final = 30.0

@@ -14,8 +14,8 @@ from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.outbox import Outbox
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.fan_out.audience import Grant, Run, SubscriptionOptions, make_share_run
-from entrepot.gateway.mqtt.names import Share
 from entrepot.gateway.mqtt.sessions.record import OutgoingRecord
+from entrepot.gateway.mqtt.topics.names import Share
 from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 

@@ -16,8 +16,8 @@ from entrepot.domain.routing.topic_filter import TopicFilterTrie
 from entrepot.gateway.messaging.watched_table import WatchedTable
 from entrepot.gateway.mqtt.fan_out.audience import NOBODY
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
-from entrepot.gateway.mqtt.names import REPLAY, SHARE, parse_replay, parse_share
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
+from entrepot.gateway.mqtt.topics.names import REPLAY, SHARE, parse_replay, parse_share
 
 Filters = tuple[str, ...]
 

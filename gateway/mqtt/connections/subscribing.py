@@ -20,8 +20,8 @@ from entrepot.gateway.mqtt.connections.retained_delivery import RetainedDelivery
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.connections.share_members import Membership, granted_qos
 from entrepot.gateway.mqtt.fan_out.audience import QueueKey, SubscriptionOptions
-from entrepot.gateway.mqtt.names import REPLAY, SHARE, SYS, parse_replay, parse_share
 from entrepot.gateway.mqtt.sessions.record import Cursors, SubscriptionRecord
+from entrepot.gateway.mqtt.topics.names import REPLAY, SHARE, SYS, parse_replay, parse_share
 from entrepot.protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode

@@ -36,7 +36,7 @@ from entrepot.gateway.mqtt.retained.index import RetainedIndex
 from entrepot.gateway.mqtt.retained.log_order import LogOrder
 from entrepot.gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
 from entrepot.gateway.mqtt.retained.writer import NameChange, RetainedWriter
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 READ_NAMES: Final = 1000
 READ_BYTES: Final = 4 << 20

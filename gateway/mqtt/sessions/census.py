@@ -14,7 +14,7 @@ import structlog
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.key_value_pages import key_value_pages
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 COUNT_SECONDS: Final = 5.0
 PAGE: Final = 500

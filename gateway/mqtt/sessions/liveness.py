@@ -21,7 +21,7 @@ from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
 from entrepot.gateway.mqtt.sessions.record import held_key
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 LOOK_SECONDS: Final = 0.5
 ALIVE_SECONDS: Final = 8.0

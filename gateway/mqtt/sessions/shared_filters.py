@@ -6,9 +6,9 @@ from typing import Final
 
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.key_value_pages import key_value_pages
-from entrepot.gateway.mqtt.names import SHARE, Share, parse_share
 from entrepot.gateway.mqtt.sessions.opening import readable
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX
+from entrepot.gateway.mqtt.topics.names import SHARE, Share, parse_share
 
 PAGE: Final = 500
 

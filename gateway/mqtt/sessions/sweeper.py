@@ -37,7 +37,7 @@ from entrepot.gateway.mqtt.sessions.record import (
     time_in,
 )
 from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 SWEEP_SECONDS: Final = 0.5
 PAGE: Final = 500

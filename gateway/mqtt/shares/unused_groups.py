@@ -24,9 +24,9 @@ from entrepot.domain.ports import Store
 from entrepot.domain.ports.key_value_pages import key_value_pages
 from entrepot.domain.share import share_group, whole_topic
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
-from entrepot.gateway.mqtt.names import Share
 from entrepot.gateway.mqtt.shares.groups import groups_of
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.mqtt.topics.names import Share
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 SHARE_GROUP_PREFIX: Final = "share-group/"
 SLOWEST_SECONDS: Final = 60.0

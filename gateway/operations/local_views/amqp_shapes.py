@@ -9,7 +9,7 @@ from entrepot.domain.field_value import text_of
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
 from entrepot.gateway.amqp.connections.consuming import Consumer
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
-from entrepot.gateway.driver import Driver
+from entrepot.gateway.transport.driver import Driver
 
 
 def connection_name(driver: Driver | None) -> str:

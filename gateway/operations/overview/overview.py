@@ -15,7 +15,6 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
 from entrepot.domain.ports.cluster import control_of
 from entrepot.domain.timestamp import to_epoch_ms
-from entrepot.gateway.fresh import Fresh
 from entrepot.gateway.operations.bridges import BridgeShown, bridge_of
 from entrepot.gateway.operations.brokers import BrokerShown, NameServerShape, broker_of
 from entrepot.gateway.operations.controllers import controllers_of
@@ -44,7 +43,8 @@ from entrepot.gateway.operations.overview.shapes import (
 )
 from entrepot.gateway.operations.times import time_text
 from entrepot.gateway.peers.gathered import Gathered
-from entrepot.gateway.version import own_version
+from entrepot.gateway.settings.version import own_version
+from entrepot.gateway.work.fresh import Fresh
 
 if TYPE_CHECKING:
     from entrepot.domain.clock import Clock

@@ -18,7 +18,7 @@ from entrepot.gateway.operations.overview.figures import CountedDoors, DoorFigur
 from entrepot.gateway.operations.overview.history import History
 from entrepot.gateway.operations.overview.lags import Lag, furthest_lags
 from entrepot.gateway.operations.overview.shapes import ConfirmTimes, DoorRates, FiguresOfCluster
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.work.periodic_work import PeriodicWork
 
 if TYPE_CHECKING:
     from entrepot.domain.clock import Clock

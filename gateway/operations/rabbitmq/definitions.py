@@ -26,7 +26,7 @@ from entrepot.gateway.operations.rights import SUPER_USERS
 from entrepot.gateway.operations.schema import Schema, Schemas, example_of
 from entrepot.gateway.operations.shapes import Part, PlainName, Query, RawBody, shown_as
 from entrepot.gateway.security.changes import By
-from entrepot.gateway.version import own_version
+from entrepot.gateway.settings.version import own_version
 
 if TYPE_CHECKING:
     from entrepot.domain.ports import Topology

@@ -29,7 +29,7 @@ from entrepot.gateway.operations.rabbitmq.rows import FeatureFlagRows, NodeRow, 
 from entrepot.gateway.operations.rabbitmq.server import new_noun, resource_name
 from entrepot.gateway.operations.rights import NO_RIGHTS, Right, cluster
 from entrepot.gateway.operations.shapes import Checked, PlainName
-from entrepot.gateway.version import own_version
+from entrepot.gateway.settings.version import own_version
 
 if TYPE_CHECKING:
     from entrepot.domain.ports import Store

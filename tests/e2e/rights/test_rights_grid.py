@@ -11,7 +11,7 @@ from entrepot.domain.queues.arguments import QueueType, known_arguments
 from entrepot.domain.queues.policy import KNOWN_KEYS
 from entrepot.gateway.amqp.connections.messages import HANDLERS
 from entrepot.gateway.amqp.connections.publishing import FURTHER_KEYS
-from entrepot.gateway.mqtt.names import SERVERS_LEVELS
+from entrepot.gateway.mqtt.topics.names import SERVERS_LEVELS
 from entrepot.protocols.mqtt.packet_types import PacketType
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.rocketmq import v2_pb2 as v2

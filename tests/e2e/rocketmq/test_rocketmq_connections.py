@@ -9,9 +9,9 @@ import grpc.aio
 import pytest
 
 from entrepot.domain.descriptors import LEAST_RESERVE, Descriptors
-from entrepot.gateway.listener import reserve
 from entrepot.gateway.rocketmq import listener as module
 from entrepot.gateway.settings.grpc import GrpcSettings
+from entrepot.gateway.transport.binding import reserve
 from tests.support.waiting import PATIENCE_SECONDS
 
 

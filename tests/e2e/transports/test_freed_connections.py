@@ -20,9 +20,9 @@ import uvloop
 from entrepot.domain.topic import Topic
 from entrepot.gateway.app import Gateway
 from entrepot.gateway.clock import SystemClock
-from entrepot.gateway.listener import bind
 from entrepot.gateway.rocketmq.relay import GrpcRelay
 from entrepot.gateway.settings import Settings
+from entrepot.gateway.transport.binding import bind
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Disconnect
 from entrepot.protocols.mqtt.properties import PropertyId
@@ -33,7 +33,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.websocket_client import BINARY, WebSocketClient, frame
 
 OF_CONNECTIONS = (
-    "entrepot.gateway.driver", "entrepot.gateway.transport.", "entrepot.gateway.amqp.connections.",
+    "entrepot.gateway.transport.driver", "entrepot.gateway.transport.", "entrepot.gateway.amqp.connections.",
     "entrepot.gateway.mqtt.connections.",
     "entrepot.gateway.mqtt.sessions.session", "entrepot.gateway.rocketmq.", "entrepot.gateway.http.connection",
     "entrepot.gateway.http.streaming.event_socket", "entrepot.protocols.", "wsproto.", "h11.", "httptools.",

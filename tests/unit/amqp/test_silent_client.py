@@ -8,11 +8,11 @@ from typing import Any
 
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
-from entrepot.gateway.background_tasks import BackgroundTasks
-from entrepot.gateway.deadlines import TICK_SECONDS, DeadlineWheel
-from entrepot.gateway.driver import Driver, ListenerTerms
+from entrepot.gateway.transport.deadlines import TICK_SECONDS, DeadlineWheel
+from entrepot.gateway.transport.driver import Driver, ListenerTerms
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits
+from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.amqp.methods_connection import ConnectionTuneOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import HELLO, LIMITS, OPEN, START_OK, Machine, said

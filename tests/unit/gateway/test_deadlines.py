@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import structlog
 
-from entrepot.gateway.deadlines import FARTHEST_TICKS, TICK_SECONDS, DeadlineWheel
+from entrepot.gateway.transport.deadlines import FARTHEST_TICKS, TICK_SECONDS, DeadlineWheel
 from entrepot.protocols.amqp.heartbeats import MISSED, Heartbeats
 from tests.support.cases import cases
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.gateway import limits
-from entrepot.gateway.limits import (
+from entrepot.gateway.transport import limits
+from entrepot.gateway.transport.limits import (
     BURST_SECONDS,
     FlappingClients,
     PublishAllowance,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.fresh import Fresh
 from entrepot.gateway.http.metric_families import FamilyLines
+from entrepot.gateway.work.fresh import Fresh
 
 ROWS = st.dictionaries(
     st.tuples(st.text(max_size=8), st.text('ab\\\n"{},= ', max_size=8)),

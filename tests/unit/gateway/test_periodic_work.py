@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.work.periodic_work import PeriodicWork
 from tests.support.waiting import until
 
 AWAY = EntrepotError(Code.UNAVAILABLE, "it is away")

@@ -17,7 +17,7 @@ from entrepot.broker.namesrv.server import NameServer
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.cli.app import run
-from entrepot.gateway.listener import address_of, bind
+from entrepot.gateway.transport.binding import address_of, bind
 from entrepot.store_client.remote.ping import ping
 from tests.support.cases import cases
 from tests.support.waiting import PATIENCE_SECONDS

@@ -6,7 +6,7 @@ import pytest
 
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.mqtt.connections.told_words import EventKind
-from entrepot.gateway.mqtt.names import (
+from entrepot.gateway.mqtt.topics.names import (
     MAX_DELAY_SECONDS,
     parse_delayed,
     parse_replay,

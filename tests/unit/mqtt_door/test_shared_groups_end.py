@@ -11,9 +11,9 @@ import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
-from entrepot.gateway.mqtt.names import Share
 from entrepot.gateway.mqtt.sessions.shared_filters import shared_filters
 from entrepot.gateway.mqtt.shares.unused_groups import SHARE_GROUP_PREFIX, UnusedGroups
+from entrepot.gateway.mqtt.topics.names import Share
 from entrepot.protocols.mqtt.packets import Puback, Publish, Suback, Subscription, Unsuback, Unsubscribe
 from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.replaced import replaced

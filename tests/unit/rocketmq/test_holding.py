@@ -9,11 +9,11 @@ import pytest
 
 from entrepot.domain.access.model import ANONYMOUS, Origin, Principal
 from entrepot.domain.topic import Topic
-from entrepot.gateway.background_tasks import BackgroundTasks
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.holding import Holding
 from entrepot.gateway.rocketmq.receiving import Receiving
 from entrepot.gateway.settings.grpc import GrpcSettings
+from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

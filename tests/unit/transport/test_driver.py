@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from entrepot.gateway.deadlines import DeadlineWheel
-from entrepot.gateway.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
-from entrepot.gateway.listener import TcpListener, bind
+from entrepot.gateway.transport.binding import TcpListener, bind
+from entrepot.gateway.transport.deadlines import DeadlineWheel
+from entrepot.gateway.transport.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits
 from entrepot.gateway.transport.web_origin import WebOrigins

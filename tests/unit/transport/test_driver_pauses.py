@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from entrepot.gateway.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
+from entrepot.gateway.transport.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from entrepot.gateway.deadlines import DeadlineWheel
-from entrepot.gateway.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
+from entrepot.gateway.transport.deadlines import DeadlineWheel
+from entrepot.gateway.transport.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits
 

@@ -14,11 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from entrepot.domain.exchanges.binding import Binding
 from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
 from entrepot.domain.queues.declaration import declared_queue
-from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry
+from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.routes import Routes

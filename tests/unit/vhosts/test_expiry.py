@@ -9,10 +9,10 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.queues.declaration import declared_queue
-from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.expiry import ARRIVAL_MS, Expiry
+from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.protocols.amqp.connection_events import Publish

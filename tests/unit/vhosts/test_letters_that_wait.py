@@ -14,9 +14,9 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.queues.declaration import declared_queue
-from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 import structlog
 
 from entrepot.domain.descriptors import descriptor_of
-from entrepot.gateway.deadlines import DeadlineWheel
+from entrepot.gateway.transport.deadlines import DeadlineWheel
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, Place
 from entrepot.gateway.transport.source import Source, source_of
