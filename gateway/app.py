@@ -229,8 +229,7 @@ class Gateway:
         )
 
     def _build_http(self, listener: socket.socket | None, topology: Topology, clock: Clock) -> HttpListener | None:
-        """Build the HTTP application, and its listener where it has a socket.  Its libraries are imported only where
-        it is enabled."""
+        """Build the HTTP application, and its listener for a socket.  Their libraries are imported only here."""
         from entrepot.gateway.events.webhooks.webhooks import Webhooks
         from entrepot.gateway.http.app import build_app
         from entrepot.gateway.http.context import HttpContext

@@ -120,15 +120,18 @@ def objects_of(
         TRANSACTIONS: Transactions(store, context.clock),
         INGEST_JOBS: IngestJobs(store.key_values, context.clock, partial(topic_statuses, store)),
         EVENTS: publishing,
-        PULL_DELIVERY: PullDelivery(
-            store, context.topology, context.settings.groups, context.sender, context.settings.http
-        ),
+        PULL_DELIVERY: _pull_delivery(context),
         **_rabbitmq_objects(context),
         SESSION: Session(context.security, context.logins, context.clock, context.peers, browsers),
         ASYNC_API: AsyncApi(store, context.security, context.event_rules, _listeners(context)),
         HEALTH: Health(store, context.is_ready, Scrapes(context).text),
         **_of_streams(context, contents, overview),
     }
+
+
+def _pull_delivery(context: HttpContext) -> PullDelivery:
+    settings = context.settings
+    return PullDelivery(context.store, context.topology, settings.groups, context.sender, settings.http)
 
 
 def _rabbitmq_objects(context: HttpContext) -> dict[Noun, object]:
