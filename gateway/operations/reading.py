@@ -147,7 +147,7 @@ def sentence(error: msgspec.ValidationError, kind: Any) -> str:
 def _told(text: str, kind: Any) -> str:
     for pattern, words in _BOUNDS:
         if found := pattern.match(text):
-            told = words.format(found[1])
+            told = words.format(found[1].replace(r"\\Z", "$"))  # as the document has it
             return told.removesuffix("s") if found[1] == "1" else told
     if text.endswith("got `null`") and _may_be_omitted(kind):
         return "must not be null"

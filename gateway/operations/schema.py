@@ -124,13 +124,18 @@ def _default_of(field: msgspec.structs.FieldInfo) -> Schema:
     return {} if field.default in (NODEFAULT, UNSET, None) else {"default": field.default}
 
 
+def told_pattern(pattern: str) -> str:
+    """Return a pattern as the document tells it, where `$` is the end alone, and not a line's too."""
+    return pattern.replace(r"\Z", "$")
+
+
 def _limited(schema: Schema, meta: Meta) -> Schema:
     told = {
         "maximum": meta.le,
         "minimum": meta.ge,
         "maxLength": meta.max_length if schema.get("type") == "string" else None,
         "minLength": meta.min_length if schema.get("type") == "string" else None,
-        "pattern": meta.pattern,
+        "pattern": None if meta.pattern is None else told_pattern(meta.pattern),
         "maxItems": meta.max_length if schema.get("type") == "array" else None,
         "minItems": meta.min_length if schema.get("type") == "array" else None,
         "maxProperties": meta.max_length if schema.get("type") == "object" else None,

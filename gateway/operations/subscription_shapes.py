@@ -75,7 +75,7 @@ class CredentialBody(Body, frozen=True):
     identifier: _Text | None = None
     secret: _Text | None = None
     accesstoken: _Text | None = None
-    accesstokentype: Annotated[str, Meta(pattern=r"^[A-Za-z]{1,32}$")] | None = None
+    accesstokentype: Annotated[str, Meta(pattern=r"^[A-Za-z]{1,32}\Z")] | None = None
     accesstokenexpiresutc: Annotated[str, Meta(max_length=64)] | None = None
     refreshtoken: _Text | None = None
     tokenendpoint: _Url | None = None

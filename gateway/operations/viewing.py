@@ -50,7 +50,7 @@ _BYTES: Final = "application/octet-stream"
 _NOT_FOR_BROWSERS: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _FILE_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _Queue = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
-_Digits = Annotated[str, Meta(pattern="^[0-9]{1,19}$")]
+_Digits = Annotated[str, Meta(pattern=r"^[0-9]{1,19}\Z")]
 _Key = Annotated[str, Meta(min_length=1, max_length=MAX_SEARCH)]
 _Id = Annotated[str, Meta(min_length=1, max_length=MAX_CURSOR_LENGTH)]
 _Filter = Annotated[str, Meta(max_length=MAX_FILTER_LENGTH)]

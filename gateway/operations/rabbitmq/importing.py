@@ -201,7 +201,7 @@ class BindingEnds(LenientBody, frozen=True):
 
     source: str
     destination: str
-    destination_type: Annotated[str, Meta(pattern="^(queue|exchange)$")] = "queue"
+    destination_type: Annotated[str, Meta(pattern=r"^(queue|exchange)\Z")] = "queue"
 
 
 def _read(kind: type[_S], row: Row) -> _S:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.http.problems import _sentence
 from entrepot.gateway.operations.reading import read_body, read_query, truth, whole
+from entrepot.gateway.operations.schema import Schemas
 from entrepot.gateway.operations.shapes import Body, Query
 
 NUMBERS = pydantic.TypeAdapter(int)
@@ -216,3 +218,22 @@ def test_faults_of_headers_say_where_they_are() -> None:
         with pytest.raises(EntrepotError) as refused:
             read_query(Asked, pairs, "header.")
         assert refused.value.message == words
+
+
+def test_a_line_s_end_is_no_end_of_a_pattern() -> None:
+    """Python's `$` matches before it: a name with one went on to whoever took it for a name without."""
+
+    class Digits(Body, frozen=True):
+        at: Annotated[str, Meta(pattern=r"^[0-9]+\Z")]
+
+    decoder = msgspec.json.Decoder(Digits)
+    assert read_body(decoder, b'{"at":"41"}').at == "41"
+    with pytest.raises(EntrepotError, match=r"^at: String should match pattern '\^\[0-9\]\+\$'$"):
+        read_body(decoder, b'{"at":"41\\n"}')
+    assert Schemas().of(Digits)["properties"]["at"]["pattern"] == "^[0-9]+$"
+
+
+def test_every_pattern_of_a_row_ends_where_the_text_does() -> None:
+    rooms = Path(__file__).parents[3] / "gateway" / "operations"
+    found = [path.name for path in rooms.rglob("*.py") if re.search(r"pattern=r?\"[^\"]*\$\"", path.read_text())]
+    assert found == []
