@@ -27,6 +27,8 @@ PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"
 CHALLENGE: Final = 'Basic realm="entrepot", charset="UTF-8", Bearer realm="entrepot"'
 """Challenges of a 401 answer."""
 SCRIPT_CHALLENGE: Final = 'Bearer realm="entrepot"'
+CLIENT_GONE: Final = 499
+"""Status of requests whose client has gone before their answer, in metrics."""
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {429: 1, 503: 1, 507: 10}
 
 _log = structlog.get_logger(__name__)
@@ -169,12 +171,14 @@ def fit_for(scope: Scope, problem: ProblemAnswer) -> ProblemAnswer:
 
 
 async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None:
-    """Answer and log a failed request of a plain ASGI route; a client that has gone gets no answer."""
+    """Answer and log a failed request of a plain ASGI route."""
     if isinstance(error, EntrepotError | CloudEventError):
         problem = fit_for(scope, answer_of(error))
         log_refusal(scope["method"], scope["path"], problem.status, error.message)
         await send_problem(send, problem)
-    elif not isinstance(error, ClientGoneError):
+    elif isinstance(error, ClientGoneError):
+        await answer(send, CLIENT_GONE, [], b"")  # nobody reads it: it is counted
+    else:
         await send_problem(send, log_fault(scope["method"], scope["path"], error))
     error.with_traceback(None)  # its frames may hold it
 
@@ -201,7 +205,7 @@ def install(app: FastAPI) -> None:
         return _told(request, problem, detail)
 
     async def gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=499)  # the client has gone
+        return Response(status_code=CLIENT_GONE)
 
     async def fault(request: Request, error: Exception) -> Response:
         return _response(log_fault(request.method, request.url.path, error))

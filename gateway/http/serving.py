@@ -7,9 +7,10 @@ learns nothing of names, and no body is read before.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -23,13 +24,13 @@ from entrepot.gateway.http.asgi import Headers, Receive, Scope, Send, declared_l
 from entrepot.gateway.http.asgi import answer as send_answer
 from entrepot.gateway.http.asgi import read_body as read_whole_body
 from entrepot.gateway.http.changes import TOLD, AuditedChanges
-from entrepot.gateway.http.problems import send_what_is_wrong
+from entrepot.gateway.http.problems import log_fault, send_what_is_wrong
 from entrepot.gateway.http.rabbitmq_problems import send_rabbitmq_problem
 from entrepot.gateway.http.request_times import TEMPLATE
 from entrepot.gateway.operations.asked import Asked, known_namespace
 from entrepot.gateway.operations.operation import Noun, Operation, kinds_of
 from entrepot.gateway.operations.problem import Form
-from entrepot.gateway.operations.reading import read_body, read_query, whole_name
+from entrepot.gateway.operations.reading import read_body, read_lenient, read_query, whole_name
 from entrepot.gateway.operations.rights import ALWAYS, DEFAULT_CLUSTER
 from entrepot.gateway.operations.shapes import (
     Checked,
@@ -63,8 +64,8 @@ class _Bound:
     handler: Any
     parameters: tuple[str, ...]
     """Of the handler, for the names of the path."""
-    decoder: msgspec.json.Decoder[Any] | None
-    """Of its body; None where it has none, or reads it itself."""
+    read: Callable[[bytes], Any] | None
+    """Reads its body; None where it has none, or does it itself."""
     needs_namespace: bool
     """That of the path must be there.  Where the handler checks rights, it tells so to those who may know."""
 
@@ -106,10 +107,13 @@ class ServedOperations:
             headers = [*headers, *_raw(further)]
         if isinstance(body, Pieces):
             answer = StreamingResponse(body.pieces, status, {**body.headers, **further}, body.media_type)
-            await answer(scope, receive, send)
-        elif body is not None:
-            await send_answer(send, status, headers, body)
-        else:
+            try:
+                await answer(scope, receive, send)
+            except Exception as error:  # noqa: BLE001 - the boundary: the answer is broken off, and nothing else
+                log_fault(scope["method"], scope["path"], error)
+        elif body is not None or status != HTTPStatus.NO_CONTENT:
+            await send_answer(send, status, headers, body or b"")
+        else:  # its length is not told (RFC 9110, 8.6)
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": b""})
 
@@ -146,7 +150,7 @@ class ServedOperations:
             arguments["head"] = read_query(operation.head, _texts(scope["headers"]), "header.")
         if operation.body is not None:
             raw = await self._read_body(scope, receive)
-            arguments["body"] = raw if bound.decoder is None else read_body(bound.decoder, raw)
+            arguments["body"] = raw if bound.read is None else bound.read(raw)
         try:
             work = bound.handler(**arguments)
             return _encoded(await (while_connected(receive, work) if operation.waits else work))
@@ -183,15 +187,16 @@ class ServedOperations:
 
 
 def _bound(operation: Operation, own: object) -> _Bound:
-    decoder = None
-    if operation.body not in (None, RawBody):
-        is_strict = not any(issubclass(each, LenientBody) for each in kinds_of(operation.body))
-        decoder = msgspec.json.Decoder(operation.body, strict=is_strict)
+    read: Callable[[bytes], Any] | None = None
+    if any(issubclass(each, LenientBody) for each in kinds_of(operation.body)):
+        read = partial(read_lenient, operation.body)
+    elif operation.body not in (None, RawBody):
+        read = partial(read_body, msgspec.json.Decoder(operation.body))
     handler = operation.handler.__get__(own)
     by_name = {parameter.rstrip("_"): parameter for parameter in inspect.signature(handler).parameters}
     parameters = tuple(by_name[name] for name in operation.names)
     needs_namespace = operation.is_in_namespaces and operation.right.tells_namespace
-    return _Bound(own, handler, parameters, decoder, needs_namespace)
+    return _Bound(own, handler, parameters, read, needs_namespace)
 
 
 def _with_headers(send: Send, further: Mapping[str, str]) -> Send:
@@ -209,8 +214,9 @@ def _raw(headers: Mapping[str, str]) -> Headers:
     return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
 
 
-def _texts(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
+def _texts(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    """Return headers as texts, the last one first: of one that comes several times the first counts."""
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in reversed(headers)]
 
 
 def _stored(asked: Asked, plain: str, kind: Any) -> str:

@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+import orjson
 from msgspec import Struct, UnsetType
 
 from entrepot.gateway.operations.problem import bad_request
@@ -71,6 +72,39 @@ def read_body(decoder: msgspec.json.Decoder[_S], raw: bytes) -> _S:
         raise bad_request(f"Invalid JSON: {error}") from None
     except RecursionError:
         raise bad_request("Invalid JSON: it is nested too deep") from None
+
+
+def read_lenient(kind: type[_S], raw: bytes) -> _S:
+    """Return a JSON body as RabbitMQ takes it; an empty one counts as `{}`.  Raises BAD_REQUEST."""
+    try:
+        given = orjson.loads(raw or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"Invalid JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise bad_request("Input should be an object")
+    return lenient(kind, given)
+
+
+def lenient(kind: type[_S], given: Mapping[str, Any]) -> _S:
+    """Return an object whose numbers and truth values may be texts, or each other.  Raises BAD_REQUEST."""
+    readers = _readers(kind)
+    found = {name: _lax(readers[name], name, value) for name, value in given.items() if name in readers}
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise bad_request(sentence(error, kind)) from None
+
+
+def _lax(reader: Callable[[str], Any] | None, name: str, value: Any) -> Any:
+    if reader is None:
+        return value
+    if isinstance(value, str):
+        return _read(reader, name, value)
+    if reader is truth and isinstance(value, int | float) and value in (0, 1):
+        return bool(value)
+    if reader is whole and (isinstance(value, bool) or (isinstance(value, float) and value.is_integer())):
+        return int(value)
+    return value
 
 
 @cache

@@ -20,7 +20,8 @@ from entrepot.domain.names import check_topic_name, qualified
 from entrepot.domain.timestamp import to_epoch_ms
 from entrepot.domain.url import authority_of, fault_of_url
 from entrepot.gateway.events.subscriptions.record import Credential, SubscriptionRecord
-from entrepot.gateway.operations.subscription_shapes import HIDDEN, ConfigBody, ProtocolSettingsBody
+from entrepot.gateway.operations.reading import number, sentence
+from entrepot.gateway.operations.subscription_shapes import HIDDEN, SECONDS, ConfigBody, ProtocolSettingsBody
 
 if TYPE_CHECKING:
     from entrepot.gateway.operations.subscription_shapes import SubscriptionBody
@@ -51,6 +52,17 @@ _NEEDED: Final = {
 }
 
 
+def _seconds(config: ConfigBody, name: str) -> float:
+    """Return seconds of the configuration, which may be a text. Raises BAD_REQUEST."""
+    given = getattr(config, name)
+    try:
+        return float(msgspec.convert(number(given), SECONDS[name]) if isinstance(given, str) else given)
+    except msgspec.ValidationError as error:
+        raise _bad(f"config.{name}", sentence(error, SECONDS[name])) from None
+    except ValueError as error:
+        raise _bad(f"config.{name}", str(error)) from None
+
+
 def record_of(
     body: SubscriptionBody,
     namespace: str,
@@ -64,7 +76,8 @@ def record_of(
     protocol = ProtocolSettingsBody() if body.protocolsettings is UNSET else body.protocolsettings
     if before is not None and body.id is not None and body.id != subscription_id:
         raise _bad("id", "is not that of the path")
-    if config.maxbackoffseconds < config.initialbackoffseconds:
+    first_back_off, longest_back_off = _seconds(config, "initialbackoffseconds"), _seconds(config, "maxbackoffseconds")
+    if longest_back_off < first_back_off:
         raise _bad("config.maxbackoffseconds", "is less than initialbackoffseconds")
     check_url(body.sink, "sink")
     shown_before = before if before is not None and _is_same_place(body.sink, before.sink) else None
@@ -80,9 +93,9 @@ def record_of(
         batch_size=config.batchsize,
         is_ordered=config.ordered,
         max_attempts=config.maxattempts,
-        timeout_seconds=config.timeoutseconds,
-        initial_backoff_ms=round(config.initialbackoffseconds * 1000),
-        max_backoff_ms=round(config.maxbackoffseconds * 1000),
+        timeout_seconds=_seconds(config, "timeoutseconds"),
+        initial_backoff_ms=round(first_back_off * 1000),
+        max_backoff_ms=round(longest_back_off * 1000),
         max_age_seconds=config.maxageseconds or 0,
         handshake=config.handshake or default_handshake,
         rate_per_minute=config.ratelimit or 0,

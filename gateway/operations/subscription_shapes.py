@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from entrepot.domain.names import DEFAULT_NAMESPACE, split_name
 from entrepot.gateway.events.subscriptions.record import BINARY, LATEST, StateRecord
-from entrepot.gateway.operations.shapes import Body, Part, Shown, Time, one_of, shown_as
+from entrepot.gateway.operations.shapes import Body, Like, Part, Shown, Time, one_of, shown_as
 from entrepot.gateway.operations.times import time_text
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ _STATES: Final = (ACTIVE, UNVERIFIED, SUSPENDED)
 _TIME: Final = "2026-12-01T08:00:00.000Z"
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
 _Url = Annotated[str, Meta(max_length=MAX_URL)]
+_Timeout = Annotated[float, Meta(ge=0.1, le=300)]
+_FirstBackOff = Annotated[float, Meta(ge=0.01, le=3600)]
 _BackOff = Annotated[float, Meta(ge=0.01, le=86_400)]
 
 
@@ -49,9 +51,10 @@ class ConfigBody(Body, frozen=True):
     ordered: bool = False
     """True for delivery of the events of one `partitionkey` one after the other, in their order."""
     maxattempts: Annotated[int, Meta(ge=1, le=1000)] = 16
-    timeoutseconds: Annotated[float, Meta(ge=0.1, le=300)] = 30
-    initialbackoffseconds: Annotated[float, Meta(ge=0.01, le=3600)] = 1
-    maxbackoffseconds: _BackOff = 600
+    timeoutseconds: Annotated[_Timeout | str, Like(_Timeout)] = 30
+    initialbackoffseconds: Annotated[_FirstBackOff | str, Like(_FirstBackOff)] = 1
+    maxbackoffseconds: Annotated[_BackOff | str, Like(_BackOff)] = 600
+    """Seconds as a text count as well."""
     maxageseconds: Annotated[int, Meta(ge=1, le=30 * 86_400)] | None = None
     """Age in seconds from which on an event becomes a dead letter instead of being sent."""
     handshake: Literal["required", "optional", "off"] | None = None
@@ -59,6 +62,14 @@ class ConfigBody(Body, frozen=True):
     """Requests per minute, over all gateways."""
     signingsecret: Annotated[str, Meta(max_length=256)] | UnsetType | None = UNSET
     """`whsec_` and 24 to 64 bytes in Base64 (Standard Webhooks).  Without it a PUT keeps that of before."""
+
+
+SECONDS: Final = {
+    "timeoutseconds": _Timeout,
+    "initialbackoffseconds": _FirstBackOff,
+    "maxbackoffseconds": _BackOff,
+}
+"""Members of the configuration that may be texts."""
 
 
 class ProtocolSettingsBody(Body, frozen=True):

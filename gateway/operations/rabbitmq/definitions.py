@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import msgspec
+import orjson
 from msgspec import Meta
 
 from entrepot.domain.exchanges.exchange import RESERVED_PREFIX
@@ -142,8 +142,8 @@ class AllDefinitions:
 
 def _read(body: bytes) -> Row:
     try:
-        given = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
         raise bad_request(f"the definitions are not JSON: {error}") from None
     if not isinstance(given, dict):
         raise bad_request("definitions are an object")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -26,7 +26,7 @@ from entrepot.gateway.operations.rabbitmq.queues import QueueBody
 from entrepot.gateway.operations.rabbitmq.server import arguments_of
 from entrepot.gateway.operations.rabbitmq.users import UserBody, create_user, unknown_tags
 from entrepot.gateway.operations.rabbitmq.vhosts import create_vhost
-from entrepot.gateway.operations.reading import sentence
+from entrepot.gateway.operations.reading import lenient
 from entrepot.gateway.operations.shapes import LenientBody
 from entrepot.protocols.amqp.errors import AmqpError
 
@@ -46,7 +46,6 @@ _ABOUT_ITSELF: Final = frozenset(
     ("rabbit_version", "rabbitmq_version", "product_name", "product_version", "metadata", "rabbitmq_definition_format",
      "original_vhost_name", "explanation", "default_queue_type", "description", "original_cluster_name")
 )  # fmt: skip
-_S = TypeVar("_S", bound=LenientBody)
 
 
 class Named(LenientBody, frozen=True):
@@ -125,14 +124,14 @@ class Import:
     # -- each kind -----------------------------------------------------------------------------------------------
 
     async def _take_vhost(self, row: Row) -> None:
-        await create_vhost(self._topology, _read(Named, row).name)
+        await create_vhost(self._topology, lenient(Named, row).name)
         if row.get("default_queue_type") not in (None, "", "undefined", "classic"):
             self._leave_out("vhosts", row, "default_queue_type: queues are what they are declared as")
         if row.get("limits"):
             self._leave_out("vhosts", row, "limits: virtual hosts have no limits of their own")
 
     async def _take_user(self, row: Row) -> None:
-        name, body = _read(Named, row).name, _read(UserBody, row)
+        name, body = lenient(Named, row).name, lenient(UserBody, row)
         user = self._administration.user(name)
         if user is not None:
             if user.is_super is not ("administrator" in body.all_tags):
@@ -149,7 +148,7 @@ class Import:
         user = row.get("user")
         if not isinstance(user, str):
             raise bad_request("it names no user")
-        permission = _read(PermissionBody, row).permission()
+        permission = lenient(PermissionBody, row).permission()
         await set_permission(self._administration, self._by, self._of(row), user, permission)
 
     async def _take_parameter(self, row: Row) -> None:
@@ -164,7 +163,7 @@ class Import:
         await self._put_policy("policies", row, row, False)
 
     async def _put_policy(self, kind: str, row: Row, given: Row, is_operators: bool) -> None:
-        name, body = _read(Named, given).name, _read(PolicyBody, given)
+        name, body = lenient(Named, given).name, lenient(PolicyBody, given)
         vhost = self._of(row)
         known = OPERATOR_KEYS if is_operators else KNOWN_KEYS
         unknown = sorted(body.definition.keys() - known)
@@ -177,19 +176,19 @@ class Import:
             self._leave_out(kind, row, f"without {', '.join(unknown)}: there is nothing like that here")
 
     async def _take_exchange(self, row: Row) -> None:
-        name, body = _read(Named, row).name, _read(ExchangeBody, row)
+        name, body = lenient(Named, row).name, lenient(ExchangeBody, row)
         await self._virtual_hosts.declare_exchange(self._of(row), body.exchange(name))
 
     async def _take_queue(self, row: Row) -> None:
-        name, body, vhost = _read(Named, row).name, _read(QueueBody, row), self._of(row)
+        name, body, vhost = lenient(Named, row).name, lenient(QueueBody, row), self._of(row)
         kind = row.get("type")
         if kind not in (None, "classic"):
             body = msgspec.structs.replace(body, arguments={"x-queue-type": kind, **arguments_of(body.arguments)})
         await self._virtual_hosts.declare_queue(vhost, body.declaration(name, vhost))
 
     async def _take_binding(self, row: Row) -> None:
-        ends = _read(BindingEnds, row)
-        body, vhost = _read(BindingBody, row), self._of(row)
+        ends = lenient(BindingEnds, row)
+        body, vhost = lenient(BindingBody, row), self._of(row)
         kind = DestinationKind(ends.destination_type)
         arguments = arguments_of(body.arguments)
         binding = Binding(ends.source, ends.destination, body.routing_key, arguments, kind)
@@ -202,11 +201,3 @@ class BindingEnds(LenientBody, frozen=True):
     source: str
     destination: str
     destination_type: Annotated[str, Meta(pattern=r"^(queue|exchange)\Z")] = "queue"
-
-
-def _read(kind: type[_S], row: Row) -> _S:
-    """Return an object of the definitions.  Raises BAD_REQUEST."""
-    try:
-        return msgspec.convert(row, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise bad_request(sentence(error, kind)) from None

@@ -94,7 +94,10 @@ async def listing(query: ListingAsked, rows: list[Row], complete: Complete | Non
         if complete is not None:
             await complete(rows)
         return _columns(rows, columns)
-    page, size = _number(query.page, "page"), _number(query.page_size or str(DEFAULT_PAGE_SIZE), "page_size")
+    page, size = (
+        _number(query.page, "page"),
+        _number(str(DEFAULT_PAGE_SIZE) if query.page_size is None else query.page_size, "page_size"),
+    )
     if size > MAX_PAGE_SIZE:
         raise bad_request(f"page_size: at most {MAX_PAGE_SIZE}")
     pages = max(-(-len(rows) // size), 1)

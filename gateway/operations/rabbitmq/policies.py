@@ -12,9 +12,9 @@ from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
 from entrepot.gateway.operations.rabbitmq.rows import NothingRows, PolicyRow, PolicyRows
-from entrepot.gateway.operations.rabbitmq.server import GOVERN, LIST, missing, new_noun
+from entrepot.gateway.operations.rabbitmq.server import GOVERN, LIST, check_sayable, missing, new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import policy_shape
-from entrepot.gateway.operations.shapes import Declared, LenientBody, PlainName
+from entrepot.gateway.operations.shapes import Declared, LenientBody, Number, PlainName
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
@@ -34,11 +34,12 @@ class PolicyBody(LenientBody, frozen=True):
 
     pattern: str
     definition: dict[str, Any]
-    priority: int = 0
+    priority: Number = 0
     apply_to: ApplyTo | None = msgspec.field(default=None, name="apply-to")
 
     def policy(self, name: str, *, is_operators: bool) -> Policy:
         """Return the policy.  Raises BAD_REQUEST."""
+        check_sayable("definition", self.definition)
         default = ApplyTo.QUEUES if is_operators else ApplyTo.ALL
         return Policy(name, self.pattern, self.definition, self.priority, self.apply_to or default, is_operators)
 

@@ -18,7 +18,7 @@ from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.change_names import NO_CHANGE
 from entrepot.gateway.operations.problem import bad_request
-from entrepot.gateway.operations.rabbitmq.server import exchange_name, missing, new_noun
+from entrepot.gateway.operations.rabbitmq.server import check_sayable, exchange_name, missing, new_noun
 from entrepot.gateway.operations.rights import HANDLERS_OWN
 from entrepot.gateway.operations.shapes import LenientBody, Part, PlainName, shown_as
 from entrepot.protocols.amqp.connection_events import Publish
@@ -85,6 +85,7 @@ class ExchangePublishing:
 
 def publish_of(exchange: str, body: PublishBody) -> Publish:
     """The publish of a body.  Raises BAD_REQUEST."""
+    check_sayable("properties", body.properties)
     try:
         payload = body.payload
         data = base64.b64decode(payload, validate=True) if body.payload_encoding == "base64" else payload.encode()

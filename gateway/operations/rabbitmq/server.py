@@ -12,6 +12,7 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
 from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.problem import Form, MissingError, bad_request
 from entrepot.gateway.operations.rights import PROTOCOL, Right, fixed, listed
+from entrepot.protocols.amqp.field_table import MAX_DEPTH
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.frontend import AmqpFrontend
@@ -89,7 +90,19 @@ def arguments_of(given: Any) -> dict[str, Any]:
     found = given or {}
     if not isinstance(found, dict):
         raise bad_request("arguments: Input should be a valid dictionary")
+    check_sayable("arguments", found)
     return found
+
+
+def check_sayable(where: str, value: Any, depth: int = 0) -> None:
+    """Raise BAD_REQUEST for what no field table of AMQP holds: numbers of more than 64 bits, and too many levels."""
+    if depth > MAX_DEPTH:
+        raise bad_request(f"{where}: is more than {MAX_DEPTH} levels deep")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise bad_request(f"{where}: a whole number has at most 64 bits")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for each in inner:
+        check_sayable(where, each, depth + 1)
 
 
 # -- rights: the same as AMQP requires (`amqp/connections/access.py`) ------------------------------------------------

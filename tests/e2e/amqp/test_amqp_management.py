@@ -664,3 +664,52 @@ def test_rabbitmqadmin(admin: Callable[..., str], server: ServerProcess, tmp_pat
     admin("-p", server.setup_token, "import", str(tmp_path / "definitions.json"))
     assert exchange in admin("list", "bindings")
     assert "inequivalent arg 'durable'" in admin("declare", "queue", f"name={queue}", "durable=false", code=1)
+
+
+def test_odd_rows_of_definitions_are_left_out_and_named(api: httpx2.Client) -> None:
+    """An import goes on after a row that no definition can be made of, whatever is odd in it."""
+    queue, deep = name(), nested(40)
+    given = {
+        "queues": [
+            {"name": queue, "vhost": "/", "arguments": {}, "durable": "yes"},
+            {"name": name(), "vhost": "/", "arguments": {"x": deep}},
+        ],
+        "bindings": [{"source": "amq.topic", "vhost": "/", "destination": queue, "destination_type": "queue\n"}],
+        "policies": [
+            {"name": name(), "vhost": "/", "pattern": "x", "definition": {"max-length": 5}, "priority": 2**64},
+            {"name": name(), "vhost": "/", "pattern": "x", "definition": {"max-length": 10**30}},
+        ],
+    }
+    answer = api.post("/definitions", json=given)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["done"] == {"queues": 1}
+    assert sorted(each["kind"] for each in answer.json()["left_out"]) == ["bindings", "policies", "policies", "queues"]
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("levels", [40, 150, 250, 900])
+def test_arguments_deeper_than_any_table_are_refused(api: httpx2.Client, levels: int) -> None:
+    queue = name()
+    for path in (f"/queues/%2F/{queue}", f"/exchanges/%2F/{queue}"):
+        answer = api.put(path, json={"arguments": {"x": nested(levels)}})
+        assert answer.status_code == 400, (path, answer.text)
+    assert api.get(f"/queues/%2F/{queue}").status_code == 404
+    refused = api.put(f"/policies/%2F/{queue}", json={"pattern": "x", "definition": {"max-length": nested(levels)}})
+    assert refused.status_code == 400
+
+
+def test_truth_values_and_numbers_are_read_as_rabbitmq_s_tools_write_them(api: httpx2.Client) -> None:
+    queue = name()
+    assert api.put(f"/queues/%2F/{queue}", json={"durable": "on", "auto_delete": "no"}).status_code == 201
+    assert api.post(f"/queues/%2F/{queue}/get", json={"count": " 7 ", "truncate": "+5"}).json() == []
+    assert (
+        api.put(f"/policies/%2F/{queue}", json={"pattern": "x", "definition": {}, "apply-to": "null"}).status_code
+        == 400
+    )
+    assert api.get("/queues?page=1&page_size=").status_code == 400

@@ -18,9 +18,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.http.problems import _sentence
-from entrepot.gateway.operations.reading import read_body, read_query, truth, whole
+from entrepot.gateway.operations.reading import read_body, read_lenient, read_query, truth, whole
 from entrepot.gateway.operations.schema import Schemas
-from entrepot.gateway.operations.shapes import Body, Query
+from entrepot.gateway.operations.shapes import Body, LenientBody, Query
 
 NUMBERS = pydantic.TypeAdapter(int)
 TRUTHS = pydantic.TypeAdapter(bool)
@@ -237,3 +237,39 @@ def test_every_pattern_of_a_row_ends_where_the_text_does() -> None:
     rooms = Path(__file__).parents[3] / "gateway" / "operations"
     found = [path.name for path in rooms.rglob("*.py") if re.search(r"pattern=r?\"[^\"]*\$\"", path.read_text())]
     assert found == []
+
+
+class LooselyRead(pydantic.BaseModel):
+    flag: bool = False
+    count: int = 0
+
+
+class Loose(LenientBody, frozen=True):
+    """Read loosely."""
+
+    flag: bool = False
+    count: int = 0
+
+
+@given(
+    st.sampled_from(("flag", "count")),
+    st.one_of(
+        st.sampled_from(
+            ("yes", "no", "on", "off", "t", "F", "1", "0", "+5", " 7 ", "1_0", "05", "1e1", "null", "", "x")
+        ),
+        st.booleans(),
+        st.integers(-3, 3),
+        st.sampled_from((0.0, 1.0, 2.0, 1.5)),
+        st.none(),
+    ),
+)
+def test_lenient_bodies_take_what_pydantic_took(name: str, value: Any) -> None:
+    raw = json.dumps({name: value, "unknown": value}).encode()
+    try:
+        wanted = LooselyRead.model_validate_json(raw)
+    except pydantic.ValidationError:
+        with pytest.raises(EntrepotError):
+            read_lenient(Loose, raw)
+    else:
+        found = read_lenient(Loose, raw)
+        assert (found.flag, found.count) == (wanted.flag, wanted.count)
