@@ -52,9 +52,8 @@ _NEEDED: Final = {
 }
 
 
-def _seconds(config: ConfigBody, name: str) -> float:
+def _seconds(name: str, given: float | str) -> float:
     """Return seconds of the configuration, which may be a text. Raises BAD_REQUEST."""
-    given = getattr(config, name)
     try:
         return float(msgspec.convert(number(given), SECONDS[name]) if isinstance(given, str) else given)
     except msgspec.ValidationError as error:
@@ -76,7 +75,10 @@ def record_of(
     protocol = ProtocolSettingsBody() if body.protocolsettings is UNSET else body.protocolsettings
     if before is not None and body.id is not None and body.id != subscription_id:
         raise _bad("id", "is not that of the path")
-    first_back_off, longest_back_off = _seconds(config, "initialbackoffseconds"), _seconds(config, "maxbackoffseconds")
+    first_back_off, longest_back_off = (
+        _seconds("initialbackoffseconds", config.initialbackoffseconds),
+        _seconds("maxbackoffseconds", config.maxbackoffseconds),
+    )
     if longest_back_off < first_back_off:
         raise _bad("config.maxbackoffseconds", "is less than initialbackoffseconds")
     check_url(body.sink, "sink")
@@ -93,7 +95,7 @@ def record_of(
         batch_size=config.batchsize,
         is_ordered=config.ordered,
         max_attempts=config.maxattempts,
-        timeout_seconds=_seconds(config, "timeoutseconds"),
+        timeout_seconds=_seconds("timeoutseconds", config.timeoutseconds),
         initial_backoff_ms=round(first_back_off * 1000),
         max_backoff_ms=round(longest_back_off * 1000),
         max_age_seconds=config.maxageseconds or 0,

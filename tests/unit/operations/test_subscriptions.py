@@ -211,3 +211,25 @@ async def test_consent_is_by_the_token_and_a_head_grants_nothing(world: World) -
     await world.consenting.consent(*where, PlainName("secret"), ConsentHead("120"), asked())
     state = world.subscriptions.state(subscription)
     assert (state.consent, state.allowed_rate) == ("granted", 120)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("5", 5.0),
+        (" 0.5 ", 0.5),
+        (30, 30.0),
+        ("x", "config.timeoutseconds: Input should be a valid number, unable to parse string as a number"),
+        ("nan", "config.timeoutseconds: Input should be a finite number"),
+        ("301", "config.timeoutseconds: Input should be less than or equal to 300"),
+        (301, "config.timeoutseconds: Input should be less than or equal to 300"),
+    ],
+)
+def test_seconds_may_be_texts(given: object, told: float | str) -> None:
+    body = msgspec.json.encode({**BODY, "config": {"timeoutseconds": given}})
+    if isinstance(told, float):
+        assert record_of(read(body), "default", "made", 0, "off").timeout_seconds == told
+        return
+    with pytest.raises(EntrepotError) as refused:
+        record_of(read(body), "default", "made", 0, "off")
+    assert refused.value.message.startswith(told)
