@@ -15,7 +15,7 @@ from rich.console import Console
 
 from benchmarks.report import Goal, Report
 from entrepot.gateway.http.app import build_app
-from entrepot.gateway.http.asgi import AsgiApp
+from entrepot.gateway.http.requests.asgi import AsgiApp
 from entrepot.gateway.settings import Settings
 from tests.support.http_server import serving
 

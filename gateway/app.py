@@ -56,8 +56,8 @@ from entrepot.gateway.work.periodic_work import PeriodicWork
 if TYPE_CHECKING:
     from entrepot.gateway.bridge.bridges import Bridges
     from entrepot.gateway.events.webhooks.webhooks import Webhooks
-    from entrepot.gateway.http.asgi import AsgiApp
-    from entrepot.gateway.http.context import HttpContext
+    from entrepot.gateway.http.requests.asgi import AsgiApp
+    from entrepot.gateway.http.requests.context import HttpContext
     from entrepot.gateway.http.server import HttpListener
     from entrepot.gateway.peer_listener import PeerListener
     from entrepot.gateway.rocketmq.listener import GrpcListener
@@ -232,7 +232,7 @@ class Gateway:
         """Build the HTTP application, and its listener for a socket.  Their libraries are imported only here."""
         from entrepot.gateway.events.webhooks.webhooks import Webhooks
         from entrepot.gateway.http.app import build_app
-        from entrepot.gateway.http.context import HttpContext
+        from entrepot.gateway.http.requests.context import HttpContext
         from entrepot.gateway.http.server import HttpListener
         from entrepot.gateway.peer_listener import PeerListener
 

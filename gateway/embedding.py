@@ -29,8 +29,8 @@ from entrepot.gateway.stores import open_store, open_store_elsewhere
 
 if TYPE_CHECKING:
     from entrepot.domain.ports import Store
-    from entrepot.gateway.http.access import HttpAccess
-    from entrepot.gateway.http.asgi import AsgiApp
+    from entrepot.gateway.http.requests.access import HttpAccess
+    from entrepot.gateway.http.requests.asgi import AsgiApp
 
 HTTP: Final = "http"
 Scope = MutableMapping[str, Any]

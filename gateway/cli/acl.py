@@ -10,8 +10,8 @@ from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
 from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.noun_commands import add_commands, path_of
 from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_outcome, print_table
-from entrepot.gateway.operations.access_tester import ACCESS_TESTER
-from entrepot.gateway.operations.acls import ACLS
+from entrepot.gateway.operations.nouns.access_tester import ACCESS_TESTER
+from entrepot.gateway.operations.nouns.acls import ACLS
 
 app = typer.Typer(help=ACLS.about, no_args_is_help=True)
 add_commands(app, ACLS, "list", "show")

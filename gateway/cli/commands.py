@@ -80,7 +80,7 @@ def _app_of(part: str) -> typer.Typer:
     if noun:
         from entrepot.gateway.cli.noun_commands import commands_of  # no other command pays for it
 
-        return commands_of(getattr(import_module(f"entrepot.gateway.operations.{module}"), noun))
+        return commands_of(getattr(import_module(f"entrepot.gateway.operations.nouns.{module}"), noun))
     app: typer.Typer = import_module(f"{__package__}.{module}").app
     return app
 

@@ -11,8 +11,8 @@ from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
 from entrepot.gateway.cli.noun_commands import add_commands, path_of
 from entrepot.gateway.cli.output import JsonOption, print_listing
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption
-from entrepot.gateway.operations.groups import GROUPS
-from entrepot.gateway.operations.members import MEMBERS
+from entrepot.gateway.operations.nouns.groups import GROUPS
+from entrepot.gateway.operations.nouns.members import MEMBERS
 
 app = typer.Typer(help=GROUPS.about, no_args_is_help=True)
 add_commands(app, GROUPS, "list", "show", "create", "update", "reset")

@@ -20,7 +20,7 @@ from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.noun_commands import add_commands
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below
-from entrepot.gateway.operations.messages import MESSAGES
+from entrepot.gateway.operations.nouns.messages import MESSAGES
 
 app = typer.Typer(help="Publish, receive and find messages.", no_args_is_help=True)
 

@@ -10,7 +10,7 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
 from entrepot.gateway.cli.noun_commands import path_of
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_table, print_text
-from entrepot.gateway.operations.messages import MESSAGES
+from entrepot.gateway.operations.nouns.messages import MESSAGES
 
 
 def show(

@@ -11,7 +11,7 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_table, save_bytes
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, read
-from entrepot.gateway.operations.option_texts import filter_expression
+from entrepot.gateway.operations.row.option_texts import filter_expression
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 _BODY_COLUMN = 60

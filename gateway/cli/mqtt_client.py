@@ -10,7 +10,7 @@ from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, se
 from entrepot.gateway.cli.noun_commands import add_commands, path_of
 from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome, print_outcomes
 from entrepot.gateway.cli.values import GatewayOption, given
-from entrepot.gateway.operations.clients import CLIENTS
+from entrepot.gateway.operations.nouns.clients import CLIENTS
 
 app = typer.Typer(help=CLIENTS.about, no_args_is_help=True)
 

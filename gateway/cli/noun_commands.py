@@ -16,11 +16,11 @@ from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_table
 from entrepot.gateway.cli.pages import all_pages, listing, print_page
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below, read
-from entrepot.gateway.operations.operation import PREFIX, Noun, Operation, Words
-from entrepot.gateway.operations.option_texts import NONE, number_or_none
-from entrepot.gateway.operations.reading import plain_of
-from entrepot.gateway.operations.schema import hints_of
-from entrepot.gateway.operations.shapes import MAX_NUMBER, Flag
+from entrepot.gateway.operations.row.operation import PREFIX, Noun, Operation, Words
+from entrepot.gateway.operations.row.option_texts import NONE, number_or_none
+from entrepot.gateway.operations.row.reading import plain_of
+from entrepot.gateway.operations.row.schema import hints_of
+from entrepot.gateway.operations.row.shapes import MAX_NUMBER, Flag
 
 _Parameter = inspect.Parameter
 _BY_NAME: Final = _Parameter.KEYWORD_ONLY

@@ -69,7 +69,7 @@ def ping(
     if as_json:
         import msgspec
 
-        from entrepot.gateway.operations.replicas import replica_of  # the command alone does not pay for it
+        from entrepot.gateway.operations.nouns.replicas import replica_of  # the command alone does not pay for it
 
         shape = None if told is None else msgspec.to_builtins(replica_of(told))
         if shape is not None:

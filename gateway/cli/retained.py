@@ -12,7 +12,7 @@ from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.noun_commands import add_commands, path_of
 from entrepot.gateway.cli.output import JsonOption, print_bytes, print_outcome
 from entrepot.gateway.cli.values import given
-from entrepot.gateway.operations.retained import RETAINED
+from entrepot.gateway.operations.nouns.retained import RETAINED
 
 app = typer.Typer(help=RETAINED.about, no_args_is_help=True)
 add_commands(app, RETAINED, "list")

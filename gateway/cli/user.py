@@ -16,7 +16,7 @@ from entrepot.gateway.cli.noun_commands import add_commands, path_of
 from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_outcome
 from entrepot.gateway.cli.pages import all_pages
 from entrepot.gateway.cli.values import given
-from entrepot.gateway.operations.users import MAX_LIMIT, USERS
+from entrepot.gateway.operations.nouns.users import MAX_LIMIT, USERS
 
 app = typer.Typer(help=USERS.about, no_args_is_help=True)
 add_commands(app, USERS, "list", "show")

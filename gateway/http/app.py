@@ -11,22 +11,22 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from entrepot.gateway.http.access import HttpAccess, kept_private
-from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send
-from entrepot.gateway.http.at_once import PublishAtOnce
-from entrepot.gateway.http.changes import AuditedChanges
-from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.dashboard.pages import dashboard_routes
 from entrepot.gateway.http.documents.page import page_routes
-from entrepot.gateway.http.methods import PathMethods, as_get
 from entrepot.gateway.http.nouns import objects_of, overview_of, publishing_of
-from entrepot.gateway.http.page_guard import guarded
-from entrepot.gateway.http.problems import install
-from entrepot.gateway.http.publish import PublishingAtOnce
-from entrepot.gateway.http.request_times import ROUTED, TimedPublish
-from entrepot.gateway.http.serving import ServedOperations
+from entrepot.gateway.http.requests.access import HttpAccess, kept_private
+from entrepot.gateway.http.requests.asgi import AsgiApp, Receive, Scope, Send
+from entrepot.gateway.http.requests.at_once import PublishAtOnce
+from entrepot.gateway.http.requests.changes import AuditedChanges
+from entrepot.gateway.http.requests.context import HttpContext
+from entrepot.gateway.http.requests.methods import PathMethods, as_get
+from entrepot.gateway.http.requests.page_guard import guarded
+from entrepot.gateway.http.requests.problems import install
+from entrepot.gateway.http.requests.publish import PublishingAtOnce
+from entrepot.gateway.http.requests.request_times import ROUTED, TimedPublish
+from entrepot.gateway.http.requests.serving import ServedOperations
 from entrepot.gateway.http.streaming.event_socket import EventSockets
-from entrepot.gateway.operations.nouns import TABLE
+from entrepot.gateway.operations.all_nouns import TABLE
 from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES
 from entrepot.gateway.operations.overview.sampling import Sampler
 from entrepot.gateway.settings.version import own_version

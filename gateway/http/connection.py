@@ -15,10 +15,10 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from entrepot.gateway.http.asgi import declared_length
-from entrepot.gateway.http.at_once import PublishAtOnce
-from entrepot.gateway.http.encoded import Exchange, PublishResults, encoded_answer, last_answer
-from entrepot.gateway.http.heads import (
+from entrepot.gateway.http.requests.asgi import declared_length
+from entrepot.gateway.http.requests.at_once import PublishAtOnce
+from entrepot.gateway.http.requests.encoded import Exchange, PublishResults, encoded_answer, last_answer
+from entrepot.gateway.http.requests.heads import (
     RefusedHeadError,
     check_coding,
     check_host,
@@ -29,11 +29,11 @@ from entrepot.gateway.http.heads import (
     refusal_of,
     without_offer,
 )
-from entrepot.gateway.http.problems import ProblemAnswer, answer_of_status, log_refusal
-from entrepot.gateway.http.publish import PREFIX, SUFFIX
+from entrepot.gateway.http.requests.problems import ProblemAnswer, answer_of_status, log_refusal
+from entrepot.gateway.http.requests.publish import PREFIX, SUFFIX
+from entrepot.gateway.http.requests.turned_away import look_at_descriptor
 from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.http.tick_transport import TickTransport
-from entrepot.gateway.http.turned_away import look_at_descriptor
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.http_requests import websocket_headers
 

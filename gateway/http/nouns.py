@@ -4,43 +4,57 @@ from __future__ import annotations
 
 from functools import partial
 
-from entrepot.gateway.http.access import HttpAccess
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.login_cookie import cookie_headers, is_https, login_token
-from entrepot.gateway.http.metrics import Scrapes
+from entrepot.gateway.http.metrics.metrics import Scrapes
+from entrepot.gateway.http.requests.access import HttpAccess
+from entrepot.gateway.http.requests.context import HttpContext
+from entrepot.gateway.http.requests.login_cookie import cookie_headers, is_https, login_token
 from entrepot.gateway.mqtt.listener import HTTP_PATH
-from entrepot.gateway.operations.access_tester import ACCESS_TESTER, AccessTester
-from entrepot.gateway.operations.acls import ACLS, Acls
-from entrepot.gateway.operations.amqp import AMQP_CLIENTS, AmqpClients
-from entrepot.gateway.operations.asyncapi import ASYNC_API, AsyncApi, Listeners
-from entrepot.gateway.operations.audit import AUDIT, Audit
-from entrepot.gateway.operations.bridges import BRIDGES, Bridges
-from entrepot.gateway.operations.brokers import BROKERS, Brokers
-from entrepot.gateway.operations.clients import CLIENTS, Clients
-from entrepot.gateway.operations.consenting import CONSENT, Consenting
-from entrepot.gateway.operations.controllers import CONTROLLERS, Controllers
-from entrepot.gateway.operations.dead_letters import DEAD_LETTERS, DeadLetters
-from entrepot.gateway.operations.event_rules import EVENT_RULES, TopicEventRules
-from entrepot.gateway.operations.event_streams import EVENT_STREAMS, EventStreams
-from entrepot.gateway.operations.gateways import GATEWAYS, Gateways
-from entrepot.gateway.operations.group_consumers import GROUP_CONSUMERS, GroupConsumers
-from entrepot.gateway.operations.group_lag import GROUP_LAG, LagOfGroups
-from entrepot.gateway.operations.groups import GROUPS, Groups
-from entrepot.gateway.operations.health import HEALTH, Health
-from entrepot.gateway.operations.ingest_jobs import INGEST_JOBS, IngestJobs
-from entrepot.gateway.operations.journeys import JOURNEYS, Journeys
-from entrepot.gateway.operations.known_subscriptions import KnownSubscriptions
+from entrepot.gateway.operations.journey.noun import JOURNEYS, Journeys
 from entrepot.gateway.operations.local_views.group_consumers import Doors
-from entrepot.gateway.operations.members import MEMBERS, Members
-from entrepot.gateway.operations.messages import MESSAGES, Messages
-from entrepot.gateway.operations.namespaces import NAMESPACES, Namespaces
-from entrepot.gateway.operations.operation import Noun
+from entrepot.gateway.operations.nouns.access_tester import ACCESS_TESTER, AccessTester
+from entrepot.gateway.operations.nouns.acls import ACLS, Acls
+from entrepot.gateway.operations.nouns.amqp import AMQP_CLIENTS, AmqpClients
+from entrepot.gateway.operations.nouns.asyncapi import ASYNC_API, AsyncApi, Listeners
+from entrepot.gateway.operations.nouns.audit import AUDIT, Audit
+from entrepot.gateway.operations.nouns.bridges import BRIDGES, Bridges
+from entrepot.gateway.operations.nouns.brokers import BROKERS, Brokers
+from entrepot.gateway.operations.nouns.clients import CLIENTS, Clients
+from entrepot.gateway.operations.nouns.consenting import CONSENT, Consenting
+from entrepot.gateway.operations.nouns.controllers import CONTROLLERS, Controllers
+from entrepot.gateway.operations.nouns.dead_letters import DEAD_LETTERS, DeadLetters
+from entrepot.gateway.operations.nouns.event_rules import EVENT_RULES, TopicEventRules
+from entrepot.gateway.operations.nouns.event_streams import EVENT_STREAMS, EventStreams
+from entrepot.gateway.operations.nouns.gateways import GATEWAYS, Gateways
+from entrepot.gateway.operations.nouns.group_consumers import GROUP_CONSUMERS, GroupConsumers
+from entrepot.gateway.operations.nouns.group_lag import GROUP_LAG, LagOfGroups
+from entrepot.gateway.operations.nouns.groups import GROUPS, Groups
+from entrepot.gateway.operations.nouns.health import HEALTH, Health
+from entrepot.gateway.operations.nouns.ingest_jobs import INGEST_JOBS, IngestJobs
+from entrepot.gateway.operations.nouns.known_subscriptions import KnownSubscriptions
+from entrepot.gateway.operations.nouns.members import MEMBERS, Members
+from entrepot.gateway.operations.nouns.messages import MESSAGES, Messages
+from entrepot.gateway.operations.nouns.namespaces import NAMESPACES, Namespaces
+from entrepot.gateway.operations.nouns.publishing import EVENTS, PUBLISH, Publishing, is_reserved
+from entrepot.gateway.operations.nouns.pull_delivery import PULL_DELIVERY, PullDelivery
+from entrepot.gateway.operations.nouns.pulling import PULLING, Pulling
+from entrepot.gateway.operations.nouns.retained import RETAINED, Retained
+from entrepot.gateway.operations.nouns.rocketmq import ROCKETMQ_CLIENTS, RocketMqClients
+from entrepot.gateway.operations.nouns.session import SESSION, Browsers, Session
+from entrepot.gateway.operations.nouns.sessions import SESSIONS, Sessions
+from entrepot.gateway.operations.nouns.settings import SETTINGS, GatewaySettings
+from entrepot.gateway.operations.nouns.subscribing import SUBSCRIPTIONS, Subscribing
+from entrepot.gateway.operations.nouns.tiering import TIERING, Tiering
+from entrepot.gateway.operations.nouns.timers import TIMERS, Timers
+from entrepot.gateway.operations.nouns.topics import TOPICS, Topics
+from entrepot.gateway.operations.nouns.traces import PACKET_TRACES, PacketTraces
+from entrepot.gateway.operations.nouns.transactions import TRANSACTIONS, Transactions
+from entrepot.gateway.operations.nouns.users import USERS, Users
+from entrepot.gateway.operations.nouns.viewing import VIEWING, Viewing
+from entrepot.gateway.operations.nouns.watching import MAX_WATCHES, WATCHING, Watching
+from entrepot.gateway.operations.nouns.webhooks import WEBHOOKS, WebhookDeliveries
 from entrepot.gateway.operations.overview.figures import CountedDoors
 from entrepot.gateway.operations.overview.noun import MAX_WATCHERS, OVERVIEW, Overviews
 from entrepot.gateway.operations.overview.overview import Overview
-from entrepot.gateway.operations.publishing import EVENTS, PUBLISH, Publishing, is_reserved
-from entrepot.gateway.operations.pull_delivery import PULL_DELIVERY, PullDelivery
-from entrepot.gateway.operations.pulling import PULLING, Pulling
 from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS, Bindings
 from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS, Connections
 from entrepot.gateway.operations.rabbitmq.definitions import DEFINITIONS, AllDefinitions
@@ -54,27 +68,13 @@ from entrepot.gateway.operations.rabbitmq.queues import QUEUES, Queues
 from entrepot.gateway.operations.rabbitmq.server import RabbitMq
 from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS, RabbitMqUsers
 from entrepot.gateway.operations.rabbitmq.vhosts import VHOSTS, Vhosts
-from entrepot.gateway.operations.retained import RETAINED, Retained
-from entrepot.gateway.operations.rights import DEFAULT_CLUSTER
-from entrepot.gateway.operations.rocketmq import ROCKETMQ_CLIENTS, RocketMqClients
-from entrepot.gateway.operations.seen import Contents
-from entrepot.gateway.operations.session import SESSION, Browsers, Session
-from entrepot.gateway.operations.sessions import SESSIONS, Sessions
-from entrepot.gateway.operations.settings import SETTINGS, GatewaySettings
-from entrepot.gateway.operations.statuses import topic_statuses
-from entrepot.gateway.operations.streams import Streams
-from entrepot.gateway.operations.subscribing import SUBSCRIPTIONS, Subscribing
-from entrepot.gateway.operations.tiering import TIERING, Tiering
-from entrepot.gateway.operations.timers import TIMERS, Timers
-from entrepot.gateway.operations.topics import TOPICS, Topics
-from entrepot.gateway.operations.traces import PACKET_TRACES, PacketTraces
-from entrepot.gateway.operations.transactions import TRANSACTIONS, Transactions
-from entrepot.gateway.operations.trial_doors import AmqpDoor, HttpDoor, MqttDoor, RocketMqDoor
-from entrepot.gateway.operations.trying import TRYING, Trying
-from entrepot.gateway.operations.users import USERS, Users
-from entrepot.gateway.operations.viewing import VIEWING, Viewing
-from entrepot.gateway.operations.watching import MAX_WATCHES, WATCHING, Watching
-from entrepot.gateway.operations.webhooks import WEBHOOKS, WebhookDeliveries
+from entrepot.gateway.operations.row.operation import Noun
+from entrepot.gateway.operations.row.rights import DEFAULT_CLUSTER
+from entrepot.gateway.operations.row.seen import Contents
+from entrepot.gateway.operations.row.statuses import topic_statuses
+from entrepot.gateway.operations.row.streams import Streams
+from entrepot.gateway.operations.trying.noun import TRYING, Trying
+from entrepot.gateway.operations.trying.trial_doors import AmqpDoor, HttpDoor, MqttDoor, RocketMqDoor
 from entrepot.gateway.settings import setting_rows
 
 

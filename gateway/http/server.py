@@ -15,9 +15,9 @@ import structlog
 import uvicorn
 
 from entrepot.domain.background import background
-from entrepot.gateway.http.asgi import AsgiApp
-from entrepot.gateway.http.at_once import PublishAtOnce
 from entrepot.gateway.http.connection import HttpConnection, http_connection
+from entrepot.gateway.http.requests.asgi import AsgiApp
+from entrepot.gateway.http.requests.at_once import PublishAtOnce
 from entrepot.gateway.http.streaming.event_socket_connection import EventSocketConnection
 from entrepot.gateway.settings import HttpSettings
 from entrepot.gateway.transport.acceptor import Acceptor

@@ -9,7 +9,7 @@ from entrepot.broker.replication.slave_lag import behind_seconds
 from entrepot.domain.ports.cluster import ReplicaView
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from entrepot.gateway.http.replica_metrics import replica_metrics
+from entrepot.gateway.http.metrics.replica_metrics import replica_metrics
 from entrepot.store_client.remote.ping import Pong, ping
 from tests.support.cases import cases
 from tests.support.clock import ManualClock

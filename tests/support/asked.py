@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from entrepot.domain.access.model import Origin, Principal
-from entrepot.gateway.operations.asked import Asked
+from entrepot.gateway.operations.row.asked import Asked
 
 
 def asked(**names: str) -> Asked:

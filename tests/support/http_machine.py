@@ -11,10 +11,10 @@ import uvicorn
 from structlog.testing import capture_logs
 from uvicorn.server import ServerState
 
-from entrepot.gateway.http.asgi import Headers, Receive, Scope, Send, answer
-from entrepot.gateway.http.at_once import Client, OnPublished
 from entrepot.gateway.http.connection import HttpConnection, http_connection
-from entrepot.gateway.http.publish import PUBLISHED, PUBLISHED_HEADERS, SUFFIX
+from entrepot.gateway.http.requests.asgi import Headers, Receive, Scope, Send, answer
+from entrepot.gateway.http.requests.at_once import Client, OnPublished
+from entrepot.gateway.http.requests.publish import PUBLISHED, PUBLISHED_HEADERS, SUFFIX
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 
 MQTT_PATH: Final = b"/mqtt"

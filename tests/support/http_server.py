@@ -24,7 +24,7 @@ from entrepot.gateway.events.rules import EventRules
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.events.webhooks.webhooks import Webhooks
 from entrepot.gateway.http.app import build_app
-from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.requests.context import HttpContext
 from entrepot.gateway.http.server import HttpListener
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.send import Sender

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from entrepot.domain.access.model import Origin, Principal
-from entrepot.gateway.operations.asked import Asked
+from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import SecuritySettings

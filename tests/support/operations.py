@@ -7,7 +7,7 @@ from typing import Any
 
 from entrepot.domain.access.model import Origin, Principal
 from entrepot.domain.ports import Store
-from entrepot.gateway.operations.asked import Asked
+from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.peers.peers import PeerRecord, Peers
 from tests.support.clock import ManualClock

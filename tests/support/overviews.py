@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from entrepot.gateway.operations.gathered import AnsweredShown
 from entrepot.gateway.operations.overview.shapes import ClusterOverviewShown, ConfirmTimes, GatewayNow
+from entrepot.gateway.operations.row.gathered import AnsweredShown
 
 _TIME: Final = "2026-12-01T08:00:00.000Z"
 QUIET: Final = ClusterOverviewShown(

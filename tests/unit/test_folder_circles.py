@@ -1,4 +1,4 @@
-"""Folders make no circle: who reads one needs no other that needs it again.  Three are left, and get no new member."""
+"""Folders make no circle: who reads one needs no other that needs it again.  One is left, and gets no new member."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ KNOWN = (
             ".tiered.iceberg",
         )
     ),
-    frozenset(f"gateway.http{each}" for each in ("", ".dashboard", ".documents", ".streaming")),
-    frozenset(f"gateway.operations{each}" for each in ("", ".journey", ".local_views", ".overview", ".rabbitmq")),
 )
-"""Circles that are left: modules of the room itself are both below and above its folders."""
+"""The circle that is left: modules of the room itself are both below and above its folders."""
 Edges = Mapping[str, Iterable[str]]
 
 

@@ -56,5 +56,5 @@ def test_a_command_loads_no_other() -> None:
 @pytest.mark.parametrize("name", [name for name, part in PARTS.items() if ":" in part])
 def test_commands_of_a_noun_load_no_server(name: str) -> None:
     loaded = _loaded(f"from entrepot.gateway.cli.app import run; run([{name!r}, '--help'])")
-    assert f"entrepot.gateway.operations.{PARTS[name].partition(':')[0]}" in loaded
+    assert f"entrepot.gateway.operations.nouns.{PARTS[name].partition(':')[0]}" in loaded
     assert loaded.isdisjoint({*HEAVY, "fastapi", "uvicorn", "entrepot.gateway.http", "entrepot.broker"})

@@ -11,8 +11,8 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
-from entrepot.gateway.http.page_headers import PAGE_HEADERS
-from entrepot.gateway.http.page_paths import DASHBOARD, DASHBOARD_FILES, ROOT
+from entrepot.gateway.http.dashboard.page_headers import PAGE_HEADERS
+from entrepot.gateway.http.dashboard.page_paths import DASHBOARD, DASHBOARD_FILES, ROOT
 
 _MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 """Media types by suffix.  Files of other kinds are not served."""

@@ -7,11 +7,11 @@ from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
 from entrepot.gateway.http.documents.refusals import refusals
-from entrepot.gateway.operations.change_names import NAMESPACE_PATH
-from entrepot.gateway.operations.operation import AS_ASKED, Operation
-from entrepot.gateway.operations.rights import ALWAYS
-from entrepot.gateway.operations.schema import Schema, Schemas, example_of, parameters_of
-from entrepot.gateway.operations.shapes import Checked, Created, Declared, Made, Part, Pieces, Raw
+from entrepot.gateway.operations.row.change_names import NAMESPACE_PATH
+from entrepot.gateway.operations.row.operation import AS_ASKED, Operation
+from entrepot.gateway.operations.row.rights import ALWAYS
+from entrepot.gateway.operations.row.schema import Schema, Schemas, example_of, parameters_of
+from entrepot.gateway.operations.row.shapes import Checked, Created, Declared, Made, Part, Pieces, Raw
 
 JSON: Final = "application/json"
 

@@ -7,10 +7,10 @@ from typing import Final
 
 from entrepot.gateway.http.documents.of_table import paths_of
 from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas
-from entrepot.gateway.operations.event_schema import EVENT_SCHEMA
-from entrepot.gateway.operations.nouns import TABLE
-from entrepot.gateway.operations.pull_delivery import TOKEN
-from entrepot.gateway.operations.schema import Schema, Schemas
+from entrepot.gateway.operations.all_nouns import TABLE
+from entrepot.gateway.operations.nouns.event_schema import EVENT_SCHEMA
+from entrepot.gateway.operations.nouns.pull_delivery import TOKEN
+from entrepot.gateway.operations.row.schema import Schema, Schemas
 
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
 clients and rights. Below `/api` are the routes of RabbitMQ's management API.

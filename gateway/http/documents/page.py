@@ -7,7 +7,7 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from entrepot.gateway.http.page_headers import PAGE_HEADERS
+from entrepot.gateway.http.dashboard.page_headers import PAGE_HEADERS
 
 _FILES: Final = {
     "/docs": ("index.html", "text/html"),

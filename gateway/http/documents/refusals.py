@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import orjson
 
-from entrepot.gateway.http.problems import PROBLEM_MEDIA_TYPE, answer_of_status, problem_types
-from entrepot.gateway.operations.schema import Schema
+from entrepot.gateway.http.requests.problems import PROBLEM_MEDIA_TYPE, answer_of_status, problem_types
+from entrepot.gateway.operations.row.schema import Schema
 
 _STATUSES: Final[Mapping[int, str]] = {
     400: "What was sent is not valid",

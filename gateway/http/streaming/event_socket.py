@@ -20,21 +20,21 @@ from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.event_filters.event_filter import EventFilters
 from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
-from entrepot.gateway.http.access import HttpAccess
-from entrepot.gateway.http.asgi import Receive, Scope, Send, decoded_name
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.page_guard import check_page
-from entrepot.gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
+from entrepot.gateway.http.requests.access import HttpAccess
+from entrepot.gateway.http.requests.asgi import Receive, Scope, Send, decoded_name
+from entrepot.gateway.http.requests.context import HttpContext
+from entrepot.gateway.http.requests.page_guard import check_page
+from entrepot.gateway.http.requests.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
 from entrepot.gateway.http.streaming import frames
 from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.ticket import Ticket
-from entrepot.gateway.operations.asked import known_namespace
-from entrepot.gateway.operations.event_filters import filters_in
-from entrepot.gateway.operations.filtered_pop import wants
-from entrepot.gateway.operations.pull_delivery import ensure_both
+from entrepot.gateway.operations.nouns.event_filters import filters_in
+from entrepot.gateway.operations.nouns.filtered_pop import wants
+from entrepot.gateway.operations.nouns.pull_delivery import ensure_both
+from entrepot.gateway.operations.row.asked import known_namespace
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.protocols.cloudevents.errors import CloudEventError
 

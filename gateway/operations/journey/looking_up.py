@@ -18,7 +18,7 @@ from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import MessageFinder
 from entrepot.domain.query import MessageQuery
-from entrepot.gateway.operations.ids import ids_of
+from entrepot.gateway.operations.row.ids import ids_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.mapping import read_origin
 from entrepot.protocols.cloudevents.mapping import to_event

@@ -11,14 +11,14 @@ from msgspec import UNSET, UnsetType
 from entrepot.domain.journey.model import JourneyKind, LaneKind
 from entrepot.domain.names import split_name
 from entrepot.domain.value_space import Rule
-from entrepot.gateway.operations.gathered import Missing
-from entrepot.gateway.operations.ids import id_text
 from entrepot.gateway.operations.journey.looking_up import By, amqp_id, correlation_data
-from entrepot.gateway.operations.message_head import HEAD
-from entrepot.gateway.operations.messages import STATES
-from entrepot.gateway.operations.place import PlaceShown, place_shown
-from entrepot.gateway.operations.shapes import Part, Shown, Time, one_of, shown_as
-from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.operations.nouns.message_head import HEAD
+from entrepot.gateway.operations.nouns.messages import STATES
+from entrepot.gateway.operations.nouns.place import PlaceShown, place_shown
+from entrepot.gateway.operations.row.gathered import Missing
+from entrepot.gateway.operations.row.ids import id_text
+from entrepot.gateway.operations.row.shapes import Part, Shown, Time, one_of, shown_as
+from entrepot.gateway.operations.row.times import time_shape
 from entrepot.protocols.cloudevents.mapping import to_event
 
 if TYPE_CHECKING:

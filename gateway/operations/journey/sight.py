@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from entrepot.domain.access.model import Action, ResourceType, access_name, whole_topic
 from entrepot.domain.names import dead_letter_group, is_retry_topic, retry_group
-from entrepot.gateway.operations.rights import PROTOCOL
+from entrepot.gateway.operations.row.rights import PROTOCOL
 
 if TYPE_CHECKING:
     from entrepot.domain.access.model import Principal

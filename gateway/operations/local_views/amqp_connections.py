@@ -9,7 +9,6 @@ from typing import Any, Final
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
 from entrepot.gateway.amqp.frontend import AmqpFrontend
-from entrepot.gateway.operations.gathered import page_of
 from entrepot.gateway.operations.local_views.amqp_shapes import (
     channel_name,
     channel_shape,
@@ -17,6 +16,7 @@ from entrepot.gateway.operations.local_views.amqp_shapes import (
     connection_shape,
     consumer_shape,
 )
+from entrepot.gateway.operations.row.gathered import page_of
 from entrepot.gateway.peers.peers import Peers
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from entrepot.gateway.operations.local_views.mqtt import subscribed_filter, version_name
 from entrepot.gateway.operations.local_views.mqtt_clients import accepted_of, client_shape
-from entrepot.gateway.operations.mqtt import subscribed_filter, version_name
-from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.operations.row.times import time_shape
 
 if TYPE_CHECKING:
     from entrepot.gateway.mqtt.connections.conversation import MqttConversation

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from entrepot.gateway.operations.gathered import page_of
-from entrepot.gateway.operations.mqtt import subscribed_filter, version_name
-from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.operations.local_views.mqtt import subscribed_filter, version_name
+from entrepot.gateway.operations.row.gathered import page_of
+from entrepot.gateway.operations.row.times import time_shape
 
 if TYPE_CHECKING:
     from entrepot.gateway.mqtt.connections.client import MqttClient

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from entrepot.gateway.mqtt.connections.traces import Trace
 from entrepot.gateway.mqtt.frontend import MqttFrontend
-from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.operations.row.times import time_shape
 from entrepot.gateway.peers.peers import Peers
 
 TRACES: Final = "mqtt-traces"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from entrepot.gateway.operations.gathered import page_of
-from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.operations.row.gathered import page_of
+from entrepot.gateway.operations.row.times import time_shape
 from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.rocketmq.connected import RocketMqClient, RocketMqClients
 

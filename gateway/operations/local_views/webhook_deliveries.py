@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from entrepot.gateway.operations.times import time_shape
+from entrepot.gateway.operations.row.times import time_shape
 
 if TYPE_CHECKING:
     from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions

@@ -18,12 +18,12 @@ from entrepot.gateway.operations.overview.shapes import (
     LagShown,
     Severity,
 )
-from entrepot.gateway.operations.times import time_text
+from entrepot.gateway.operations.row.times import time_text
 
 if TYPE_CHECKING:
     from entrepot.domain.pin import Pin
-    from entrepot.gateway.operations.brokers import BrokerShown
-    from entrepot.gateway.operations.gathered import Missing
+    from entrepot.gateway.operations.nouns.brokers import BrokerShown
+    from entrepot.gateway.operations.row.gathered import Missing
 
 LAG_SECONDS: Final = 120.0
 """Age of a group's oldest unsettled message at which it is an alarm."""

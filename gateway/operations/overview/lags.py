@@ -14,7 +14,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.gateway.messaging.yielding import in_pages
 from entrepot.gateway.operations.overview.shapes import LagShown
-from entrepot.gateway.operations.statuses import group_statuses
+from entrepot.gateway.operations.row.statuses import group_statuses
 
 if TYPE_CHECKING:
     from entrepot.domain.ports import Store

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 from msgspec import Meta
 
 from entrepot.domain.access.model import Action
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.operation import Noun
 from entrepot.gateway.operations.overview.history import SPANS
 from entrepot.gateway.operations.overview.overview import FRESH_SECONDS, Overview
 from entrepot.gateway.operations.overview.shapes import ClusterOverviewShown, HistoryShown
-from entrepot.gateway.operations.problem import bad_request
-from entrepot.gateway.operations.rights import cluster
-from entrepot.gateway.operations.shapes import Pieces, Query
-from entrepot.gateway.operations.streams import MEDIA_TYPE, RETRY, event_of, streamed
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.operation import Noun
+from entrepot.gateway.operations.row.problem import bad_request
+from entrepot.gateway.operations.row.rights import cluster
+from entrepot.gateway.operations.row.shapes import Pieces, Query
+from entrepot.gateway.operations.row.streams import MEDIA_TYPE, RETRY, event_of, streamed
 
 if TYPE_CHECKING:
-    from entrepot.gateway.operations.streams import Streams
+    from entrepot.gateway.operations.row.streams import Streams
 
 MAX_WATCHERS: Final = 1000
 _SEES: Final = cluster(Action.LIST)

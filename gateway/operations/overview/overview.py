@@ -15,11 +15,10 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
 from entrepot.domain.ports.cluster import control_of
 from entrepot.domain.timestamp import to_epoch_ms
-from entrepot.gateway.operations.bridges import BridgeShown, bridge_of
-from entrepot.gateway.operations.brokers import BrokerShown, NameServerShape, broker_of
-from entrepot.gateway.operations.controllers import controllers_of
-from entrepot.gateway.operations.gateways import gateways_of
-from entrepot.gateway.operations.gathered import OTHER_VERSION, answered
+from entrepot.gateway.operations.nouns.bridges import BridgeShown, bridge_of
+from entrepot.gateway.operations.nouns.brokers import BrokerShown, NameServerShape, broker_of
+from entrepot.gateway.operations.nouns.controllers import controllers_of
+from entrepot.gateway.operations.nouns.gateways import gateways_of
 from entrepot.gateway.operations.overview.alarms import AlarmTimes, alarms_of
 from entrepot.gateway.operations.overview.history import SPANS
 from entrepot.gateway.operations.overview.sampling import Sampler
@@ -41,7 +40,8 @@ from entrepot.gateway.operations.overview.shapes import (
     OpenFiles,
     TierShown,
 )
-from entrepot.gateway.operations.times import time_text
+from entrepot.gateway.operations.row.gathered import OTHER_VERSION, answered
+from entrepot.gateway.operations.row.times import time_text
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.settings.version import own_version
 from entrepot.gateway.work.fresh import Fresh

@@ -7,11 +7,11 @@ from typing import Annotated, Final, cast
 
 from msgspec import field
 
-from entrepot.gateway.operations.bridges import BridgeShown
-from entrepot.gateway.operations.brokers import BrokerShown, NameServerShape
-from entrepot.gateway.operations.controllers import ControllerShown
-from entrepot.gateway.operations.gathered import AnsweredShown
-from entrepot.gateway.operations.shapes import EXAMPLES, Like, Part, Shown, Time, one_of, shown_as
+from entrepot.gateway.operations.nouns.bridges import BridgeShown
+from entrepot.gateway.operations.nouns.brokers import BrokerShown, NameServerShape
+from entrepot.gateway.operations.nouns.controllers import ControllerShown
+from entrepot.gateway.operations.row.gathered import AnsweredShown
+from entrepot.gateway.operations.row.shapes import EXAMPLES, Like, Part, Shown, Time, one_of, shown_as
 
 DOORS: Final = ("mqtt", "amqp", "rocketmq", "http")
 Figure = Annotated[int | float, Like(float)]

@@ -14,8 +14,6 @@ from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing, rows_of
 from entrepot.gateway.operations.rabbitmq.rows import BindingRow, BindingRows
 from entrepot.gateway.operations.rabbitmq.server import (
@@ -28,7 +26,9 @@ from entrepot.gateway.operations.rabbitmq.server import (
     new_noun,
 )
 from entrepot.gateway.operations.rabbitmq.shapes import binding_shape, properties_key
-from entrepot.gateway.operations.shapes import Created, LenientBody, PlainName
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.problem import bad_request
+from entrepot.gateway.operations.row.shapes import Created, LenientBody, PlainName
 
 if TYPE_CHECKING:
     from entrepot.domain.exchanges.exchange import Exchange

@@ -11,11 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from entrepot.domain.access.model import Action
-from entrepot.gateway.operations.amqp import MAX_REASON, missing_connection
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.gathered import check_complete, found_anywhere
 from entrepot.gateway.operations.local_views import amqp_connections as views
-from entrepot.gateway.operations.problem import MissingError
+from entrepot.gateway.operations.nouns.amqp import MAX_REASON, missing_connection
 from entrepot.gateway.operations.rabbitmq.everywhere import all_rows, name_missing
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, Rows, listing
 from entrepot.gateway.operations.rabbitmq.rows import (
@@ -26,8 +23,11 @@ from entrepot.gateway.operations.rabbitmq.rows import (
     ConsumerRows,
 )
 from entrepot.gateway.operations.rabbitmq.server import new_noun
-from entrepot.gateway.operations.rights import cluster
-from entrepot.gateway.operations.shapes import Head, PlainName
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.gathered import check_complete, found_anywhere
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.rights import cluster
+from entrepot.gateway.operations.row.shapes import Head, PlainName
 
 if TYPE_CHECKING:
     from entrepot.gateway.operations.rabbitmq.server import RabbitMq

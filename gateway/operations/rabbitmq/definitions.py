@@ -12,9 +12,7 @@ from msgspec import Meta
 
 from entrepot.domain.exchanges.exchange import RESERVED_PREFIX
 from entrepot.gateway.amqp.virtual_hosts.vhost import vhost_of
-from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.local_views.amqp_shapes import plain
-from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rabbitmq.importing import Import
 from entrepot.gateway.operations.rabbitmq.listing import Flag, Row
 from entrepot.gateway.operations.rabbitmq.permissions import permission_rows
@@ -22,9 +20,11 @@ from entrepot.gateway.operations.rabbitmq.rows import Definitions, DefinitionsSh
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import binding_shape, exchange_shape, policy_shape
 from entrepot.gateway.operations.rabbitmq.users import user_shape
-from entrepot.gateway.operations.rights import SUPER_USERS
-from entrepot.gateway.operations.schema import Schema, Schemas, example_of
-from entrepot.gateway.operations.shapes import Part, PlainName, Query, RawBody, shown_as
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.problem import bad_request
+from entrepot.gateway.operations.row.rights import SUPER_USERS
+from entrepot.gateway.operations.row.schema import Schema, Schemas, example_of
+from entrepot.gateway.operations.row.shapes import Part, PlainName, Query, RawBody, shown_as
 from entrepot.gateway.security.changes import By
 from entrepot.gateway.settings.version import own_version
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from entrepot.gateway.peers.gathered import Gathered, merged
 
 if TYPE_CHECKING:
-    from entrepot.gateway.operations.asked import Asked
+    from entrepot.gateway.operations.row.asked import Asked
     from entrepot.gateway.peers.peers import Peers
 
 ROWS_AT_ONCE: Final = 2000

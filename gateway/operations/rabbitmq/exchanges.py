@@ -12,7 +12,6 @@ from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.binding import DestinationKind
 from entrepot.domain.exchanges.exchange import Exchange, exchange_text, exchange_type
 from entrepot.gateway.amqp.virtual_hosts import needs
-from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.rabbitmq.bindings import default_bindings
 from entrepot.gateway.operations.rabbitmq.listing import Flag, ListingAsked, Row, listing
 from entrepot.gateway.operations.rabbitmq.rows import BindingRows, ExchangeRow, ExchangeRows
@@ -27,7 +26,8 @@ from entrepot.gateway.operations.rabbitmq.server import (
     new_noun,
 )
 from entrepot.gateway.operations.rabbitmq.shapes import binding_shape, exchange_shape
-from entrepot.gateway.operations.shapes import Declared, LenientBody, PlainName, Query
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.shapes import Declared, LenientBody, PlainName, Query
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost

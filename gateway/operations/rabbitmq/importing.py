@@ -16,7 +16,6 @@ from msgspec import Meta
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
-from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rabbitmq.bindings import BindingBody
 from entrepot.gateway.operations.rabbitmq.exchanges import ExchangeBody
 from entrepot.gateway.operations.rabbitmq.listing import Row
@@ -26,8 +25,9 @@ from entrepot.gateway.operations.rabbitmq.queues import QueueBody
 from entrepot.gateway.operations.rabbitmq.server import arguments_of
 from entrepot.gateway.operations.rabbitmq.users import UserBody, create_user, unknown_tags
 from entrepot.gateway.operations.rabbitmq.vhosts import create_vhost
-from entrepot.gateway.operations.reading import lenient
-from entrepot.gateway.operations.shapes import LenientBody
+from entrepot.gateway.operations.row.problem import bad_request
+from entrepot.gateway.operations.row.reading import lenient
+from entrepot.gateway.operations.row.shapes import LenientBody
 from entrepot.protocols.amqp.errors import AmqpError
 
 if TYPE_CHECKING:

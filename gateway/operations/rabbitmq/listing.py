@@ -14,8 +14,8 @@ from msgspec import Meta
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.regular_expression import RegularExpression
 from entrepot.gateway.messaging.yielding import in_pages
-from entrepot.gateway.operations.problem import bad_request
-from entrepot.gateway.operations.shapes import Like, Part, Query
+from entrepot.gateway.operations.row.problem import bad_request
+from entrepot.gateway.operations.row.shapes import Like, Part, Query
 
 MAX_PAGE_SIZE: Final = 500
 DEFAULT_PAGE_SIZE: Final = 100

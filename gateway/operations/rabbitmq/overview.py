@@ -10,10 +10,8 @@ from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.access.model import Request as Need
 from entrepot.domain.exchanges.exchange import ExchangeType
 from entrepot.domain.queues.declaration import declared_queue
-from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.local_views.amqp_connections import COUNTS
 from entrepot.gateway.operations.local_views.amqp_shapes import node_name
-from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.rabbitmq.everywhere import name_missing
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
 from entrepot.gateway.operations.rabbitmq.message_stats import MessageRates, totals_of_all
@@ -27,8 +25,10 @@ from entrepot.gateway.operations.rabbitmq.publishing import PublishBody, publish
 from entrepot.gateway.operations.rabbitmq.queues import add_counts
 from entrepot.gateway.operations.rabbitmq.rows import FeatureFlagRows, NodeRow, NodeRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun, resource_name
-from entrepot.gateway.operations.rights import NO_RIGHTS, Right, cluster
-from entrepot.gateway.operations.shapes import Checked, PlainName
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.rights import NO_RIGHTS, Right, cluster
+from entrepot.gateway.operations.row.shapes import Checked, PlainName
 from entrepot.gateway.settings.version import own_version
 
 if TYPE_CHECKING:

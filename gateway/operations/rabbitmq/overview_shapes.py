@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from entrepot.gateway.operations.amqp import RabbitMqPart
+from entrepot.gateway.operations.nouns.amqp import RabbitMqPart
 from entrepot.gateway.operations.rabbitmq.listing import Row
 from entrepot.gateway.operations.rabbitmq.rows import CONSUMED, NODE_NAME, ServerStats
-from entrepot.gateway.operations.shapes import Like, Part, Shown, shown_as
+from entrepot.gateway.operations.row.shapes import Like, Part, Shown, shown_as
 
 
 class ExchangeTypeShown(RabbitMqPart, frozen=True):

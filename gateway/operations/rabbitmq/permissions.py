@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.access.model import ANONYMOUS, EVERYBODY
 from entrepot.domain.access.vhost_permission import VhostPermission, is_of_vhost, permission_of, statements_of
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.change_names import TOLD_BELOW
-from entrepot.gateway.operations.problem import MissingError
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
 from entrepot.gateway.operations.rabbitmq.rows import PermissionRow, PermissionRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun
-from entrepot.gateway.operations.rights import SUPER_USERS
-from entrepot.gateway.operations.shapes import Declared, LenientBody, PlainName
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.change_names import TOLD_BELOW
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.rights import SUPER_USERS
+from entrepot.gateway.operations.row.shapes import Declared, LenientBody, PlainName
 from entrepot.gateway.security.changes import By
 
 if TYPE_CHECKING:

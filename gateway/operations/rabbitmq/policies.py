@@ -9,18 +9,18 @@ import msgspec
 
 from entrepot.domain.queues.policy import ApplyTo, Policy
 from entrepot.gateway.amqp.virtual_hosts import needs
-from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
 from entrepot.gateway.operations.rabbitmq.rows import NothingRows, PolicyRow, PolicyRows
 from entrepot.gateway.operations.rabbitmq.server import GOVERN, LIST, check_sayable, missing, new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import policy_shape
-from entrepot.gateway.operations.shapes import Declared, LenientBody, Number, PlainName
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.shapes import Declared, LenientBody, Number, PlainName
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
-    from entrepot.gateway.operations.operation import Noun
     from entrepot.gateway.operations.rabbitmq.server import RabbitMq
-    from entrepot.gateway.operations.rights import Right
+    from entrepot.gateway.operations.row.operation import Noun
+    from entrepot.gateway.operations.row.rights import Right
 
 POLICIES: Final = new_noun("/policies")
 OPERATOR_POLICIES: Final = new_noun("/operator-policies")

@@ -15,12 +15,12 @@ from entrepot.gateway.amqp.connections.publishing import all_keys, without_bcc
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
 from entrepot.gateway.messaging.answer import Answer
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.change_names import NO_CHANGE
-from entrepot.gateway.operations.problem import bad_request
 from entrepot.gateway.operations.rabbitmq.server import check_sayable, exchange_name, missing, new_noun
-from entrepot.gateway.operations.rights import HANDLERS_OWN
-from entrepot.gateway.operations.shapes import LenientBody, Part, PlainName, shown_as
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.change_names import NO_CHANGE
+from entrepot.gateway.operations.row.problem import bad_request
+from entrepot.gateway.operations.row.rights import HANDLERS_OWN
+from entrepot.gateway.operations.row.shapes import LenientBody, Part, PlainName, shown_as
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.mapping import expiration_ms

@@ -14,7 +14,7 @@ from entrepot.gateway.operations.local_views.amqp_shapes import plain
 from entrepot.gateway.operations.rabbitmq.listing import Row
 from entrepot.gateway.operations.rabbitmq.rows import QueueMessages
 from entrepot.gateway.operations.rabbitmq.server import CONSUME, new_noun
-from entrepot.gateway.operations.shapes import LenientBody, PlainName
+from entrepot.gateway.operations.row.shapes import LenientBody, PlainName
 from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 

@@ -15,7 +15,6 @@ from entrepot.domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_R
 from entrepot.domain.queues.declaration import QueueDeclaration, declared_queue, queue_text
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import check_owner
-from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.local_views.amqp_connections import CONSUMERS
 from entrepot.gateway.operations.rabbitmq.everywhere import all_rows, name_missing
 from entrepot.gateway.operations.rabbitmq.listing import Flag, ListingAsked, Row, Rows, listing, rows_of
@@ -23,7 +22,8 @@ from entrepot.gateway.operations.rabbitmq.message_stats import MessageRates, tot
 from entrepot.gateway.operations.rabbitmq.rows import QueueRow, QueueRows
 from entrepot.gateway.operations.rabbitmq.server import DECLARE, DELETE, GET, LIST, arguments_of, missing, new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import queue_shape
-from entrepot.gateway.operations.shapes import Declared, LenientBody, PlainName, Query
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.shapes import Declared, LenientBody, PlainName, Query
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost

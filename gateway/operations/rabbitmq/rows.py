@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from entrepot.gateway.operations.amqp import ChannelFields, ConnectionShown, ConsumerFields, RabbitMqPart
+from entrepot.gateway.operations.nouns.amqp import ChannelFields, ConnectionShown, ConsumerFields, RabbitMqPart
 from entrepot.gateway.operations.rabbitmq.listing import PageOf, Row, Rows
-from entrepot.gateway.operations.shapes import EXAMPLES, Like, Part, Shown, one_of, shown_as
-from entrepot.gateway.operations.shapes import Row as ShownRow
+from entrepot.gateway.operations.row.shapes import EXAMPLES, Like, Part, Shown, one_of, shown_as
+from entrepot.gateway.operations.row.shapes import Row as ShownRow
 
 NODE_NAME: Final = "entrepot@gateway-1"
 

@@ -9,16 +9,16 @@ from entrepot.domain.access.model import Action, Principal, ResourceType
 from entrepot.domain.access.model import Request as Need
 from entrepot.gateway.amqp.virtual_hosts.needs import entity_name
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
-from entrepot.gateway.operations.operation import Noun
-from entrepot.gateway.operations.problem import Form, MissingError, bad_request
-from entrepot.gateway.operations.rights import PROTOCOL, Right, fixed, listed
+from entrepot.gateway.operations.row.operation import Noun
+from entrepot.gateway.operations.row.problem import Form, MissingError, bad_request
+from entrepot.gateway.operations.row.rights import PROTOCOL, Right, fixed, listed
 from entrepot.protocols.amqp.field_table import MAX_DEPTH
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.frontend import AmqpFrontend
     from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
     from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-    from entrepot.gateway.operations.asked import Asked
+    from entrepot.gateway.operations.row.asked import Asked
     from entrepot.gateway.security.security import Security
 
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"

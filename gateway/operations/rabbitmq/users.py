@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.change_names import TOLD_BELOW
-from entrepot.gateway.operations.problem import MissingError, bad_request
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
 from entrepot.gateway.operations.rabbitmq.rows import UserRow, UserRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun
-from entrepot.gateway.operations.rights import SUPER_USERS
-from entrepot.gateway.operations.shapes import Declared, LenientBody, Like, PlainName
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.change_names import TOLD_BELOW
+from entrepot.gateway.operations.row.problem import MissingError, bad_request
+from entrepot.gateway.operations.row.rights import SUPER_USERS
+from entrepot.gateway.operations.row.shapes import Declared, LenientBody, Like, PlainName
 from entrepot.gateway.security.changes import By, UserChange
 
 if TYPE_CHECKING:

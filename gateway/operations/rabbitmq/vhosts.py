@@ -9,12 +9,12 @@ from entrepot.domain.access.model import Request as Need
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import DEFAULT_NAMESPACE, is_hidden_topic, split_name
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
-from entrepot.gateway.operations.asked import Asked
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
 from entrepot.gateway.operations.rabbitmq.rows import VhostRow, VhostRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun
-from entrepot.gateway.operations.rights import Right, listed
-from entrepot.gateway.operations.shapes import Declared, PlainName
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.rights import Right, listed
+from entrepot.gateway.operations.row.shapes import Declared, PlainName
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:

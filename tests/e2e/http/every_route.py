@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from entrepot.gateway.operations.nouns import TABLE
+from entrepot.gateway.operations.all_nouns import TABLE
 
 
 class Told(NamedTuple):

@@ -16,7 +16,7 @@ import pytest
 
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.http.app import pages
-from entrepot.gateway.http.methods import routes_of
+from entrepot.gateway.http.requests.methods import routes_of
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.every_route import every_route
 from tests.e2e.http.operations import (

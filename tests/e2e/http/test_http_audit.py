@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.operations.change_names import change_of, resource_of
+from entrepot.gateway.operations.row.change_names import change_of, resource_of
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.every_route import every_route
 from tests.e2e.http.operations import ONLY_SUPER, OPERATIONS, SINK, Operation

@@ -100,7 +100,7 @@ def test_a_long_export_comes_piece_by_piece(client, topic):
 
 
 def test_an_export_that_fails_on_the_way_is_not_taken_for_whole(server, client, group, monkeypatch, capfd):
-    monkeypatch.setattr("entrepot.gateway.operations.dead_letters.EXPORT_BATCH", 2)
+    monkeypatch.setattr("entrepot.gateway.operations.nouns.dead_letters.EXPORT_BATCH", 2)
     read = server.store.messages.read
 
     async def failing(topic: str, queue_id: int, from_offset: int, max_messages: int) -> list:

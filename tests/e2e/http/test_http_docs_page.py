@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from entrepot.gateway.http.page_headers import CONTENT_SECURITY_POLICY
+from entrepot.gateway.http.dashboard.page_headers import CONTENT_SECURITY_POLICY
 from tests.support.chromium import is_installed
 from tests.support.server import ServerProcess
 

@@ -13,8 +13,8 @@ import httpx2
 import jsonschema_rs
 import pytest
 
-from entrepot.gateway.http.page_headers import CONTENT_SECURITY_POLICY
-from entrepot.gateway.http.problems import MISSING, problem_types
+from entrepot.gateway.http.dashboard.page_headers import CONTENT_SECURITY_POLICY
+from entrepot.gateway.http.requests.problems import MISSING, problem_types
 from tests.e2e.http.documented import Described, operations, own_schema, resolved
 from tests.e2e.http.every_route import every_route
 from tests.e2e.http.everything import ROOT, ask_everything
@@ -135,7 +135,9 @@ def test_the_example_of_a_subscription_is_taken(client: httpx2.Client, document:
 
 def test_what_is_missing_has_its_problem_type() -> None:
     told = set()
-    for source in set(Path("gateway").rglob("*.py")) - {Path("gateway/http/problem_types.py")}:  # of the store's codes
+    for source in set(Path("gateway").rglob("*.py")) - {
+        Path("gateway/http/requests/problem_types.py")
+    }:  # of the store's codes
         told |= set(re.findall(r'"([a-z]+)-not-found"', source.read_text()))
     assert told == set(MISSING)
     assert len(problem_types()) == len(set(problem_types()))

@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from entrepot.gateway.operations import topic_stream
+from entrepot.gateway.operations.nouns import topic_stream
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, ids, is_problem, publish, receive
 from tests.support.event_streams import Consumer, consumer, source

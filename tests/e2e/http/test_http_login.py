@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from entrepot.gateway.http.login_cookie import COOKIE, HOST_PREFIX
+from entrepot.gateway.http.requests.login_cookie import COOKIE, HOST_PREFIX
 from entrepot.gateway.settings import HttpSettings, SecuritySettings, Settings
 from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer, serving

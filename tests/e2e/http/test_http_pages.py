@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from entrepot.domain.topic import Topic
-from entrepot.gateway.operations import paging
+from entrepot.gateway.operations.row import paging
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
 from tests.support.http_client import http_client

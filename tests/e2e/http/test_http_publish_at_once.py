@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from entrepot.gateway.http.connection import MAX_BODY_AT_ONCE
-from entrepot.gateway.http.publish import _topic_at
+from entrepot.gateway.http.requests.publish import _topic_at
 from entrepot.gateway.settings import Settings
 from tests.support.http_client import http_client, http_request
 from tests.support.http_server import HttpServer, serving

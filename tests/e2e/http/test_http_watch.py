@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx2
 
-from entrepot.gateway.operations.streams import Streams
-from entrepot.gateway.operations.watching import MAX_WATCHES
+from entrepot.gateway.operations.nouns.watching import MAX_WATCHES
+from entrepot.gateway.operations.row.streams import Streams
 from tests.e2e.http.steps import event, get, is_problem, publish, receive
 from tests.support.waiting import wait_until
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from entrepot.gateway.cli.noun_commands import commands_of
 from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS
-from entrepot.gateway.operations.webhooks import WEBHOOKS
+from entrepot.gateway.operations.nouns.webhooks import WEBHOOKS
 from tests.e2e.http.steps import event, publish
 from tests.e2e.webhooks.conftest import MAX_WAITING, Subscribe
 from tests.support.http_server import HttpServer

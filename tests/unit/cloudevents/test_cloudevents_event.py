@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from entrepot.domain.errors import Code, EntrepotError, StorageFullError
-from entrepot.gateway.http.problem_types import PROBLEMS, problem_of
+from entrepot.gateway.http.requests.problem_types import PROBLEMS, problem_of
 from entrepot.protocols.cloudevents import media_type
 from entrepot.protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
 from entrepot.protocols.cloudevents.event import CloudEvent, check_attributes, is_attribute_name

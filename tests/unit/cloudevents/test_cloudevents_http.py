@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.gateway.http.problem_types import problem_of
+from entrepot.gateway.http.requests.problem_types import problem_of
 from entrepot.protocols.cloudevents import http
 from entrepot.protocols.cloudevents.errors import BatchTooLargeError, CloudEventError, UnsupportedFormatError
 from entrepot.protocols.cloudevents.event import (

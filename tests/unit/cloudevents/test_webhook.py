@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.http.streaming import frames
-from entrepot.gateway.operations.subscription_definition import record_of
-from entrepot.gateway.operations.subscription_shapes import SubscriptionBody
-from entrepot.gateway.operations.topic_stream import cursor_of, parse_cursor
+from entrepot.gateway.operations.nouns.subscription_definition import record_of
+from entrepot.gateway.operations.nouns.subscription_shapes import SubscriptionBody
+from entrepot.gateway.operations.nouns.topic_stream import cursor_of, parse_cursor
 from entrepot.protocols.cloudevents import webhook
 from entrepot.protocols.cloudevents.errors import CloudEventError
 from entrepot.protocols.cloudevents.webhook import Consent, Verdict

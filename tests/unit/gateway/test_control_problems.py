@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from entrepot.domain.ports.cluster import BrokerStatus, ElectionView, LogCondition, ReplicaView
-from entrepot.gateway.http.controller_metrics import controller_metrics
-from entrepot.gateway.operations.brokers import broker_of
+from entrepot.gateway.http.metrics.controller_metrics import controller_metrics
+from entrepot.gateway.operations.nouns.brokers import broker_of
 from entrepot.gateway.operations.overview.alarms import alarms_of
 from entrepot.gateway.operations.overview.shapes import Severity
 from tests.support.overviews import QUIET

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from entrepot.gateway.http.connection import MAX_HEAD_BYTES
-from entrepot.gateway.http.heads import RefusedHeadError, check_trailers, origin_form, without_offer
+from entrepot.gateway.http.requests.heads import RefusedHeadError, check_trailers, origin_form, without_offer
 from entrepot.gateway.transport.http_requests import authority_and_target, websocket_headers, with_host
 from tests.fuzz.desync_corpus import GET, HOST, KEY, NEXT, OFFER, POST, RUN_NEXT, WEBSOCKET
 from tests.support.cases import cases

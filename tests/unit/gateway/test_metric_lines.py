@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.metric_families import FamilyLines
+from entrepot.gateway.http.metrics.metric_families import FamilyLines
 from entrepot.gateway.work.fresh import Fresh
 
 ROWS = st.dictionaries(

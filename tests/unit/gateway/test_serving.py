@@ -12,11 +12,11 @@ from msgspec import Meta
 
 from entrepot.domain.access.model import Origin, Principal
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.serving import ServedOperations
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.operation import Noun
-from entrepot.gateway.operations.rights import NO_RIGHTS
-from entrepot.gateway.operations.shapes import (
+from entrepot.gateway.http.requests.serving import ServedOperations
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.operation import Noun
+from entrepot.gateway.operations.row.rights import NO_RIGHTS
+from entrepot.gateway.operations.row.shapes import (
     Body,
     Checked,
     Created,
@@ -27,7 +27,7 @@ from entrepot.gateway.operations.shapes import (
     PlainName,
     Raw,
 )
-from entrepot.gateway.operations.table import Table
+from entrepot.gateway.operations.row.table import Table
 from entrepot.gateway.settings import Settings
 
 THINGS = Noun("things", "/things", "thing")

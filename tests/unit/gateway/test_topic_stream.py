@@ -10,8 +10,8 @@ import pytest
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Tail
 from entrepot.domain.topic import Topic
-from entrepot.gateway.operations import topic_stream as module
-from entrepot.gateway.operations.topic_stream import TopicStream
+from entrepot.gateway.operations.nouns import topic_stream as module
+from entrepot.gateway.operations.nouns.topic_stream import TopicStream
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced

@@ -10,7 +10,7 @@ import pytest
 from entrepot.domain.access.explanation import Outcome, Reach
 from entrepot.domain.access.model import Action, Effect, Statement
 from entrepot.domain.errors import EntrepotError
-from entrepot.gateway.operations.access_tester import (
+from entrepot.gateway.operations.nouns.access_tester import (
     AccessTester,
     EffectiveAsked,
     ExplanationAsked,

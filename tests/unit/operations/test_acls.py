@@ -6,9 +6,16 @@ import pytest
 
 from entrepot.domain.access.model import Action, Effect
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.operations.acls import Acls, PoliciesAsked, PolicyBody, PolicyHead, StatementBody, StatementShown
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import PlainName
+from entrepot.gateway.operations.nouns.acls import (
+    Acls,
+    PoliciesAsked,
+    PolicyBody,
+    PolicyHead,
+    StatementBody,
+    StatementShown,
+)
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
 from tests.support.opened_security import asked_by_root, opened_security
 
 ANY, NEW = PolicyHead(), PolicyHead("*")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.gateway.operations.amqp import AmqpClients, Closing, ConnectionsAsked, ConsumersAsked
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import PlainName
+from entrepot.gateway.operations.nouns.amqp import AmqpClients, Closing, ConnectionsAsked, ConsumersAsked
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
 from tests.support.amqp_door import AmqpClient, AmqpDoor
 from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
 from tests.support.waiting import until

@@ -10,7 +10,7 @@ import pytest
 from entrepot.domain.names import qualified
 from entrepot.domain.topic import Permission, Topic
 from entrepot.gateway.events.rules import EventRules
-from entrepot.gateway.operations.asyncapi import MEDIA_TYPE, AsyncApi, Listeners
+from entrepot.gateway.operations.nouns.asyncapi import MEDIA_TYPE, AsyncApi, Listeners
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from entrepot.gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
-from entrepot.gateway.operations.bridges import Bridges
+from entrepot.gateway.operations.nouns.bridges import Bridges
 from entrepot.gateway.peers.gathered import Gathered
 
 

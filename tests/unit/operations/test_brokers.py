@@ -13,10 +13,10 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.cluster import BrokerStatus, ControllerStatus, ElectionView, LogCondition, ReplicaView
 from entrepot.domain.replication.control import ReplicaChange
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.brokers import BrokerChange, Brokers, Election, ReplicaCounting
-from entrepot.gateway.operations.controllers import Controllers, NewController
-from entrepot.gateway.operations.shapes import PlainName, WholeName
+from entrepot.gateway.operations.nouns.brokers import BrokerChange, Brokers, Election, ReplicaCounting
+from entrepot.gateway.operations.nouns.controllers import Controllers, NewController
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.shapes import PlainName, WholeName
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.gateway.operations.client_shapes import ClientShown, Disconnected
-from entrepot.gateway.operations.clients import (
+from entrepot.gateway.operations.nouns.client_shapes import ClientShown, Disconnected
+from entrepot.gateway.operations.nouns.clients import (
     Clients,
     ClientsAsked,
     Disconnecting,
@@ -18,8 +18,8 @@ from entrepot.gateway.operations.clients import (
     SlowAsked,
     SubscriptionsAsked,
 )
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import EXAMPLES, PlainName
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import EXAMPLES, PlainName
 from entrepot.protocols.mqtt.packets import Subscription
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

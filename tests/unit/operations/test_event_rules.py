@@ -14,8 +14,8 @@ from entrepot.domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
 from entrepot.domain.topic import Topic
 from entrepot.gateway.events.rules import EventRules
 from entrepot.gateway.messaging.topology import Topology
-from entrepot.gateway.operations.event_rules import EventRuleChange, EventRulesAsked, TopicEventRules
-from entrepot.gateway.operations.shapes import TopicName
+from entrepot.gateway.operations.nouns.event_rules import EventRuleChange, EventRulesAsked, TopicEventRules
+from entrepot.gateway.operations.row.shapes import TopicName
 from entrepot.gateway.security.security import Security, refusal_of
 from entrepot.gateway.settings import TopicsSettings
 from tests.support.asked import asked

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.operations.gathered import OTHER_VERSION, found_anywhere, merged_page, readable
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import Part
+from entrepot.gateway.operations.row.gathered import OTHER_VERSION, found_anywhere, merged_page, readable
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import Part
 from entrepot.gateway.peers.gathered import Gathered
 
 

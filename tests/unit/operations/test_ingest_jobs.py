@@ -11,9 +11,9 @@ from entrepot.domain.ingest_job import PREFIX, IngestJob, JobState, encode_job
 from entrepot.domain.journey.ingest_record import PREFIX as BATCHES_PREFIX
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
-from entrepot.gateway.operations.ingest_jobs import MAX_ID, IngestJobs, IngestJobsAsked
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import PlainName
+from entrepot.gateway.operations.nouns.ingest_jobs import MAX_ID, IngestJobs, IngestJobsAsked
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

@@ -11,10 +11,10 @@ from entrepot.domain.access.model import EVERYTHING
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Topic
-from entrepot.gateway.operations.ids import id_text
 from entrepot.gateway.operations.journey.looking_up import By
-from entrepot.gateway.operations.journeys import HIDDEN, JOURNEYS, JourneyAsked, Journeys
-from entrepot.gateway.operations.problem import MissingError
+from entrepot.gateway.operations.journey.noun import HIDDEN, JOURNEYS, JourneyAsked, Journeys
+from entrepot.gateway.operations.row.ids import id_text
+from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from tests.support.asked import asked

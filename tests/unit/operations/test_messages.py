@@ -12,13 +12,13 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.names import dead_letter_topic, qualified
 from entrepot.domain.topic import Permission, Topic
-from entrepot.gateway.operations.full_message import properties_shown
-from entrepot.gateway.operations.ids import id_text, ids_of
-from entrepot.gateway.operations.messages import Messages, MessagesAsked
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.pulling import PullAsked, Pulling, number_in_path
-from entrepot.gateway.operations.seen import Contents
-from entrepot.gateway.operations.shapes import MAX_NUMBER, PlainName, TopicName
+from entrepot.gateway.operations.nouns.full_message import properties_shown
+from entrepot.gateway.operations.nouns.messages import Messages, MessagesAsked
+from entrepot.gateway.operations.nouns.pulling import PullAsked, Pulling, number_in_path
+from entrepot.gateway.operations.row.ids import id_text, ids_of
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.seen import Contents
+from entrepot.gateway.operations.row.shapes import MAX_NUMBER, PlainName, TopicName
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.settings.listeners import MaskRule

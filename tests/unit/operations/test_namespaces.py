@@ -6,9 +6,9 @@ import pytest
 
 from entrepot.domain.names import qualified
 from entrepot.domain.topic import Topic
-from entrepot.gateway.operations.namespaces import NamespaceChange, Namespaces, NamespacesAsked
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import PlainName
+from entrepot.gateway.operations.nouns.namespaces import NamespaceChange, Namespaces, NamespacesAsked
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore
 

@@ -12,11 +12,11 @@ import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
-from entrepot.gateway.operations.gathered import OTHER_VERSION
 from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES, CountedDoors
 from entrepot.gateway.operations.overview.noun import HistoryAsked, OverviewAsked, Overviews
 from entrepot.gateway.operations.overview.overview import FIGURES, HISTORY, Overview
-from entrepot.gateway.operations.streams import Streams
+from entrepot.gateway.operations.row.gathered import OTHER_VERSION
+from entrepot.gateway.operations.row.streams import Streams
 from entrepot.gateway.peers.gathered import Gathered
 from tests.support.asked import asked
 from tests.support.clock import ManualClock

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Meta, UnsetType
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.gateway.http.problems import _sentence
-from entrepot.gateway.operations.reading import read_body, read_lenient, read_query, truth, whole
-from entrepot.gateway.operations.schema import Schemas
-from entrepot.gateway.operations.shapes import Body, LenientBody, Query
+from entrepot.gateway.http.requests.problems import _sentence
+from entrepot.gateway.operations.row.reading import read_body, read_lenient, read_query, truth, whole
+from entrepot.gateway.operations.row.schema import Schemas
+from entrepot.gateway.operations.row.shapes import Body, LenientBody, Query
 
 NUMBERS = pydantic.TypeAdapter(int)
 TRUTHS = pydantic.TypeAdapter(bool)

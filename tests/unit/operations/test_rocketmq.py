@@ -10,9 +10,9 @@ import pytest
 from entrepot.domain.access.model import Principal
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.messaging.test_message import RocketMqTestMessage
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.rocketmq import RocketMqClients, RocketMqClientsAsked, RocketMqDisconnecting
-from entrepot.gateway.operations.shapes import PlainName
+from entrepot.gateway.operations.nouns.rocketmq import RocketMqClients, RocketMqClientsAsked, RocketMqDisconnecting
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.gateway.rocketmq.connected import RocketMqClient
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

@@ -16,13 +16,13 @@ from entrepot.gateway.cli.client import Client
 from entrepot.gateway.cli.errors import CommandError
 from entrepot.gateway.cli.noun_commands import commands_of, path_of
 from entrepot.gateway.http.documents.of_table import paths_of
-from entrepot.gateway.http.serving import _encoded
-from entrepot.gateway.operations.operation import Noun, Words
-from entrepot.gateway.operations.option_texts import placement
-from entrepot.gateway.operations.reading import read_body
-from entrepot.gateway.operations.rights import SUPER_USERS
-from entrepot.gateway.operations.schema import Schemas
-from entrepot.gateway.operations.shapes import Body, Continued, Created, Flag, PlainName, Query, Shown, shown_as
+from entrepot.gateway.http.requests.serving import _encoded
+from entrepot.gateway.operations.row.operation import Noun, Words
+from entrepot.gateway.operations.row.option_texts import placement
+from entrepot.gateway.operations.row.reading import read_body
+from entrepot.gateway.operations.row.rights import SUPER_USERS
+from entrepot.gateway.operations.row.schema import Schemas
+from entrepot.gateway.operations.row.shapes import Body, Continued, Created, Flag, PlainName, Query, Shown, shown_as
 
 
 class ThingShown(Shown, frozen=True):

@@ -8,10 +8,10 @@ import pytest
 from msgspec import Meta
 
 from entrepot.gateway.http.documents.of_table import paths_of
-from entrepot.gateway.operations.operation import Noun
-from entrepot.gateway.operations.rights import SUPER_USERS
-from entrepot.gateway.operations.schema import Schemas, example_of
-from entrepot.gateway.operations.shapes import Body, Like, Part, Raw, Row, Shown, one_of, shown_as
+from entrepot.gateway.operations.row.operation import Noun
+from entrepot.gateway.operations.row.rights import SUPER_USERS
+from entrepot.gateway.operations.row.schema import Schemas, example_of
+from entrepot.gateway.operations.row.shapes import Body, Like, Part, Raw, Row, Shown, one_of, shown_as
 
 
 class Head(Part, frozen=True):

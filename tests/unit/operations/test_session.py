@@ -13,9 +13,9 @@ import pytest
 
 from entrepot.domain.access.model import Origin, Principal
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.login_cookie import COOKIE, HOST_PREFIX, cookie_headers
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.session import Browsers, LoginBody, Session
+from entrepot.gateway.http.requests.login_cookie import COOKIE, HOST_PREFIX, cookie_headers
+from entrepot.gateway.operations.nouns.session import Browsers, LoginBody, Session
+from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.login_sessions import LoginSessions

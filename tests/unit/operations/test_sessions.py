@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.sessions import Sessions, SessionsAsked
-from entrepot.gateway.operations.shapes import PlainName
+from entrepot.gateway.operations.nouns.sessions import Sessions, SessionsAsked
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.protocols.mqtt.packets import Subscription
 from tests.support.mqtt_door import MqttDoor
 from tests.support.operations import asked_by

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from entrepot.gateway.operations.settings import VIEW, GatewaySettings, OtherValue, SettingsAsked
+from entrepot.gateway.operations.nouns.settings import VIEW, GatewaySettings, OtherValue, SettingsAsked
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.settings import SettingRow
 

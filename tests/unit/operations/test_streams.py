@@ -13,12 +13,12 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.topology import Topology
-from entrepot.gateway.operations.event_streams import EventStreams, StreamAsked, StreamHead
-from entrepot.gateway.operations.reading import read_query
-from entrepot.gateway.operations.seen import Contents
-from entrepot.gateway.operations.shapes import Pieces, TopicName
-from entrepot.gateway.operations.streams import Streams
-from entrepot.gateway.operations.watching import WatchAsked, Watching
+from entrepot.gateway.operations.nouns.event_streams import EventStreams, StreamAsked, StreamHead
+from entrepot.gateway.operations.nouns.watching import WatchAsked, Watching
+from entrepot.gateway.operations.row.reading import read_query
+from entrepot.gateway.operations.row.seen import Contents
+from entrepot.gateway.operations.row.shapes import Pieces, TopicName
+from entrepot.gateway.operations.row.streams import Streams
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings, TopicsSettings
 from tests.support.asked import asked

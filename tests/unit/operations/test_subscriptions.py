@@ -18,17 +18,17 @@ from entrepot.gateway.events.webhooks.handshake import Handshake
 from entrepot.gateway.events.webhooks.last_answers import LastAnswers, SinkAnswer
 from entrepot.gateway.events.webhooks.sink_client import SinkClient
 from entrepot.gateway.messaging.topology import Topology
-from entrepot.gateway.operations.asked import HEAD
-from entrepot.gateway.operations.consenting import ConsentHead, Consenting
-from entrepot.gateway.operations.gathered import OTHER_VERSION
-from entrepot.gateway.operations.known_subscriptions import CONSUMING, KnownSubscriptions
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.reading import read_body
-from entrepot.gateway.operations.shapes import PlainName
-from entrepot.gateway.operations.subscribing import Subscribing, SubscriptionsAsked
-from entrepot.gateway.operations.subscription_definition import record_of
-from entrepot.gateway.operations.subscription_shapes import TO_SUBSCRIBE, SubscriptionBody
-from entrepot.gateway.operations.webhooks import WebhookDeliveries, WebhooksAsked
+from entrepot.gateway.operations.nouns.consenting import ConsentHead, Consenting
+from entrepot.gateway.operations.nouns.known_subscriptions import CONSUMING, KnownSubscriptions
+from entrepot.gateway.operations.nouns.subscribing import Subscribing, SubscriptionsAsked
+from entrepot.gateway.operations.nouns.subscription_definition import record_of
+from entrepot.gateway.operations.nouns.subscription_shapes import TO_SUBSCRIBE, SubscriptionBody
+from entrepot.gateway.operations.nouns.webhooks import WebhookDeliveries, WebhooksAsked
+from entrepot.gateway.operations.row.asked import HEAD
+from entrepot.gateway.operations.row.gathered import OTHER_VERSION
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.reading import read_body
+from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings

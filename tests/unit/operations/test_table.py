@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.routing import compile_path
 
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.operation import Noun, Operation
-from entrepot.gateway.operations.rights import SUPER_USERS
-from entrepot.gateway.operations.shapes import Body, PlainName, Query
-from entrepot.gateway.operations.table import Table
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.operation import Noun, Operation
+from entrepot.gateway.operations.row.rights import SUPER_USERS
+from entrepot.gateway.operations.row.shapes import Body, PlainName, Query
+from entrepot.gateway.operations.row.table import Table
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
 TEMPLATES = [

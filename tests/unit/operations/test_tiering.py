@@ -10,8 +10,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import qualified
 from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, TierStatus
 from entrepot.domain.topic import QueueBounds, Topic
-from entrepot.gateway.operations.shapes import TopicName
-from entrepot.gateway.operations.tiering import Accepting, Attaching, Restoring, Tiering
+from entrepot.gateway.operations.nouns.tiering import Accepting, Attaching, Restoring, Tiering
+from entrepot.gateway.operations.row.shapes import TopicName
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

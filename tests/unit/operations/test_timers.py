@@ -11,10 +11,10 @@ from entrepot.domain.names import qualified
 from entrepot.domain.recall_handle import RecallHandle
 from entrepot.domain.timestamp import MAX_EPOCH_MS, to_rfc3339
 from entrepot.domain.topic import Topic
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import PlainName
-from entrepot.gateway.operations.timers import TIMERS, Retime, Timers, TimersAsked
-from entrepot.gateway.operations.times import LAST_TIME, time_text
+from entrepot.gateway.operations.nouns.timers import TIMERS, Retime, Timers, TimersAsked
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
+from entrepot.gateway.operations.row.times import LAST_TIME, time_text
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

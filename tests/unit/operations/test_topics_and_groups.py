@@ -12,14 +12,14 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import qualified
 from entrepot.domain.topic import Topic
-from entrepot.gateway.operations import paging
-from entrepot.gateway.operations.asked import Asked
-from entrepot.gateway.operations.groups import GroupChange, Groups, Reset
-from entrepot.gateway.operations.paging import Page, Piece, Selection
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.reading import read_body
-from entrepot.gateway.operations.shapes import GroupName, TopicName
-from entrepot.gateway.operations.topics import TopicChange, TopicChanges, Topics, TopicSelection
+from entrepot.gateway.operations.nouns.groups import GroupChange, Groups, Reset
+from entrepot.gateway.operations.nouns.topics import TopicChange, TopicChanges, Topics, TopicSelection
+from entrepot.gateway.operations.row import paging
+from entrepot.gateway.operations.row.asked import Asked
+from entrepot.gateway.operations.row.paging import Page, Piece, Selection
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.reading import read_body
+from entrepot.gateway.operations.row.shapes import GroupName, TopicName
 from entrepot.gateway.settings import GroupsSettings, TopicsSettings
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

@@ -6,9 +6,9 @@ import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.mqtt.connections.traces import MAX_TRACES
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import PlainName
-from entrepot.gateway.operations.traces import PacketsAsked, PacketTraces, TraceBody
+from entrepot.gateway.operations.nouns.traces import PacketsAsked, PacketTraces, TraceBody
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
 from tests.support.mqtt_door import MqttDoor
 from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
 

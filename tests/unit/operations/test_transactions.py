@@ -8,8 +8,8 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.names import qualified
 from entrepot.domain.topic import Topic
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.transactions import Transactions, TransactionsAsked
+from entrepot.gateway.operations.nouns.transactions import Transactions, TransactionsAsked
+from entrepot.gateway.operations.row.problem import MissingError
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

@@ -10,12 +10,12 @@ import pytest
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.reading import read_body
-from entrepot.gateway.operations.schema import Schemas
-from entrepot.gateway.operations.trial_doors import MqttDoor, RocketMqDoor
-from entrepot.gateway.operations.trials import AmqpTrial, HttpTrial, MqttTrial, RocketMqTrial, Stored
-from entrepot.gateway.operations.trying import TRYING, Trying
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.reading import read_body
+from entrepot.gateway.operations.row.schema import Schemas
+from entrepot.gateway.operations.trying.noun import TRYING, Trying
+from entrepot.gateway.operations.trying.trial_doors import MqttDoor, RocketMqDoor
+from entrepot.gateway.operations.trying.trials import AmqpTrial, HttpTrial, MqttTrial, RocketMqTrial, Stored
 from tests.support.asked import asked
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore

@@ -6,9 +6,7 @@ import pytest
 
 from entrepot.domain.access.model import Action, Effect, Statement
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.shapes import PlainName
-from entrepot.gateway.operations.users import (
+from entrepot.gateway.operations.nouns.users import (
     UserBody,
     UserChangeAsked,
     UserDeletionAsked,
@@ -17,6 +15,8 @@ from entrepot.gateway.operations.users import (
     UsersAsked,
     UserShown,
 )
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.shapes import PlainName
 from tests.support.opened_security import BY_ROOT, asked_by_root, opened_security
 
 ANY, NEW = UserHead(), UserHead("*")

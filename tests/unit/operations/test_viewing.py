@@ -10,12 +10,12 @@ from entrepot.domain.access.model import Decision
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Permission, Topic
-from entrepot.gateway.operations.problem import MissingError
-from entrepot.gateway.operations.reading import read_query
-from entrepot.gateway.operations.schema import parameters_of
-from entrepot.gateway.operations.seen import Contents
-from entrepot.gateway.operations.shapes import PlainName, TopicName
-from entrepot.gateway.operations.viewing import OneAsked, ViewAsked, Viewing
+from entrepot.gateway.operations.nouns.viewing import OneAsked, ViewAsked, Viewing
+from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.reading import read_query
+from entrepot.gateway.operations.row.schema import parameters_of
+from entrepot.gateway.operations.row.seen import Contents
+from entrepot.gateway.operations.row.shapes import PlainName, TopicName
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from tests.support.asked import asked

@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.access import HttpAccess
+from entrepot.gateway.http.requests.access import HttpAccess
 from entrepot.gateway.rocketmq.access import RocketMqAccess
 from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.security import Security

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from entrepot.gateway.http.asgi import Receive, Scope, Send
-from entrepot.gateway.http.page_guard import guarded
+from entrepot.gateway.http.requests.asgi import Receive, Scope, Send
+from entrepot.gateway.http.requests.page_guard import guarded
 from entrepot.gateway.transport.web_origin import WebOrigins
 
 PASSED = 200

@@ -1,0 +1,1 @@
+"""One request, from head to answer: who asks, what is refused and how, what is served at once."""
