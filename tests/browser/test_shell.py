@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -284,6 +285,13 @@ def test_draining_asks_first(open_page: Opened) -> None:
     assert asked.value.headers["x-entrepot-dashboard"] == "1"
     expect(page.get_by_text("broker-1 is draining.")).to_be_visible()
     assert sent == [{"isDraining": True}]
+
+
+def test_nothing_is_a_link_before_it_has_words(open_page: Opened) -> None:
+    page = open_page("nothing/here", answers={"GET overview": (404, {}), "GET overview:watch": None})
+    shown(page)
+    expect(page.get_by_role("link").filter(has_not_text=re.compile(r"\S"))).to_have_count(0)
+    assert_accessible(page)
 
 
 def test_a_refused_action_stays_open_and_says_why(open_page: Opened, messages: list[str]) -> None:

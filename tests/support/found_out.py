@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tests.support.seed import SEED
+
+
+KNOWN_WORLDS: Final = 3
+"""Worlds that are the same in each run.  Most faults show in them at once, where a search takes many seconds."""
 
 
 def check_found_out(
@@ -14,11 +19,12 @@ def check_found_out(
     its own where the same world without it (`finding_without`) is well."""
     print(f"ENTREPOT_TEST_SEED={SEED}")
     for number in range(most_worlds):
-        found = finding(f"{SEED}-{number}")
+        seed = str(number) if number < KNOWN_WORLDS else f"{SEED}-{number}"
+        found = finding(seed)
         if found is None:
             continue
         print(f"found in world {number}: {found}")
         if any(word in found for word in words.split("|")):
             return
-        assert finding_without(f"{SEED}-{number}") is None
+        assert finding_without(seed) is None
     raise AssertionError(f"not found out by {words!r} in {most_worlds} worlds")

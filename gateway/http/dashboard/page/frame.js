@@ -54,7 +54,7 @@ function hatch() {
 function topBar() {
   const input = h("input", { id: "find", name: "find", type: "search", placeholder: "Message id, key, topic, group or client", autocomplete: "off", spellcheck: "false" });
   const find = h("form.find", { role: "search", onsubmit: (event) => goTo(event, input) }, h("label.vh", { for: "find" }, "Find a message, topic, group or client"), input, h("kbd", { "aria-hidden": "true" }, "/"));
-  const answered = h("a.nw.ans", { href: link("cluster") });
+  const answered = h("a.nw.ans", { href: link("cluster"), hidden: true });
   const time = h("span.clock.q");
   const pause = h("button.small.pause", { type: "button", "aria-pressed": "false", title: "Stop live updates (p)", onclick: () => overviewStream.pause(!overviewStream.isPaused) }, "Pause");
   const skip = h("a.skip", { href: "#main", onclick: toMain }, "Skip to content");
@@ -67,6 +67,7 @@ function topBar() {
     h("button.nav-btn", { type: "button", popovertarget: "nav" }, "Menu"),
   );
   const update = (stream) => {
+    answered.hidden = !stream.last?.answered; // a link without words has no name
     fill(answered, answeredWords(stream.last?.answered));
     fill(time, clockWords(stream));
     pause.setAttribute("aria-pressed", String(stream.isPaused));
