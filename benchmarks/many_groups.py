@@ -25,10 +25,10 @@ from benchmarks.processes import ENTREPOT, BenchmarkError, free_port, start, sto
 from benchmarks.report import Report
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
 from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import NEVER, GroupShape, Order, OrderAnswer, ReportAnswer
 from entrepot.domain.replication.control import Report as Heartbeat
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
-from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.values import Codec
 

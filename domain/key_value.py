@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
+from entrepot.domain.broker_of_queue import broker_of_place
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.shard import broker_of_place
 
 MAX_KEY_BYTES: Final = 1024
 MAX_VALUE_BYTES: Final = 1 << 20

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from entrepot.domain.broker_of_queue import broker_number
 from entrepot.domain.clock import Clock
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
-from entrepot.domain.replication.rule import parse_rule
-from entrepot.domain.shard import broker_number
+from entrepot.domain.replication.confirmation_rule import parse_rule
 from entrepot.gateway.settings import BackupSettings, ClusterSettings, Settings, TierSettings
 from entrepot.gateway.transport.binding import address_of
 

@@ -13,7 +13,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.ports import Store
-from entrepot.domain.replication.rule import Rule
+from entrepot.domain.replication.confirmation_rule import Rule
 from entrepot.domain.tiering import TierAddress
 
 if TYPE_CHECKING:

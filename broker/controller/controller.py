@@ -22,9 +22,9 @@ from entrepot.broker.controller.register import MAX_GROUPS, Group, Register
 from entrepot.broker.controller.replica_changes import changed
 from entrepot.broker.controller.watched import Watched
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.control import GroupShape, GroupView, OrderAnswer, ReplicaChange, Report, SetChange
 from entrepot.domain.replication.mastership import NOBODY, Appointment
-from entrepot.domain.replication.rule import RuleKind
 
 NOT_LEADER: Final = "this controller does not lead the others"
 FRESH_LEASES: Final = 4

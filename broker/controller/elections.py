@@ -18,10 +18,10 @@ from entrepot.broker.controller.liveness import Heard
 from entrepot.broker.controller.register import Group
 from entrepot.broker.controller.watched import Watched
 from entrepot.domain.errors import Code
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.control import Order, OrderAnswer
 from entrepot.domain.replication.election import ElectionError, caught_up, not_moved
 from entrepot.domain.replication.mastership import NOBODY, FenceAnswer, Promise
-from entrepot.domain.replication.rule import RuleKind
 
 GENTLE_SECONDS: Final = 1.0
 """Longest pause of a move that nobody has asked for."""

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from entrepot.broker.controller.clocks import NONE_OFF, OffClocks
 from entrepot.broker.controller.register import Group
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.control import NEVER, GroupShape, Report
 from entrepot.domain.replication.mastership import NOBODY, Appointment, Member
-from entrepot.domain.replication.rule import RuleKind
 
 Start = tuple[Member, int, tuple[str, ...]]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from entrepot.broker.controller.liveness import Heard
 from entrepot.broker.controller.register import Group
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.control import ReplicaChange
-from entrepot.domain.replication.rule import RuleKind
 
 
 def changed(group: Group, replica: int, change: ReplicaChange, fresh: Mapping[int, Heard]) -> frozenset[int]:

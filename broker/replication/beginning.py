@@ -15,8 +15,8 @@ from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.damage import DamagedLogError
 from entrepot.broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.mastership import Promise, ReplicaState
-from entrepot.domain.replication.rule import RuleKind
 from entrepot.domain.route import mastership_epoch
 from entrepot.protocols.remoting.operations import StoreSeed
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from entrepot.broker.replication.slave_progress import SlaveProgress
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.mastership import Appointment
-from entrepot.domain.replication.rule import RuleKind
 
 
 class ConfirmWatch:

@@ -23,10 +23,10 @@ from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.server.process import BrokerProcessSettings
 from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import GroupShape
 from entrepot.domain.replication.election import ElectionError, first_election
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer
-from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.authentication import Role
 

@@ -33,6 +33,7 @@ from entrepot.broker.replication.effects import (
 )
 from entrepot.broker.replication.following_replica import FollowingReplica, Role
 from entrepot.broker.replication.slave_progress import SlaveProgress, beginning_of_stream, objection
+from entrepot.domain.replication.confirmation_rule import RuleKind, confirmed_offset
 from entrepot.domain.replication.election import with_member
 from entrepot.domain.replication.epochs import EpochStart, ForkedError
 from entrepot.domain.replication.greeting import Greeting, Welcome
@@ -47,7 +48,6 @@ from entrepot.domain.replication.mastership import (
     has_heard,
     old_copy,
 )
-from entrepot.domain.replication.rule import RuleKind, confirmed_offset
 
 
 class Replica(FollowingReplica):

@@ -21,8 +21,8 @@ from entrepot.broker.store.diverged import DIRECTORY as DIVERGED
 from entrepot.broker.store.diverged import DivergedPart, part_of
 from entrepot.broker.store.small_files import decode_json, make_directories_durably, put_durably
 from entrepot.domain.errors import StoreFailedError
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.mastership import ReplicaState
-from entrepot.domain.replication.rule import RuleKind
 
 FILE: Final = "replica.json"
 CUT: Final = "cut"

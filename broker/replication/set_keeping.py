@@ -24,10 +24,10 @@ from dataclasses import replace
 from entrepot.broker.replication.effects import Effect
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.replica import Replica, replaces_another
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.control import SetChange
 from entrepot.domain.replication.election import admitted
 from entrepot.domain.replication.mastership import Appointment, Member, has_heard
-from entrepot.domain.replication.rule import RuleKind
 
 
 class SetKeeping:

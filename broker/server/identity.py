@@ -14,10 +14,10 @@ import msgspec
 
 from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.store.small_files import decode_json, put_durably
+from entrepot.domain.broker_of_queue import MAX_BROKER_NUMBER, broker_number
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import KeyValues
-from entrepot.domain.shard import MAX_BROKER_NUMBER, broker_number
 
 FILE: Final = "broker.json"
 GROUP_KEY: Final = f"{OWN}identity"

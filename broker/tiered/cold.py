@@ -1,6 +1,6 @@
 """ColdTopic: the cold part of one topic, read by offset and by time. Calls block: they belong in a thread.
 
-Offsets, queue ids and messages are the broker's; the table has the global queue ids (`domain.shard`).
+Offsets, queue ids and messages are the broker's; the table has the global queue ids (`domain.broker_of_queue`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from entrepot.broker.tiered.searching import search, stored_segments
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.broker.tiered.table import ColdBounds, TopicTable, bytes_of
+from entrepot.domain.broker_of_queue import first_queue, local_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterKind, MessageFilter
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.shard import first_queue, local_queue
 from entrepot.domain.tiering import Hole
 from entrepot.protocols.remoting.records import decode_run
 

@@ -3,7 +3,7 @@
 A row has all of a stored message, so that its message equals the one of the log. Spark, DuckDB, polars and pandas read
 these names and types without configuration.
 
-    queue_id, queue_offset     the place; the queue's number is global (`domain.shard`)
+    queue_id, queue_offset     the place; the queue's number is global (`domain.broker_of_queue`)
     store_time, born_time      UTC, microseconds; a born time that no clock shows is null here, and in odd_born_ms
     message_id                 hexadecimal: those of gateways begin with their time, so minima and maxima prune
     filter_hash                the 64 bits of the hash, as a signed number

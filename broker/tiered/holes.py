@@ -14,8 +14,8 @@ import structlog
 
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.tiered.settings import Missing
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.shard import first_queue
 from entrepot.domain.tiering import MAX_HOLES, Hole, hole_from
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from entrepot.broker.tiered.objects import ObjectStore
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.table import TopicTable, bytes_of, folder_of, topic_of
 from entrepot.broker.tiered.verification import roots
+from entrepot.domain.broker_of_queue import broker_of_queue, local_queue
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, compile_filter
 from entrepot.domain.position import Position, PositionKind
-from entrepot.domain.shard import broker_of_queue, local_queue
 from entrepot.domain.tiering import MAX_HOLES, TierAddress, TierStatus
 from entrepot.domain.topic import QueueBounds, incarnation_of
 from entrepot.protocols.remoting.records import RecordRun, decode_run

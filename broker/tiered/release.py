@@ -17,7 +17,7 @@ from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.tiered.marks import TableMarks
 from entrepot.broker.tiered.settings import TierSettings
 from entrepot.domain.background import background
-from entrepot.domain.shard import first_queue
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.tiering import Hole
 from entrepot.domain.topic import Topic
 

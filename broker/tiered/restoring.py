@@ -15,9 +15,9 @@ from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.table import TopicTable, folder_of
 from entrepot.broker.tiered.verification import roots
+from entrepot.domain.broker_of_queue import broker_of_queue, local_queue
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code
-from entrepot.domain.shard import broker_of_queue, local_queue
 
 LIVE_SECONDS: Final = 60.0
 """Age of the last commit below which a table may have a living broker, in seconds."""

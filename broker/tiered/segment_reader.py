@@ -22,8 +22,8 @@ from entrepot.broker.tiered.bands import PLACE, Band, bands_of, in_order
 from entrepot.broker.tiered.columns import SCHEMA, is_corrupted, rows_at
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment import read_footer
+from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.errors import Code
-from entrepot.domain.shard import local_queue
 
 MAX_CACHE_BYTES: Final = 128 << 20
 """Most bytes of all bands kept."""

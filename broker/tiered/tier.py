@@ -32,11 +32,11 @@ from entrepot.broker.tiered.release import Release
 from entrepot.broker.tiered.settings import ReadPolicy, TierSettings, check_installed
 from entrepot.broker.tiered.uploader_service import UploaderService
 from entrepot.domain.background import background
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.ports import KeyValues
-from entrepot.domain.shard import first_queue
 from entrepot.domain.tiering import Hole
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting.records import ENTRY, encode_run

@@ -25,8 +25,8 @@ from entrepot.broker.tiered.record_rows import rows_of_run
 from entrepot.broker.tiered.settings import Payload
 from entrepot.broker.tiered.source import Begun, Caution, Progress, QueueState, Source, TopicState, Work
 from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.broker_of_queue import broker_of_queue, first_queue, local_queue
 from entrepot.domain.clock import Clock
-from entrepot.domain.shard import broker_of_queue, first_queue, local_queue
 from entrepot.protocols.remoting.records import RecordColumns, RecordRun, decode_run
 
 RUN_BYTES: Final = 4 << 20

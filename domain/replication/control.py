@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from entrepot.domain.replication.confirmation_rule import Rule
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
-from entrepot.domain.replication.rule import Rule
 
 NEVER: Final = 1e9
 """Silence, in seconds, of a master that was never heard."""

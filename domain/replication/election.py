@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.lost_ends import KnownLogs
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
-from entrepot.domain.replication.rule import Rule, RuleKind
 
 MAX_BEHIND_BYTES: Final = 64 << 20
 """Most bytes of the log that a replica may lack to become master by a planned move: it gets them while others wait."""

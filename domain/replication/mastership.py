@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.epochs import EpochStart
-from entrepot.domain.replication.rule import Rule, RuleKind
 
 NOBODY: Final = 0
 """The replica id of none; ids count from 1."""

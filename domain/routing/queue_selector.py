@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
+from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.message import Message, SystemProperty
-from entrepot.domain.shard import local_queue
 from entrepot.domain.topic import TopicQueues
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.errors import raise_if
 from entrepot.domain.message import Message, StoredMessage, in_doubt
 from entrepot.domain.ports import Store
-from entrepot.domain.shard import broker_of_queue
 from entrepot.gateway.messaging.appending import append_and_wait
 from entrepot.gateway.messaging.send import Sender
 

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from entrepot.domain.cluster_trust import ClusterTrust
-from entrepot.domain.replication.rule import parse_rule
+from entrepot.domain.replication.confirmation_rule import parse_rule
 from entrepot.gateway.settings.addresses import LARGEST_ID, addresses_by_id, checked_addresses
 from entrepot.gateway.settings.table import GIB, MIB, Bytes, Count, Port, Seconds, Table
 

@@ -7,7 +7,7 @@ places.
 A run of deliveries: queue id, epoch, `since`, first queue offset, stamp, attempt, the head of its receipt handles,
 records.
 
-Queue ids and places are the broker's own (`domain.shard`); the reader names the broker.
+Queue ids and places are the broker's own (`domain.broker_of_queue`); the reader names the broker.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from entrepot.domain.broker_of_queue import first_place, first_queue, local_queue
 from entrepot.domain.delivery import Deliveries, DeliveryRun, Part
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import (
@@ -30,7 +31,6 @@ from entrepot.domain.message import (
     as_texts,
     of_texts,
 )
-from entrepot.domain.shard import first_place, first_queue, local_queue
 from entrepot.protocols.remoting.frames import RemotingError
 from entrepot.protocols.remoting.record_run import RecordRun
 from entrepot.protocols.remoting.stored_record import InvalidRecordError, check_length

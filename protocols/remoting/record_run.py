@@ -1,5 +1,5 @@
 """RecordRun: a run of deliveries whose messages are records, cut out of the log by the broker.  Queue id and offsets
-are the broker's own.  `shift` makes them global in a cluster of several (`domain.shard`)."""
+are the broker's own.  `shift` makes them global in a cluster of several (`domain.broker_of_queue`)."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.spark_ingest.job.batch import BatchJob
-from entrepot.spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
 from entrepot.spark_ingest.job.reasons import JAVA_IS_GONE, reason_of
 from entrepot.spark_ingest.job.reporting import JobReports
 from entrepot.spark_ingest.job.settings import JobSettings, save_settings
 from entrepot.spark_ingest.job.state import read_state
+from entrepot.spark_ingest.job.table_columns import NoMessagesYetError, with_device_columns, with_schema
 from entrepot.spark_ingest.job.task_files import TaskFiles
 from entrepot.spark_ingest.job.watching import JobProgress, progress_of
 from entrepot.spark_ingest.source.stores import reader_of

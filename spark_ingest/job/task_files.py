@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from entrepot.spark_ingest.job.columns import struct_of
 from entrepot.spark_ingest.job.flat import FlatRows
 from entrepot.spark_ingest.job.settings import JobSettings
+from entrepot.spark_ingest.job.table_columns import struct_of
 from entrepot.spark_ingest.source.arrow_schema import arrow_schema
 from entrepot.spark_ingest.source.data_source import EntrepotDataSource, EntrepotStreamReader
 from entrepot.spark_ingest.source.options import SourceOptions, read_options

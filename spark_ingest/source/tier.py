@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.shard import local_queue
 from entrepot.domain.tiering import MAX_HOLES, Hole, TierAddress, TierStatus, joined
 from entrepot.spark_ingest.source.options import OptionError
 from entrepot.spark_ingest.source.planning import Range, lose

@@ -13,7 +13,7 @@ from entrepot.protocols.remoting.records import RecordRun
 
 
 class BlockingReader(Protocol):
-    """Reads by offset; every call blocks.  Queue ids are global (`domain.shard`)."""
+    """Reads by offset; every call blocks.  Queue ids are global (`domain.broker_of_queue`)."""
 
     def topics(self) -> list[str]:
         """Return the names of all topics, the system's own included."""

@@ -23,10 +23,10 @@ from typing import Final
 
 from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.acceptance import unfit
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.message import Message, MessageInDoubt
-from entrepot.domain.shard import broker_of_queue
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.frames import RemotingError
 from entrepot.protocols.remoting.message_batch import encode_messages

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from entrepot.broker.remoting.link import ConnectionLostError, Link, OnLate
+from entrepot.domain.broker_of_queue import first_place, first_queue
 from entrepot.domain.definitions.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.shard import first_place, first_queue
 from entrepot.domain.topic import QueueBounds
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import decode_stored

@@ -11,10 +11,10 @@ from typing import Final, Protocol
 import structlog
 
 from entrepot.broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer
+from entrepot.domain.broker_of_queue import local_place, local_queue
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.route import BrokerInfo
-from entrepot.domain.shard import local_place, local_queue
 from entrepot.domain.topic_shares import ReportedBroker
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import encode_stored

@@ -16,13 +16,13 @@ import structlog
 
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.domain.background import background
+from entrepot.domain.broker_of_queue import broker_of_queue, first_queue
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.route import BrokerInfo
-from entrepot.domain.shard import broker_of_queue, first_queue
 from entrepot.domain.topic import Confirm, Topic, TopicQueues
 from entrepot.domain.topic_shares import ReportedBroker
 from entrepot.protocols.remoting.operations import ReadOffer

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from entrepot.domain.broker_of_queue import broker_of_queue, local_queue
 from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.delivery import Deliveries, Delivery, Receipt, places_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import MAX_CONSUMER_LENGTH, REJECTED, PopRequest
 from entrepot.domain.position import Position
 from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
-from entrepot.domain.shard import broker_of_queue, local_queue
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.record_run import RecordRun
 from entrepot.store_client.remote.asking import ask_all

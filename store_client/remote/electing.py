@@ -17,9 +17,9 @@ import structlog
 
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.election import Election, ElectionError, caught_up, not_moved
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
-from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import ask_all
 

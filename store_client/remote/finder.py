@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.query import (
@@ -20,7 +21,6 @@ from entrepot.domain.query import (
     MessageQuery,
     RecordOrigin,
 )
-from entrepot.domain.shard import broker_of_place, local_place
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import Asking, ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable

@@ -10,9 +10,9 @@ from typing import Final
 import structlog
 
 from entrepot.broker.remoting.link import ClientStream
+from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, OnEvents, check_changes
-from entrepot.domain.shard import broker_of_place, local_place
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster

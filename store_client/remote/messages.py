@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.errors import AWAY, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Pulled
 from entrepot.domain.position import Position, PositionKind
-from entrepot.domain.shard import local_queue
 from entrepot.domain.topic import QueueBounds
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.records import RecordRun, decode_run

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import structlog
 
 from entrepot.broker.remoting.link import ClientStream, ConnectionLostError
+from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.callbacks import call_each, hand_over
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage, place_of_message
 from entrepot.domain.position import Position, PositionKind
-from entrepot.domain.shard import local_queue
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import Asking
 from entrepot.store_client.remote.broker_client import BrokerClient

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.shard import broker_of_place, local_place
 from entrepot.domain.timing import TimedMessage, TimerCursor
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import ask_all

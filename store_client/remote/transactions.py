@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
-from entrepot.domain.shard import broker_of_place, local_place
 from entrepot.domain.transaction import HalfMessage, TransactionEnd
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.appending import Appending

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.routing.queue_selector import queue_for_key
-from entrepot.domain.shard import broker_of_queue
 from entrepot.protocols.mqtt.packets import Puback, Publish
 from tests.support.deployment import ClusterProcesses
 from tests.support.load import Load, body_of, door, event_headers, offsets_of

@@ -14,7 +14,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from entrepot.domain.shard import broker_of_queue
+from entrepot.domain.broker_of_queue import broker_of_queue
 from tests.support.deployment import BrokerProcess, ClusterProcesses, GatewayProcess
 from tests.support.load import TOPIC, Load, door, event_headers, offsets_of
 from tests.support.mqtt_client import RawClient

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.domain.shard import broker_of_queue, first_queue
+from entrepot.domain.broker_of_queue import broker_of_queue, first_queue
 from tests.support.deployment import ClusterProcesses, GatewayProcess, start_all
 from tests.support.load import TOPIC, Load, door, event_headers, offsets_of
 from tests.support.waiting import wait_until

@@ -15,9 +15,9 @@ from entrepot.broker.raft.raft import Raft
 from entrepot.broker.raft.state import Options, first_stored
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.set_keeping import SetKeeping
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import Order, ReplicaChange
 from entrepot.domain.replication.mastership import NOBODY, Appointment
-from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.store_client.remote.appending import Appending
 from tests.controller.simulated_agent import NAME, SimulatedAgent
 from tests.controller.simulated_controller import SimulatedController

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, held, reached, reason, taken
 from tests.support.clock import ManualClock

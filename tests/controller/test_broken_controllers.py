@@ -14,7 +14,7 @@ from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.replication.controllers import Controllers
 from entrepot.domain.cluster_trust import NO_TRUST
 from entrepot.domain.errors import StoreFailedError
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.store_client.embedded import make_controller
 from tests.support.clock import ManualClock
 from tests.support.controllers import listening

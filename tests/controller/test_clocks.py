@@ -12,9 +12,9 @@ from entrepot.broker.controller.controller import Controller
 from entrepot.broker.controller.liveness import FINE, Verdict, judge
 from entrepot.broker.controller.register import Register
 from entrepot.domain.clock import MAX_APART_MS
+from entrepot.domain.replication.confirmation_rule import Rule
 from entrepot.domain.replication.election import Election, ElectionError
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member
-from entrepot.domain.replication.rule import Rule
 from tests.controller.test_liveness import ADDRESSES, ASYNC, IN_SYNC, LEASE, MEMBERS, QUORUM, all_heard, group
 from tests.support.clock import ManualClock
 

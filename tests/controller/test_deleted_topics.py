@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, joined, reached
 from tests.support.clock import ManualClock

@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.broker.controller.contest import Contest
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, appended, held, popped, reached, reason, taken
 from tests.controller.faulty_channel import slowed

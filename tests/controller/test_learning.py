@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.replication.known_controllers import FILE, MAX_CONTROLLERS, KnownControllers
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import ControllerView
-from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, held, taken
 from tests.controller.group_of_controllers import agrees, controllers, known, member_of

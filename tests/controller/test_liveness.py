@@ -12,9 +12,9 @@ from entrepot.broker.controller.commands import Adopt, BeginElection
 from entrepot.broker.controller.controller import Controller
 from entrepot.broker.controller.liveness import FINE, Heard, Verdict, judge, judge_smaller
 from entrepot.broker.controller.register import Group, Register
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import NEVER, GroupShape, Report, SetChange
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member
-from entrepot.domain.replication.rule import Rule, RuleKind
 
 LEASE = 3.0
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)

@@ -12,9 +12,9 @@ from entrepot.broker.controller.agreement import ControllerOptions, Effect, Prop
 from entrepot.broker.controller.commands import Adopt, BeginElection
 from entrepot.broker.controller.controller import Controller
 from entrepot.broker.controller.register import Register
+from entrepot.domain.replication.confirmation_rule import Rule
 from entrepot.domain.replication.election import MAX_BEHIND_BYTES
 from entrepot.domain.replication.mastership import NOBODY
-from entrepot.domain.replication.rule import Rule
 from tests.controller.test_liveness import IN_SYNC, LEASE, QUORUM, group, heard
 
 RULES = pytest.mark.parametrize("rule", [IN_SYNC, QUORUM], ids=["in-sync", "2-3"])

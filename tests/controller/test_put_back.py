@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.lost_ends import KnownLogs
 from entrepot.domain.replication.mastership import FenceAnswer
-from entrepot.domain.replication.rule import Rule, RuleKind
 from tests.controller.failing_over import held, reached, taken
 from tests.controller.test_bad_replicas import a_slave, filled, problem, put_back
 from tests.support.replicated_group import ReplicatedGroup

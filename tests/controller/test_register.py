@@ -24,9 +24,9 @@ from entrepot.broker.controller.commands import (
 )
 from entrepot.broker.controller.register import Group, Register
 from entrepot.broker.controller.starts import DirectoryStart
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import GroupShape
 from entrepot.domain.replication.mastership import Appointment, Member, Promise
-from entrepot.domain.replication.rule import Rule, RuleKind
 
 RULE = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
 MEMBERS = tuple(Member(replica, "i") for replica in (1, 2, 3))

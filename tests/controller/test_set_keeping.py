@@ -9,10 +9,10 @@ import pytest
 from entrepot.broker.replication.effects import Effect, WelcomeSlave
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.replication.set_keeping import SetKeeping
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import SetChange
 from entrepot.domain.replication.greeting import Greeting
 from entrepot.domain.replication.mastership import Appointment, Member
-from entrepot.domain.replication.rule import Rule, RuleKind
 from tests.replication.test_replica import ONE, THREE, TWO, greeting, master
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from entrepot.broker.replication.replica_files import FILE, ReplicaFiles
 from entrepot.domain.errors import EntrepotError, StoreFailedError
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.mastership import Member, ReplicaState
-from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, held, joined, reached, taken
 from tests.support.cases import cases

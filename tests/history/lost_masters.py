@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import ReplicaChange
-from entrepot.domain.replication.rule import Rule, RuleKind
 from tests.controller.failing_over import joined
 from tests.history.load import Load
 from tests.history.recorder import RecordedStore, Recorder

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from entrepot.domain.clock import SAME, Comparison, comparison_of
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.operations.overview.alarms import alarms_of
 from entrepot.protocols.remoting.operations import Operation

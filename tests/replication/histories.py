@@ -9,7 +9,7 @@ import argparse
 import sys
 from typing import Final
 
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from tests.replication.simulated_group import NO_FAULTS, Group, PlantedFaults
 
 RULES: Final = {

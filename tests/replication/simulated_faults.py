@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.mastership import Member, heard_of
-from entrepot.domain.replication.rule import RuleKind
 from tests.replication.simulated_disk import SimulatedDisk
 from tests.replication.simulated_replica import SimulatedReplica
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 from entrepot.broker.replication.effects import RefuseSlave, WelcomeSlave
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.replica import Replica
+from entrepot.domain.replication.confirmation_rule import Rule
 from entrepot.domain.replication.election import Election
 from entrepot.domain.replication.greeting import Greeting, Welcome
 from entrepot.domain.replication.mastership import ReplicaState
-from entrepot.domain.replication.rule import Rule
 from tests.replication.derived_state import DerivedState, derived_from
 from tests.replication.simulated_clients import Client, Ledger
 from tests.replication.simulated_copying import Copies

@@ -14,7 +14,7 @@ from entrepot.broker.ports.missing import Missing
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty, in_doubt
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.controller.failing_over import another, joined

@@ -11,7 +11,7 @@ from entrepot.broker.backup.restoring import problems, restore
 from entrepot.broker.backup.saving import save
 from entrepot.broker.backup.target import open_target
 from entrepot.domain.key_value import KeyValueChange
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import reached, taken
 from tests.support.replicated_group import ReplicatedGroup

@@ -14,7 +14,7 @@ from entrepot.broker.backup.target import open_target
 from entrepot.domain.backups import BackupStatus
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.cluster import ClusterControl
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, reached
 from tests.support.replicated_group import ReplicatedGroup

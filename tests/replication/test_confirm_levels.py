@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from entrepot.domain.ports.cluster import ConfirmLevel
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Confirm, Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, bodies, message

@@ -11,7 +11,7 @@ from entrepot.broker.replication.confirming import ConfirmWatch, missing_of
 from entrepot.broker.replication.slave_progress import SlaveProgress
 from entrepot.broker.store.stall import Stall
 from entrepot.domain.errors import Code
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import appended, taken
 from tests.replication.test_health import view

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append

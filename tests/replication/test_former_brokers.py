@@ -8,7 +8,7 @@ from entrepot.broker.broker import Broker
 from entrepot.broker.server.identity import epoch_kept
 from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings
 from entrepot.broker.settings import BrokerSettings
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.route import mastership_epoch
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock

@@ -14,7 +14,7 @@ from entrepot.broker.server.identity import BrokerIdentity
 from entrepot.broker.settings import BrokerSettings
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValueChange
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.replicated_group import LAYOUT, ReplicatedGroup

@@ -13,7 +13,7 @@ from entrepot.broker.replication.healing import is_whole
 from entrepot.broker.store import recovery
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.support.replicated_group import LAYOUT, ReplicatedGroup
 from tests.support.store_steps import append, bodies, eventually, pop

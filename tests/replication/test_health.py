@@ -7,7 +7,7 @@ from pathlib import Path
 
 from entrepot.broker.replication.slave_lag import behind_seconds
 from entrepot.domain.ports.cluster import ReplicaView
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.gateway.http.metrics.replica_metrics import replica_metrics
 from entrepot.store_client.remote.ping import Pong, ping

@@ -11,7 +11,7 @@ import pytest
 from entrepot.domain.errors import Code
 from entrepot.domain.journey.model import JourneyKind
 from entrepot.domain.journey.telling import journey_of
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.journey.gathering import Gathered, Gathering
 from tests.support.replicated_group import ReplicatedGroup

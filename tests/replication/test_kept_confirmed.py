@@ -11,7 +11,7 @@ from entrepot.broker.replication import kept_confirmed
 from entrepot.broker.replication.kept_confirmed import FILE, KeptConfirmed
 from entrepot.broker.store.diverged import DivergedPart, part_of
 from entrepot.domain.errors import CorruptedError
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append

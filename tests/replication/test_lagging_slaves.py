@@ -9,7 +9,7 @@ import pytest
 
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position, PositionKind
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, bodies

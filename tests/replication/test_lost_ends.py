@@ -8,12 +8,12 @@ import pytest
 
 from entrepot.broker.replication.effects import Cut, Halt, WelcomeSlave
 from entrepot.broker.replication.replica import Replica
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.election import Election, ElectionError, caught_up
 from entrepot.domain.replication.epochs import EpochStart
 from entrepot.domain.replication.greeting import Welcome
 from entrepot.domain.replication.lost_ends import MAX_KNOWN, KnownLogs
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise, ReplicaState
-from entrepot.domain.replication.rule import Rule, RuleKind
 from tests.replication.test_replica import ONE, THREE, TWO, appointment, greeting, master
 
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)

@@ -28,6 +28,7 @@ from entrepot.broker.replication.effects import (
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.replication.slave_progress import Run
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind, confirmed_offset, default_min_in_sync
 from entrepot.domain.replication.election import Election, ElectionError, first_election
 from entrepot.domain.replication.epochs import (
     BEGINNING,
@@ -46,7 +47,6 @@ from entrepot.domain.replication.mastership import (
     Promise,
     ReplicaState,
 )
-from entrepot.domain.replication.rule import Rule, RuleKind, confirmed_offset, default_min_in_sync
 from tests.replication.test_planted_faults import ConfirmsBeforeEpoch
 
 ONE, TWO, THREE = (Member(number, f"{number:032x}") for number in (1, 2, 3))

@@ -10,7 +10,7 @@ import pytest
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import encode_messages

@@ -16,8 +16,8 @@ from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.settings import BrokerSettings as StoreSettings
 from entrepot.broker.tiered.settings import TierSettings
 from entrepot.domain.errors import StoreFailedError
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind, parse_rule
 from entrepot.domain.replication.mastership import ReplicaState
-from entrepot.domain.replication.rule import Rule, RuleKind, parse_rule
 from entrepot.gateway.settings.stores import BrokerSettings
 from tests.support.clock import ManualClock
 from tests.support.replicated_group import ReplicatedGroup

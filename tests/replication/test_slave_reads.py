@@ -13,7 +13,7 @@ from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.query import MessageQuery
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.store_client.blocking import StoreLocation, open_reader
 from tests.support.replicated_group import ReplicatedGroup

@@ -7,7 +7,6 @@ from typing import Final
 
 from tests.support.seed import SEED
 
-
 KNOWN_WORLDS: Final = 3
 """Worlds that are the same in each run.  Most faults show in them at once, where a search takes many seconds."""
 

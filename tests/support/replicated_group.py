@@ -18,8 +18,8 @@ from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.tiered.settings import TierSettings
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import StoreFailedError
+from entrepot.domain.replication.confirmation_rule import Rule
 from entrepot.domain.replication.mastership import NOBODY, Appointment
-from entrepot.domain.replication.rule import Rule
 from entrepot.store_client.remote import RemoteSettings, open_remote
 from entrepot.store_client.remote.electing import WHO, Electing
 from entrepot.store_client.remote.store import RemoteStore

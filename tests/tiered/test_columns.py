@@ -20,8 +20,8 @@ from entrepot.broker.tiered.row_records import run_of_rows
 from entrepot.broker.tiered.segment import Run, counted, read_footer, runs_of, tags_of, whole
 from entrepot.broker.tiered.segment_writing import encode_segment
 from entrepot.broker.tiered.table import root_of, topic_of
+from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.message import Message, StoredMessage
-from entrepot.domain.shard import local_queue
 from entrepot.protocols.remoting.records import RecordColumns, decode_run
 from entrepot.protocols.remoting.stored_record import decode_message
 from tests.support.message_strategies import MESSAGES, WORD

@@ -13,7 +13,7 @@ from entrepot.broker.tiered.settings import TierSettings
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.position import Position, PositionKind
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another
 from tests.support.cold_topics import AT_ONCE

@@ -19,11 +19,11 @@ from entrepot.broker.tiered.merging import LEAST_SEGMENTS
 from entrepot.broker.tiered.settings import Missing
 from entrepot.broker.tiered.table import ColdBounds
 from entrepot.broker.tiered.verification import verify
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
-from entrepot.domain.shard import first_queue
 from entrepot.domain.tiering import MAX_HOLES, AttachRequest, Hole, TierAddress, TierStatus, hole_from, joined
 from entrepot.domain.topic import Topic
 from entrepot.gateway.cli.app import run

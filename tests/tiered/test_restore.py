@@ -15,10 +15,10 @@ import pytest
 from entrepot.broker.broker import Broker
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.verification import verify
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position, PositionKind
-from entrepot.domain.shard import first_queue
 from entrepot.domain.tiering import RestoreRequest
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock

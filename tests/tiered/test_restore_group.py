@@ -14,7 +14,7 @@ from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.settings import TierSettings
 from entrepot.broker.tiered.verification import verify
 from entrepot.domain.message import Message
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.tiering import RestoreRequest
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from entrepot.domain.replication.rule import RuleKind, parse_rule
+from entrepot.domain.replication.confirmation_rule import RuleKind, parse_rule
 from entrepot.gateway.settings import ClusterSettings, Settings
 from tests.unit.test_deploy_files import (
     DEPLOY,

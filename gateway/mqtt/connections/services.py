@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Store
-from entrepot.domain.shard import broker_of_queue
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.mqtt.connections.access import MqttAccess

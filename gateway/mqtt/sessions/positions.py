@@ -11,8 +11,8 @@ from hashlib import blake2b
 from math import isqrt
 from typing import Final
 
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.key_value import KeyValueChange
-from entrepot.domain.shard import broker_of_queue
 from entrepot.domain.topic import is_another_making
 from entrepot.gateway.mqtt.sessions.cursors import deletions, part_key, split
 from entrepot.gateway.mqtt.sessions.record import (

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from entrepot.domain.broker_of_queue import broker_of_place, local_place, local_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.journey.facts import JourneyFacts, Reading, Receiver, Storage, Tiering
 from entrepot.domain.journey.lineage import descendants, own_place, places_of
@@ -25,7 +26,6 @@ from entrepot.domain.names import (
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.cluster import BrokerStatus, control_of
 from entrepot.domain.query import HopKind, MessageHop, RecordOrigin
-from entrepot.domain.shard import broker_of_place, local_place, local_queue
 from entrepot.domain.tiering import TierStatus
 from entrepot.domain.url import host_of
 from entrepot.gateway.events.subscriptions.record import DISPATCH_PREFIX

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from entrepot.domain.broker_of_queue import broker_of_place, first_queue, local_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.ports import Store
-from entrepot.domain.shard import broker_of_place, first_queue, local_place
 from entrepot.gateway.messaging.deleted_letters import DeletedLetters
 from entrepot.gateway.operations.nouns.letters import first_places, letter_at, letters_of
 from entrepot.gateway.operations.row.refusals import RefusalShown, refusal_shown

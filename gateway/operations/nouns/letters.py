@@ -1,7 +1,8 @@
 """Letters: a walk over a group's dead letters, the oldest first of each broker, without the deleted ones.
 
 A group has dead letters on every broker that gave messages up, with offsets of their own.  The API's `offset` has the
-broker's number in it (`domain.shard`), so it is unique.  Broker 0, and a store in this process, have plain offsets.
+broker's number in it (`domain.broker_of_queue`), so it is unique.  Broker 0, and a store in this process, have plain
+offsets.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
+from entrepot.domain.broker_of_queue import broker_of_place, broker_of_queue, first_place, first_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage, SystemProperty, dead_letter_origin
 from entrepot.domain.names import dead_letter_topic, split_name
 from entrepot.domain.ports import Store
-from entrepot.domain.shard import broker_of_place, broker_of_queue, first_place, first_queue
 from entrepot.gateway.messaging.deleted_letters import DeletedLetters
 from entrepot.gateway.operations.nouns.full_message import FullMessageShown, full_fields
 from entrepot.gateway.operations.nouns.message_head import HEAD, MessageShown, head_of

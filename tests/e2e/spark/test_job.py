@@ -311,8 +311,8 @@ def test_optimise_and_vacuum_keep_every_row(spark: SparkSession, make: Make, wri
 
 
 def test_wrong_settings_are_told(spark: SparkSession, make: Make, writer: TopicWriter, topic: str):
-    from entrepot.spark_ingest.job.columns import NoMessagesYetError
     from entrepot.spark_ingest.job.settings import DeviceColumns
+    from entrepot.spark_ingest.job.table_columns import NoMessagesYetError
 
     with pytest.raises(NoMessagesYetError, match="give them"):
         run(spark, make())

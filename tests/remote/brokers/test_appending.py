@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import ROUND_ROBIN, Message
-from entrepot.domain.shard import broker_of_queue
 from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging.send import Sender
 from entrepot.store_client.remote import RemoteStore

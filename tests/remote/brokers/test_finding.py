@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from entrepot.domain.broker_of_queue import first_place
 from entrepot.domain.errors import Code
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.query import ConsumptionState, HopKind, MessageQuery
-from entrepot.domain.shard import first_place
 from entrepot.domain.timing import TimedMessage, TimerCursor
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.store_client.remote import RemoteStore

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.ports import PopRequest
-from entrepot.domain.shard import broker_of_queue
 from entrepot.domain.topic import Topic
 from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld

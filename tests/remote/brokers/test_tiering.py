@@ -10,9 +10,9 @@ import pytest
 
 from entrepot.broker.tiered.settings import TierSettings
 from entrepot.broker.tiered.tier import Tier
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
-from entrepot.domain.shard import first_queue
 from entrepot.gateway.clock import SystemClock
 from tests.support.broker_world import BrokerWorld
 from tests.support.cold_topics import AT_ONCE

@@ -26,9 +26,9 @@ from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.broker.tiered.source import Caution, Progress, TopicState
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.broker.tiered.uploader import Uploader, _Topic
+from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.shard import local_queue
 from tests.tiered.uploads.model_broker import ModelBroker
 
 

@@ -19,9 +19,9 @@ from entrepot.broker.tiered.iceberg.versions import Versions
 from entrepot.broker.tiered.objects import MissingObjectError
 from entrepot.broker.tiered.segment import CLUSTERED_TAG, Run, counted, runs_of
 from entrepot.broker.tiered.source import Progress
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.shard import first_queue
 from tests.support.failing_objects import MemoryObjects
 from tests.support.tier_rows import rows_of
 from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic

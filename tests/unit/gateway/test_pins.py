@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.pin import Pin
-from entrepot.domain.shard import first_queue
 from entrepot.gateway.operations.overview.alarms import alarms_of
 from entrepot.gateway.operations.overview.shapes import Severity
 from entrepot.protocols.remoting import operations as wire

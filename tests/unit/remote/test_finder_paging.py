@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrepot.domain.broker_of_queue import first_place, local_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.query import MessagePage, MessageQuery
-from entrepot.domain.shard import first_place, local_place
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import decode_stored, encode_stored
 from entrepot.store_client.remote.broker_client import unavailable

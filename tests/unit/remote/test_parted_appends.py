@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.broker_of_queue import QUEUES_PER_BROKER
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
-from entrepot.domain.shard import QUEUES_PER_BROKER
 from entrepot.protocols.remoting.values import encode
 from entrepot.store_client.remote.appending import Appending
 from entrepot.store_client.remote.cluster import Cluster

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.broker.remoting.link import ConnectionLostError, OnAnswer
+from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty, in_doubt
-from entrepot.domain.shard import first_queue
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import decode_messages
 from entrepot.protocols.remoting.values import encode

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Sequence
 
 import pytest
 
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
-from entrepot.domain.shard import broker_of_queue
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.sessions.census import SessionCensus
 from entrepot.gateway.mqtt.sessions.opening import Arrival, Sessions

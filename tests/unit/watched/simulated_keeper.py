@@ -7,9 +7,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from entrepot.domain.broker_of_queue import first_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent, OnEvents, conflict
-from entrepot.domain.shard import first_place
 
 AWAY = EntrepotError(Code.UNAVAILABLE, "the one that keeps key-values is away")
 UNKNOWN = EntrepotError(Code.OUTCOME_UNKNOWN, "the connection was lost")

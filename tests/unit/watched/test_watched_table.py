@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from entrepot.domain.broker_of_queue import first_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
-from entrepot.domain.shard import first_place
 from entrepot.gateway.messaging.watched_table import WatchedTable
 from tests.support.http_server import ServerClock
 from tests.support.model_store import MemoryStore

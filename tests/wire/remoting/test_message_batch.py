@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from entrepot.broker.store.record import RecordKind, encode_message
 from entrepot.broker.store.record_trailer import encode_trailer
+from entrepot.domain.broker_of_queue import MAX_BROKER_NUMBER, first_place, first_queue, local_queue
 from entrepot.domain.delivery import Deliveries, Part, places_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import NO_SYSTEM_PROPERTIES, Message, StoredMessage
 from entrepot.domain.receipt_handle import index_text
-from entrepot.domain.shard import MAX_BROKER_NUMBER, first_place, first_queue, local_queue
 from entrepot.protocols.remoting.frames import RemotingError
 from entrepot.protocols.remoting.message_batch import (
     decode_messages,

@@ -11,7 +11,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.measurement import BOUNDS, Histogram
 from entrepot.domain.position import Position
-from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.retry_policy import RetryPolicy
 from entrepot.domain.topic import Cleanup, Permission, Topic, TopicType
 from entrepot.protocols.remoting.values import error_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.domain.shard import (
+from entrepot.domain.broker_of_queue import (
     FIRST_HASHED_NUMBER,
     MAX_BROKER_NUMBER,
     PLACES_PER_BROKER,
