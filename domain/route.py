@@ -26,9 +26,8 @@ class BrokerInfo:
 
     `number` tells its queues from those of others (`domain.broker_of_queue`), `store_id` is that of its data directory,
     and `epoch` is the start of the process in milliseconds.  `address`: host:port for clients.  `is_draining`: no new
-    messages
-    go to it.  `keeps_key_values`: True for their keeper; None: not settled yet.  `damage`: known loss of its data, in
-    words, or empty.  `rule`, `copies`: a message is confirmed by at least that many disks.  `problem`: reason
+    messages go to it.  `keeps_key_values`: True for their keeper; None: not settled yet.  `damage`: known loss of its
+    data, in words, or empty.  `rule`, `copies`: a message is confirmed by at least that many disks.  `problem`: reason
     why it can confirm nothing now, in words, or empty.
 
     In a broker group the master speaks: `replica` is its id (0: no replicas), `replicas` the addresses of all by id.
