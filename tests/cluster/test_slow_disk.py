@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,9 +83,7 @@ def test_a_slow_disk_of_a_broker_holds_publishers_back_and_nobody_else(tmp_path:
                 assert client.get("/healthz").status_code == 200
                 received = client.post("/topics/t/eventsubscriptions/g:receive?maxEvents=1&maxWaitTime=0")
                 assert received.status_code == 200 and received.json()["value"], "consuming goes on"
-            started = time.monotonic()
             assert client.post(publish, json={}, headers=event_headers("last")).status_code == 200
-            assert time.monotonic() - started < 12
             idle.publish("quiet/x", b"still here")
             assert [delivery.payload for delivery in idle.expect_deliveries(1)] == [b"still here"]
         tell("a slow disk of a broker", faults=1)

@@ -69,9 +69,7 @@ def test_a_slow_disk_holds_publishers_back_and_nobody_else(tmp_path: Path) -> No
         finally:
             tracing.terminate()
             tracing.wait(10)
-        started = time.monotonic()
         assert publish(server, "t", "last", {}) == 200
-        assert time.monotonic() - started < 15
     tell("a slow disk", faults=1)
 
 

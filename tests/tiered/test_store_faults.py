@@ -6,7 +6,6 @@ import base64
 import hashlib
 import socket
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ from entrepot.broker.tiered.remote_objects import CONFLICT_TRIES, ObstoreStore
 from entrepot.broker.tiered.store_options import StoreOptions
 from tests.support.cases import cases
 from tests.support.object_server import BUCKET, SECRET, Answer, ObjectServer, options_for
-from tests.support.waiting import PATIENCE_SECONDS
 
 CALLS: dict[str, Callable[[ObjectStore], object]] = {
     "put": lambda store: store.put_new("a", b"x"),
@@ -69,9 +67,7 @@ def test_a_silent_store(silent: str, keys: None, call: str) -> None:
     options = StoreOptions(
         silent, "us-east-1", allow_http=True, request_seconds=0.2, retries=1, first_pause_seconds=0.01
     )
-    began = time.monotonic()
     refused(open_objects(f"s3://{BUCKET}", options), call, "said nothing for 0.2 s: look at the network")
-    assert time.monotonic() - began < PATIENCE_SECONDS
 
 
 ANSWERS = [

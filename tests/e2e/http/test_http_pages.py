@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -192,31 +191,33 @@ def test_a_broker_that_is_away_is_named(cluster: HttpServer):
         assert "entrepot_statuses_incomplete 0.0" in client.get("/metrics").text.splitlines()
 
 
-def test_a_silent_broker_costs_its_deadline(cluster: HttpServer):
+def test_a_silent_broker_holds_nobody_up(cluster: HttpServer):
     with http_client(cluster.url) as client:
         client.put(f"{TOPICS}/silent", json={})
         wait_until(lambda: get(client, TOPICS, limit=9)["answered"]["answered"] == 2, "both brokers")
         cluster.call(lambda: cluster.brokers[1].hang())
         try:
-            began = time.monotonic()
             page = get(client, TOPICS, prefix="silent")
-            assert 1 < time.monotonic() - began < 4
         finally:
             cluster.call(lambda: cluster.brokers[1].hang(False))
         assert page["answered"]["missing"] == [{"name": "broker-1", "reason": "no answer within 1.5 s"}]
         assert (page["value"][0]["isAvailable"], page["value"][0]["isComplete"]) == (True, False)
 
 
-def test_the_first_page_of_ten_thousand_is_quick(tmp_path: Path):
+def test_a_page_of_ten_thousand_asks_for_the_figures_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with serving("memory", tmp_path) as server, http_client(server.url) as client:
         store = server.store
         server.run(store.topology.put_topics([Topic(f"many{n:05d}", queues=1) for n in range(10_001)]))
-        took = []
+        asked: list[int] = []
+        statuses = type(store.topology).topic_statuses
+        monkeypatch.setattr(
+            type(store.topology),
+            "topic_statuses",
+            lambda topology, names: asked.append(len(names)) or statuses(topology, names),
+        )
         for query in ({}, {"contains": "9"}, {"sort": "-name"}):
-            began = time.monotonic()
             page = get(client, TOPICS, limit=100, **query)
-            took.append(time.monotonic() - began)
             assert len(page["value"]) == 100 and page["next"] is not None
-        assert min(took) < 0.5, took
+        assert asked == [100, 100, 100]
         assert get(client, TOPICS, sort="-messages", prefix="many0", limit=1)["value"][0]["name"] == "many00000"
         is_problem(client.get(TOPICS, params={"sort": "messages"}), 400, "10001", "at most 10000")
