@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from entrepot.gateway.cli.client import Client
-from entrepot.gateway.cli.output import print_line, print_listing
+from entrepot.gateway.cli.output import print_listing, print_missing
 
 DEFAULT_LIMIT: Final = 100
 
@@ -33,9 +33,7 @@ def print_page(
     """Print a page with its cursor, or a whole list, and name the brokers that did not answer."""
     if "answered" in answer:
         print_listing(answer, columns, rows, as_json=as_json, continued_by="--after")
-        missed = answer["answered"]["missing"]
-    else:
-        print_listing(answer["value"], columns, rows, as_json=as_json)
-        missed = answer.get("missing", ())
-    for missing in missed:
-        print_line(f"{missing['name']} gave no answer: {missing['reason']}", err=True)
+        return
+    print_listing(answer["value"], columns, rows, as_json=as_json)
+    if "missing" in answer:
+        print_missing(answer)

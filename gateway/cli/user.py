@@ -13,7 +13,7 @@ from entrepot.domain.written_text import WrittenTextError, written_text
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
 from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.noun_commands import add_commands, path_of
-from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_outcome
+from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_missing, print_outcome
 from entrepot.gateway.cli.pages import all_pages
 from entrepot.gateway.cli.values import given
 from entrepot.gateway.operations.nouns.users import MAX_LIMIT, USERS
@@ -121,6 +121,7 @@ def audit(
     columns = ("time", "gateway", "event", "subject", "source", "action", "resource", "detail")
     entries = answer["value"]
     print_listing(entries, columns, ([entry[column] for column in columns] for entry in entries), as_json=as_json)
+    print_missing(answer["answered"])
     if answer["next"] is not None:
         print_line(f"more: --cursor {answer['next']}", err=True)
 

@@ -81,6 +81,25 @@ def test_topic_list(entrepot, server):
     assert (code, json.loads(out)) == (0, [TOPIC])
 
 
+SILENT = {"asked": 2, "answered": 1, "missing": [{"name": "broker-1", "reason": "no answer within 1.5 s"}]}
+NOT_SHOWN = "not shown: what broker-1 has (no answer within 1.5 s)\n"
+
+
+def test_who_gave_no_answer_is_told_once(entrepot, server):
+    for options, after in (((), None), (("--limit", "1"), "t1")):
+        server.will_answer({"value": [TOPIC], "next": after, "answered": SILENT})
+        code, _, told = entrepot("topic", "list", *options)
+        assert (code, told) == (0, "more: --after t1\n" * (after is not None) + NOT_SHOWN)
+    server.will_answer({"value": [TOPIC], "next": None, "answered": SILENT})
+    code, out, told = entrepot("topic", "list", "--json")
+    assert (code, json.loads(out), told) == (0, [TOPIC], NOT_SHOWN)
+
+
+def test_the_audit_log_tells_which_gateway_gave_no_answer(entrepot, server):
+    server.will_answer({"value": [], "next": None, "suppressed": 0, "answered": SILENT})
+    assert entrepot("user", "audit")[2] == NOT_SHOWN
+
+
 def test_names_are_percent_encoded(entrepot, server):
     server.will_answer(TOPIC)
     code, out, _ = entrepot("topic", "show", "%DLQ%workers")
