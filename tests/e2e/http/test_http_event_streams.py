@@ -192,8 +192,8 @@ def test_two_consumers_share_a_group(server: HttpServer, client: httpx2.Client, 
             while True:
                 one = it.next()
                 if one["type"] == "reading":
-                    got.append(one["id"])
                     it.say("acknowledge", lockTokens=[one["locktoken"]])
+                    got.append(one["id"])  # behind it: at the last one the connection is closed
         except (ConnectionClosed, TimeoutError, EOFError):
             return
 
