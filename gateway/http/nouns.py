@@ -34,7 +34,7 @@ from entrepot.gateway.operations.nouns.known_subscriptions import KnownSubscript
 from entrepot.gateway.operations.nouns.members import MEMBERS, Members
 from entrepot.gateway.operations.nouns.messages import MESSAGES, Messages
 from entrepot.gateway.operations.nouns.namespaces import NAMESPACES, Namespaces
-from entrepot.gateway.operations.nouns.publishing import EVENTS, PUBLISH, Publishing, is_reserved
+from entrepot.gateway.operations.nouns.publishing import EVENTS, PUBLISH, Publishing
 from entrepot.gateway.operations.nouns.pull_delivery import PULL_DELIVERY, PullDelivery
 from entrepot.gateway.operations.nouns.pulling import PULLING, Pulling
 from entrepot.gateway.operations.nouns.retained import RETAINED, Retained
@@ -114,7 +114,7 @@ def objects_of(
         EVENT_RULES: TopicEventRules(store, context.event_rules, context.topology, context.security),
         TIERING: Tiering(store),
         JOURNEYS: _journeys(context),
-        TRYING: _trying(context),
+        TRYING: _trying(context, publishing),
         TIMERS: Timers(store),
         **_of_subscriptions(context),
         TRANSACTIONS: Transactions(store, context.clock),
@@ -171,13 +171,11 @@ def _journeys(context: HttpContext) -> Journeys:
     return Journeys(context.store, security, subscriptions, lambda: context.bridges(), clock, event_type)
 
 
-def _trying(context: HttpContext) -> Trying:
-    store, sender = context.store, context.sender
-    rules, deduplication = context.event_rules, context.deduplication
-    http = HttpDoor(store, context.security, context.topology, sender, rules, deduplication, is_reserved)
-    mqtt, rocketmq = MqttDoor(context.mqtt, sender), RocketMqDoor(context.rocketmq)
+def _trying(context: HttpContext, publishing: Publishing) -> Trying:
+    http = HttpDoor(context.store, context.topology, publishing)
+    mqtt, rocketmq = MqttDoor(context.mqtt, context.sender), RocketMqDoor(context.rocketmq)
     amqp = AmqpDoor(RabbitMq(context.amqp, context.security))
-    return Trying(store, http, mqtt, amqp, rocketmq)
+    return Trying(context.store, http, mqtt, amqp, rocketmq)
 
 
 def _of_streams(context: HttpContext, contents: Contents, overview: Overview) -> dict[Noun, object]:

@@ -106,9 +106,7 @@ class Security:
         await self.initial_admin.ensure()
         if not self._directory.has_users:
             await self.setup_token.open(wait_seconds)
-        if (
-            self._directory.has_users
-        ):  # perhaps by another gateway, meanwhile: its end of the token may be the earlier one
+        if self._directory.has_users:  # perhaps by another gateway meanwhile, which may have ended the token before
             await self.setup_token.forget()
         if not self._directory.has_users and self.settings.anonymous == "always":
             _log.warning("everybody may do everything: no user is defined, and security.anonymous is always")

@@ -1,7 +1,7 @@
 """Publishes at once: a publish that only waits for the store costs little more than its event.
 
 It is taken from the connection before there is a request.  Others, and all of namespaces, are requests like others
-(`operations/publishing.py`).
+(`operations/nouns/publishing.py`).
 """
 
 from __future__ import annotations

@@ -10,11 +10,10 @@ from msgspec import UNSET, Meta, UnsetType
 
 from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.names import split_name
-from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.retry_policy import RetryKind, RetryPolicy
-from entrepot.domain.timestamp import MAX_EPOCH_MS, to_epoch_ms
 from entrepot.gateway.operations.nouns.group_tables import cells, tables
 from entrepot.gateway.operations.nouns.kinds import GROUP_KINDS, check_kinds, group_kind
+from entrepot.gateway.operations.nouns.start_position import position_to
 from entrepot.gateway.operations.row.asked import Asked, known_namespace
 from entrepot.gateway.operations.row.operation import Noun, Words
 from entrepot.gateway.operations.row.option_texts import filter_expression, retry_policy
@@ -28,7 +27,6 @@ from entrepot.gateway.operations.row.paging import (
     listed_or_paged,
     piece_of,
 )
-from entrepot.gateway.operations.row.problem import bad_request
 from entrepot.gateway.operations.row.rights import on, putting
 from entrepot.gateway.operations.row.shapes import (
     MAX_NUMBER,
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
 MAX_TOPICS_OF_A_ROW: Final = 20
 """Most topics named in a row of a page."""
 _FilterKind = Literal["TAG", "SQL92", "SUB_TOPIC"]
-_TO: Final = "to: must be earliest, latest, an offset, or an RFC 3339 time"
 
 
 # -- what goes out ---------------------------------------------------------------------------------------------------
@@ -322,24 +319,7 @@ class Groups:
         where = "" if body.queue_id is None else f" queue {body.queue_id}"
         asked.tell(detail=f"on topic {topic}{where} to {str(body.to)[:40]}")
         consumption = self._store.consumption
-        return group_of(await consumption.reset_group(name, topic, _position(body.to), body.queue_id))
-
-
-def _position(to: int | str) -> Position:
-    if to == "earliest":
-        return EARLIEST_POSITION
-    if to == "latest":
-        return LATEST_POSITION
-    if isinstance(to, str) and to.isascii() and to.isdecimal() and len(to) <= len(str(MAX_NUMBER)):
-        to = int(to)
-    if isinstance(to, int):
-        if to <= MAX_NUMBER:
-            return Position(PositionKind.OFFSET, to)
-        raise bad_request(f"{_TO}, not {to}")
-    epoch_ms = to_epoch_ms(to)
-    if epoch_ms is None or epoch_ms > MAX_EPOCH_MS:
-        raise bad_request(f"{_TO}, not {to[:80]!r}")
-    return Position(PositionKind.TIME, max(epoch_ms, 0))
+        return group_of(await consumption.reset_group(name, topic, position_to(body.to), body.queue_id))
 
 
 def _lag(status: GroupStatus) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
 from entrepot.domain.access.model import Request as Need
+from entrepot.domain.names import split_name
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.rights import PROTOCOL, Right
@@ -26,6 +28,26 @@ class KnownSubscriptions:
     def may_consume(self, principal: Principal, names: str) -> bool:
         """Return True if a principal may consume these topics."""
         return self.security.allows(principal, Action.SUB, ResourceType.TOPIC, names, PROTOCOL)
+
+    def listed(
+        self,
+        asked: Asked,
+        after: str,
+        topic: str | None,
+        is_wanted: Callable[[Subscription], bool] = lambda each: True,
+    ) -> list[Subscription]:
+        """Return those of the path's namespace that the caller may consume, by id, behind the id `after`.  `topic`:
+        plain name; None for all.  `is_wanted` is asked before the rights are."""
+        found = (
+            each
+            for each in self.all.all()
+            if each.record.namespace == asked.namespace
+            and each.id > after
+            and topic in (None, split_name(each.topic)[1])
+            and is_wanted(each)
+            and self.may_consume(asked.principal, whole_topic(each.topic))
+        )
+        return sorted(found, key=lambda each: each.id)
 
     def get(self, namespace: str, id_: str) -> Subscription:
         """Return a subscription.  Raises MissingError."""

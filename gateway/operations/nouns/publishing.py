@@ -1,7 +1,7 @@
 """`POST /topics/{topic}:publish`: CloudEvents in binary, structured and batched mode of the HTTP binding.
 
 The answer comes when every event is durable.  A publish that only waits for the store is taken before there is a
-request (`http/publish_at_once.py`), by the same checks.
+request (`http/requests/publish.py`), by the same checks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from entrepot.domain.ports import Store
     from entrepot.gateway.events.deduplication import Deduplication
     from entrepot.gateway.events.rules import EventRules
-    from entrepot.gateway.messaging.send import Sender
+    from entrepot.gateway.messaging.send import Refusals, Sender
     from entrepot.gateway.messaging.topology import Topology
     from entrepot.gateway.security.security import Security
     from entrepot.gateway.settings import Settings
@@ -132,11 +132,7 @@ class Publishing:
         self.check_batch(messages)
         self.mark(messages, asked.principal)
         self.published += len(messages)
-        rule = self._rules.of(messages[0].topic)
-        if rule is not None and rule.dedup_ms:
-            refusals = await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)
-        else:
-            refusals = await self._sender.send_and_wait(messages)
+        refusals = await self.sent(messages)
         if refusals is not None:
             raise refusal_of(refusals)
         if any(name == CONFIRM_HEADER for name, _ in asked.scope["headers"]):
@@ -160,6 +156,14 @@ class Publishing:
     async def handshake(self, topic: PlainName, asked: Asked) -> Raw:
         answer = webhook.consent(asked.scope["headers"])
         return Raw(b"", "", {name.decode(): value.decode("latin-1") for name, value in answer})
+
+    async def sent(self, messages: list[Message]) -> Refusals:
+        """Send messages of one topic, each event once where its rule says so; return what is refused when the others
+        are durable."""
+        rule = self._rules.of(messages[0].topic)
+        if rule is not None and rule.dedup_ms:
+            return await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)
+        return await self._sender.send_and_wait(messages)
 
     async def _messages(self, plain: str, asked: Asked) -> list[Message]:
         """The request's events as messages of a topic, which is created if needed."""

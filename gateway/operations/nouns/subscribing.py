@@ -117,15 +117,7 @@ class Subscribing:
         if known.may_consume(asked.principal, EVERYTHING):  # without this right, none is visible
             known_namespace(self._store, asked.namespace)
         plain = None if query.source is None else query.source.rpartition("/")[2]
-        seen = [
-            each
-            for each in known.all.all()
-            if each.record.namespace == asked.namespace
-            and each.id > (query.after or "")
-            and plain in (None, each.topic.rpartition("/")[2])
-            and known.may_consume(asked.principal, whole_topic(each.topic))
-        ]
-        return [self._shown(each) for each in sorted(seen, key=lambda each: each.id)[: query.limit]]
+        return [self._shown(each) for each in known.listed(asked, query.after or "", plain)[: query.limit]]
 
     @SUBSCRIPTIONS.get("/{id}", "getSubscription", "Get a subscription with its state", CONSUMING)
     async def show(self, id_: PlainName, asked: Asked) -> SubscriptionShown:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from entrepot.domain.access.model import whole_topic
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.gateway.operations.local_views.webhook_deliveries import DELIVERIES, serve_deliveries
@@ -175,16 +174,11 @@ class WebhookDeliveries:
     )
     async def listed(self, asked: Asked, query: WebhooksAsked) -> PageOfAll[WebhookShown]:
         known = self.known
-        wanted = [
-            each
-            for each in known.all.all()
-            if each.record.namespace == asked.namespace
-            and each.id > query.after
-            and query.source in (None, split_name(each.topic)[1])
-            and query.state in (None, state_of(each.record, known.all.state(each)))
-            and known.may_consume(asked.principal, whole_topic(each.topic))
-        ]
-        listed = sorted(wanted, key=lambda each: each.id)
+
+        def is_wanted(each: Subscription) -> bool:
+            return query.state in (None, state_of(each.record, known.all.state(each)))
+
+        listed = known.listed(asked, query.after, query.source, is_wanted)
         shown = listed[: query.limit]
         delivered = await self._deliveries(shown, most=1)
         rows = [WebhookShown(**row) for row in await self._rows(shown, delivered)]

@@ -20,9 +20,11 @@ from entrepot.gateway.operations.row.shapes import Declared, LenientBody, PlainN
 from entrepot.gateway.security.changes import By
 
 if TYPE_CHECKING:
+    from entrepot.domain.access.model import Statement
     from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
     from entrepot.gateway.operations.rabbitmq.server import RabbitMq
     from entrepot.gateway.security.administration import Administration
+    from entrepot.gateway.security.records import PolicyRecord
 
 PERMISSIONS: Final = new_noun()
 _ONE: Final = "/permissions/{vhost}/{user}"
@@ -90,9 +92,7 @@ class Permissions:
         await set_permission(self._administration, by, found, user, VhostPermission("", "", ""))
 
     def _one(self, vhost: Vhost, user: str) -> Row:
-        record = self._administration.policy(user)
-        statements = [] if record is None else [each.statement() for each in record.statements]
-        permission = permission_of(statements, vhost.namespace)
+        permission = permission_of(_statements(self._administration.policy(user)), vhost.namespace)
         if permission is None:
             raise MissingError(
                 "permission-not-found", "There is no permission", f"{user[:80]!r} has none in vhost '{vhost.name}'"
@@ -105,8 +105,7 @@ async def set_permission(
 ) -> bool:
     """Replace the user's permission there; True if there was none.  Raises BAD_REQUEST."""
     wanted = statements_of(permission, vhost.namespace)
-    record = administration.policy(user)
-    before = [] if record is None else [each.statement() for each in record.statements]
+    before = _statements(administration.policy(user))
     others = [each for each in before if not is_of_vhost(each, vhost.namespace)]
     await administration.put_policy(by, user, [*others, *wanted])
     return len(others) == len(before)
@@ -118,8 +117,12 @@ def permission_rows(administration: Administration, vhosts: list[Vhost]) -> list
         for vhost in vhosts
         for record in administration.policies()
         if record.subject not in (EVERYBODY, ANONYMOUS)
-        and (permission := permission_of((each.statement() for each in record.statements), vhost.namespace))
+        and (permission := permission_of(_statements(record), vhost.namespace))
     ]
+
+
+def _statements(policy: PolicyRecord | None) -> list[Statement]:
+    return [] if policy is None else [each.statement() for each in policy.statements]
 
 
 def _shape(permission: VhostPermission, user: str, vhost: Vhost) -> Row:

@@ -27,6 +27,7 @@ from entrepot.protocols.amqp.mapping import expiration_ms
 from entrepot.protocols.amqp.value_space import PROPERTIES, ROUTING_KEY
 
 if TYPE_CHECKING:
+    from entrepot.domain.access.model import Principal
     from entrepot.domain.message import Message
     from entrepot.gateway.amqp.frontend import AmqpFrontend
     from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
@@ -76,10 +77,7 @@ class ExchangePublishing:
     )
     async def publish(self, vhost: PlainName, name: PlainName, body: PublishBody, asked: Asked) -> Routed:
         message = publish_of(exchange_name(name), body)
-        self._rabbitmq.check(
-            asked.principal, needs.to_publish(namespace_of(vhost), message.exchange, all_keys(message))
-        )
-        routed, _ = await published(self._rabbitmq.frontend, self._rabbitmq.vhost(vhost), message)
+        routed, _ = await published_by(self._rabbitmq, asked.principal, vhost, message)
         return Routed(routed)
 
 
@@ -104,6 +102,14 @@ def _check_sayable(routing_key: str, header: ContentHeader) -> None:
         raise ValueError(f"a routing key has at most {ROUTING_KEY.max_bytes} bytes")
     if len(header.data) > PROPERTIES.max_bytes:
         raise ValueError(f"properties have at most {PROPERTIES.max_bytes} bytes together")
+
+
+async def published_by(
+    rabbitmq: RabbitMq, principal: Principal, vhost: str, publish: Publish
+) -> tuple[bool, Message | None]:
+    """Publish for a client, whose rights are those of AMQP; see `published`.  Raises FORBIDDEN, MissingError, too."""
+    rabbitmq.check(principal, needs.to_publish(namespace_of(vhost), publish.exchange, all_keys(publish)))
+    return await published(rabbitmq.frontend, rabbitmq.vhost(vhost), publish)
 
 
 async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> tuple[bool, Message | None]:

@@ -188,8 +188,6 @@ def _told(text: str, kind: Any) -> str:
     if text.startswith(("Invalid enum value", "Expected `str`")) and (values := _values_of(kind)):
         *most, last = (f"'{value}'" for value in values)
         return f"Input should be {', '.join(most)} or {last}" if most else f"Input should be {last}"
-    if text.endswith("got `null`") and UnsetType in get_args(kind):
-        return "must not be null"
     found = _KIND.match(text)
     return f"Input should be {_WORDS[found[1]]}" if found else text.replace("`", "")
 

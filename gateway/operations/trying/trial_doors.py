@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from entrepot.domain.access.model import Action, ResourceType, access_name
 from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_topic_name, qualified
 from entrepot.domain.routing.topic_filter import is_valid_name
-from entrepot.gateway.amqp.connections.publishing import all_keys
-from entrepot.gateway.amqp.virtual_hosts import needs
-from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
 from entrepot.gateway.messaging.test_message import RocketMqTestMessage
 from entrepot.gateway.mqtt.connections.accepted_publish import message_of, refusal_of
 from entrepot.gateway.operations.local_views.mqtt import required_mqtt
-from entrepot.gateway.operations.rabbitmq.publishing import PublishBody, publish_of, published
+from entrepot.gateway.operations.nouns.publishing import is_reserved
+from entrepot.gateway.operations.rabbitmq.publishing import PublishBody, publish_of, published_by
 from entrepot.gateway.operations.row.asked import known_namespace
 from entrepot.gateway.operations.row.problem import MissingError, bad_request
-from entrepot.gateway.operations.row.rights import PROTOCOL
 from entrepot.gateway.operations.row.times import epoch_ms_of
 from entrepot.protocols.cloudevents.http import from_structured
 from entrepot.protocols.cloudevents.mapping import to_message
@@ -34,15 +29,13 @@ from entrepot.protocols.mqtt.reason_codes import ReasonCode
 if TYPE_CHECKING:
     from entrepot.domain.access.model import Principal
     from entrepot.domain.ports import Store
-    from entrepot.gateway.events.deduplication import Deduplication
-    from entrepot.gateway.events.rules import EventRules
     from entrepot.gateway.messaging.send import Refusals, Sender
     from entrepot.gateway.messaging.topology import Topology
     from entrepot.gateway.mqtt.frontend import MqttFrontend
+    from entrepot.gateway.operations.nouns.publishing import Publishing
     from entrepot.gateway.operations.rabbitmq.server import RabbitMq
     from entrepot.gateway.operations.trying.trials import AmqpTrial, HttpTrial, MqttTrial, RocketMqTrial, Stored
     from entrepot.gateway.rocketmq.connected import RocketMqClients
-    from entrepot.gateway.security.security import Security
 
 _NOT_ALLOWED: Final = frozenset({ReasonCode.NOT_AUTHORIZED})
 
@@ -50,37 +43,19 @@ _NOT_ALLOWED: Final = frozenset({ReasonCode.NOT_AUTHORIZED})
 class HttpDoor:
     """Events as `POST /topics/{topic}:publish` takes them."""
 
-    def __init__(
-        self,
-        store: Store,
-        security: Security,
-        topology: Topology,
-        sender: Sender,
-        event_rules: EventRules,
-        deduplication: Deduplication,
-        is_reserved: Callable[[str], bool],
-    ) -> None:
-        """`is_reserved`: True for names of internal topics, which clients do not publish to."""
-        self._store, self._security, self._topology, self._sender = store, security, topology, sender
-        self._event_rules, self._deduplication, self._is_reserved = event_rules, deduplication, is_reserved
+    def __init__(self, store: Store, topology: Topology, publishing: Publishing) -> None:
+        self._store, self._topology, self._publishing = store, topology, publishing
 
     async def publish(self, principal: Principal, trial: HttpTrial) -> Stored:
         """Publish durably.  Raises the refusal."""
         topic, namespace, store = trial.topic, trial.namespace, self._store
-        if self._is_reserved(topic) or store.topology.topic(qualified(namespace, topic)) is None:
+        if is_reserved(topic) or store.topology.topic(qualified(namespace, topic)) is None:
             check_topic_name(topic)
         message = to_message(from_structured(_encoded(trial.event)), topic)
-        name = message.sub_topic if namespace == DEFAULT_NAMESPACE else f"{namespace}/{message.sub_topic}"
-        asked = access_name(name) if namespace != DEFAULT_NAMESPACE else name
-        self._security.check(principal, Action.PUB, ResourceType.TOPIC, asked, PROTOCOL)
+        self._publishing.check(principal, [message], namespace)
         message.topic = qualified(known_namespace(store, namespace), topic)
         await self._topology.ensure(message.topic)
-        rule = self._event_rules.of(message.topic)
-        if rule is not None and rule.dedup_ms:
-            refusals = await self._deduplication.send([message], rule.dedup_ms, self._sender.send_and_wait)
-        else:
-            refusals = await self._sender.send_and_wait([message])
-        _check(refusals)
+        _check(await self._publishing.sent([message]))
         return message.message_id, True
 
 
@@ -117,10 +92,7 @@ class AmqpDoor:
         """Publish durably.  Raises the refusal."""
         body = PublishBody(trial.routing_key, trial.payload, trial.payload_encoding, trial.properties or {})
         message = publish_of(trial.exchange, body)
-        self._rabbitmq.check(
-            principal, needs.to_publish(namespace_of(trial.vhost), message.exchange, all_keys(message))
-        )
-        routed, stored = await published(self._rabbitmq.frontend, self._rabbitmq.vhost(trial.vhost), message)
+        routed, stored = await published_by(self._rabbitmq, principal, trial.vhost, message)
         return b"" if stored is None else stored.message_id, routed
 
 
