@@ -94,7 +94,7 @@ def _below(scope: Scope) -> Scope:
 
 
 class Caller:
-    """Who calls a route, and what that may do: `caller: Calling` as a parameter of the route."""
+    """The caller of a route, and its rights: `caller: Calling` as a parameter of the route."""
 
     def __init__(self, principal: Principal, access: HttpAccess) -> None:
         self.principal, self._access = principal, access

@@ -39,7 +39,7 @@ class Learnt(msgspec.Struct, frozen=True):
 
 
 _STORED: Final[Any] = Learnt | tuple[str, ...]
-"""What the file has; versions before kept the addresses alone."""
+"""Content of the file; versions before kept the addresses alone."""
 
 
 class KnownControllers:

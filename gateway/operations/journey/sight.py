@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Sight:
-    """What one principal may see.  `cluster`: name of the Cluster resource."""
+    """One principal's view.  `cluster`: name of the Cluster resource."""
 
     def __init__(self, security: Security, principal: Principal, cluster: str) -> None:
         self._security, self._principal, self._cluster = security, principal, cluster

@@ -74,7 +74,7 @@ class LoginBody(Body, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Browsers:
-    """What the REST API knows of a browser, by its request.  `check_host`: raises where a page of another name asks a
+    """A browser as the REST API knows it, by its request.  `check_host`: raises where a page of another name asks a
     gateway that is open to all.  `known`: who it is already, or None.  `login_token`: of its cookie, or None.
     `cookie`: the headers that set a token for so many seconds; 0: that end it.  `is_https`: it asked by TLS."""
 

@@ -1,4 +1,4 @@
-"""What the nouns of RabbitMQ's API share: the AMQP front end, its virtual hosts, and their rights."""
+"""Shared by the nouns of RabbitMQ's API: the AMQP front end, its virtual hosts, and their rights."""
 
 from __future__ import annotations
 

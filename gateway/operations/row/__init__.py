@@ -1,1 +1,1 @@
-"""What a row is made of: path, rights, shapes, refusals; and the table that finds a row by its path."""
+"""The pieces of a row: path, rights, shapes, refusals; and the table that finds a row by its path."""

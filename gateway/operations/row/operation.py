@@ -1,6 +1,6 @@
 """Operation: one row of the REST API, written beside its handler.
 
-What goes in and comes out is read from the handler's signature, once, when the row is made: names of the path by their
+Input and output are read from the handler's signature, once, when the row is made: names of the path by their
 kind, one `Query`, one `Body`, `Asked`, and the answer.  A row that cannot be read so is a TypeError at import.
 """
 

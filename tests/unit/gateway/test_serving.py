@@ -107,7 +107,7 @@ class Access:
 
 
 class Told:
-    """What was sent."""
+    """The messages that were sent."""
 
     def __init__(self) -> None:
         self.status, self.headers, self.body = 0, dict[str, str](), b""

@@ -44,7 +44,7 @@ class ThingChange(Body, frozen=True):
 
 
 class ThingPut(Body, frozen=True):
-    """What a thing becomes."""
+    """New state of a thing."""
 
     size: Annotated[int | UnsetType | None, Flag("Size.")] = UNSET
     weight: Annotated[Annotated[float, Meta(ge=0, le=1)] | UnsetType, Flag("Weight.")] = UNSET
