@@ -9,7 +9,8 @@ from typing import Final
 from entrepot.broker.controller.agreement import ControllerOptions
 from entrepot.broker.controller.process import ControllerServer
 from entrepot.broker.remoting.link import LinkSettings
-from entrepot.broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.remoting.listener import RemotingListener
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError

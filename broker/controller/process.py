@@ -31,7 +31,8 @@ from entrepot.broker.raft.effects import Role
 from entrepot.broker.raft.membership import Add, Change, Remove, Replace
 from entrepot.broker.raft.state import Options
 from entrepot.broker.remoting.link import LinkSettings
-from entrepot.broker.remoting.listener import ServerChannel, ServerStream, Service
+from entrepot.broker.remoting.listener import ServerChannel, ServerStream
+from entrepot.broker.remoting.service import Service
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock, error_ms
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError

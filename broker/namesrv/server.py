@@ -13,7 +13,8 @@ from typing import Final
 import structlog
 
 from entrepot.broker.namesrv.route_table import RouteTable
-from entrepot.broker.remoting.listener import RemotingListener, ServerChannel, ServerStream, Service
+from entrepot.broker.remoting.listener import RemotingListener, ServerChannel, ServerStream
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.route import Registration, Routes

@@ -42,7 +42,7 @@ from entrepot.protocols.remoting.connection import (
     Welcomed,
 )
 from entrepot.protocols.remoting.frames import PeerLeftError, RemotingError
-from entrepot.protocols.remoting.operations import Operation
+from entrepot.protocols.remoting.operation import Operation
 
 STREAM_CREDIT_BYTES: Final = 4 << 20
 """Credit of a stream, in bytes; it is granted anew once half was consumed."""

@@ -1,7 +1,7 @@
 """RemotingListener: the answering end, on a listening socket.
 
-A `Service` has the operations: calls (coroutines), streams, and direct ones that answer by themselves. A call is a
-task. It ends when it is done, when its client cancels it, when its deadline passes, or when the connection ends.
+The operations are those of a `Service`. A call is a task. It ends when it is done, when its client cancels it, when its
+deadline passes, or when the connection ends.
 
 Limits: connections, time for the greeting, silence, bytes of unanswered requests (credit), bytes waiting to be written.
 A client that does not read is not read from either.
@@ -12,23 +12,24 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, cast
 
 import structlog
 
 from entrepot.broker.remoting.listener_limits import DEFAULT_LIMITS, ListenerLimits
+from entrepot.broker.remoting.service import Call, OpenStream, Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.descriptors import TOO_MANY, descriptor_of, descriptors
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.all_operations import OPERATIONS
 from entrepot.protocols.remoting.authentication import NONCE_BYTES
 from entrepot.protocols.remoting.connection import Cancelled, Credited, Goodbye, Greeted, Requested, ServerConnection
 from entrepot.protocols.remoting.frames import HEADER_SIZE, RemotingError
-from entrepot.protocols.remoting.operations import NOT_HERE, OPERATIONS, Operation
+from entrepot.protocols.remoting.operation import Operation
+from entrepot.protocols.remoting.operations import NOT_HERE
 from entrepot.protocols.remoting.values import encode
 
-__all__ = ["ListenerLimits", "RemotingListener", "ServerChannel", "ServerStream", "Service"]
 log = structlog.get_logger(__name__)
 
 
@@ -53,41 +54,6 @@ class ServerStream:
     def end(self, error: EntrepotError) -> None:
         """End the stream; `on_close` is called."""
         self.channel.end_stream(self._id, error)
-
-
-Call = Callable[..., Awaitable[Any]]
-OpenStream = Callable[..., object]
-Direct = Callable[["ServerChannel", Requested], None]
-
-
-@dataclass(slots=True)
-class Service:
-    """The operations of this process.
-
-    `calls`: get the arguments, return the result (bytes are sent as they are). `streams`: get the stream, then the
-    arguments. `direct`: get the channel and the request, and call `channel.answer` or `refuse` at any time.
-    """
-
-    calls: dict[Operation, Call] = field(default_factory=dict)
-    streams: dict[Operation, OpenStream] = field(default_factory=dict)
-    direct: dict[Operation, Direct] = field(default_factory=dict)
-    on_closed: Callable[[ServerChannel], None] = lambda channel: None
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def add(self, other: Service) -> None:
-        """Add the operations of another service."""
-        self.calls.update(other.calls)
-        self.streams.update(other.streams)
-        self.direct.update(other.direct)
-
-    def withdraw(self, other: Service) -> None:
-        """Withdraw the operations of another service."""
-        for operation in (*other.calls, *other.streams, *other.direct):
-            self.calls.pop(operation, None)
-            self.streams.pop(operation, None)
-            self.direct.pop(operation, None)
 
 
 class RemotingListener:

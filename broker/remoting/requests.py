@@ -14,7 +14,7 @@ from entrepot.domain.route import UNIX
 from entrepot.protocols.remoting.authentication import NONCE_BYTES, Role
 from entrepot.protocols.remoting.connection import ClientConnection
 from entrepot.protocols.remoting.frames import VERSION, Hello
-from entrepot.protocols.remoting.operations import Operation
+from entrepot.protocols.remoting.operation import Operation
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
 OnLate = Callable[[bytes], None]

@@ -18,7 +18,7 @@ import structlog
 
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
-from entrepot.broker.remoting.listener import Service
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.replication.controlling import Controlling
 from entrepot.broker.replication.known_controllers import KnownControllers
 from entrepot.broker.replication.peers import GroupSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from entrepot.broker.remoting.link import Link
-from entrepot.broker.remoting.listener import Service
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.replication.comparing import Comparing
 from entrepot.broker.replication.healing import Healing
 from entrepot.broker.replication.log_source import LogSource

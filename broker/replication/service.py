@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from entrepot.broker.remoting.listener import ServerChannel, ServerStream, Service
+from entrepot.broker.remoting.listener import ServerChannel, ServerStream
+from entrepot.broker.remoting.service import Service
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.greeting import Greeting
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Promise

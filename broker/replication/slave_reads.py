@@ -14,7 +14,8 @@ from entrepot.broker.ports.catalog import Catalog
 from entrepot.broker.ports.cold_reads import AwayTier
 from entrepot.broker.ports.finder import Search
 from entrepot.broker.ports.reading import Reading
-from entrepot.broker.remoting.listener import ServerStream, Service
+from entrepot.broker.remoting.listener import ServerStream
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.server.read_service import ReadService
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.topic import Topic

@@ -15,7 +15,7 @@ import structlog
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.metadata.own_keys import OWN
-from entrepot.broker.remoting.listener import Service
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.server.identity import KeptIdentity
 from entrepot.broker.server.store_service import StoreService
 from entrepot.domain.errors import Code, EntrepotError
@@ -133,7 +133,7 @@ class BrokerControl:
         if token and token != self._token:
             raise self._seal_is_over()
         self._token = token or secrets.randbits(48) + 1
-        self._service.is_sealed = True
+        self._service.key_values.is_sealed = True
         if self._sealed is not None:
             self._sealed.cancel()
         self._sealed = self._loop.call_later(SEAL_SECONDS, self._unseal)
@@ -144,7 +144,7 @@ class BrokerControl:
         return EntrepotError(Code.PRECONDITION_FAILED, "the key-values may have changed meanwhile: move them again")
 
     def _unseal(self) -> None:
-        self._service.is_sealed = False
+        self._service.key_values.is_sealed = False
         if self._sealed is not None:
             self._sealed.cancel()
         self._sealed, self._token = None, 0

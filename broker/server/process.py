@@ -16,7 +16,9 @@ from entrepot.broker.backup.running import BackupRun
 from entrepot.broker.broker import Broker
 from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import LinkSettings
-from entrepot.broker.remoting.listener import ListenerLimits, RemotingListener, Service
+from entrepot.broker.remoting.listener import RemotingListener
+from entrepot.broker.remoting.listener_limits import ListenerLimits
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.server.control import BrokerControl
 from entrepot.broker.server.definition_log import DefinitionLog

@@ -16,7 +16,7 @@ from entrepot.domain.ports.consumption import (
     Consumption,
     PopRequest,
 )
-from entrepot.domain.ports.finder import MessageFinder
+from entrepot.domain.ports.finder import MessageFinder, MessageSearch
 from entrepot.domain.ports.key_values import KeyValues
 from entrepot.domain.ports.messages import MessageAppender, MessageReader, Messages, Pulled, Tail
 from entrepot.domain.ports.store import Store
@@ -37,6 +37,7 @@ __all__ = [
     "MessageAppender",
     "MessageFinder",
     "MessageReader",
+    "MessageSearch",
     "Messages",
     "PopRequest",
     "Pulled",

@@ -8,8 +8,8 @@ from entrepot.domain.message import StoredMessage
 from entrepot.domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery, RecordOrigin
 
 
-class MessageFinder(Protocol):
-    """The look-up of messages (`domain.query`)."""
+class MessageSearch(Protocol):
+    """Searches for messages (`domain.query`); slaves answer them, too."""
 
     async def query(self, query: MessageQuery) -> MessagePage:
         """Return messages of a topic, the newest first.  Raises TOPIC_NOT_FOUND, BAD_REQUEST (invalid cursor)."""
@@ -21,6 +21,10 @@ class MessageFinder(Protocol):
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:
         """Return the message whose record lies at an offset.  Raises OFFSET_NOT_FOUND."""
+
+
+class MessageFinder(MessageSearch, Protocol):
+    """The look-up of messages, and of what became of them."""
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         """Return the state of a stored message for each group that reads its topic, by name of the group.  A message

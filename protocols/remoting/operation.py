@@ -22,7 +22,11 @@ JOB_KEYS: Final = (ingest_job.PREFIX, ingest_job.WRITTEN_PREFIX, ingest_record.P
 ELECTORS: Final = frozenset((Role.BROKER, Role.GATEWAY))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+OPERATIONS: Final[dict[int, Operation]] = {}
+"""Every operation, by number (`all_operations`)."""
+
+
+@dataclass(eq=False)
 class Operation:
     """One operation of the wire."""
 
@@ -36,6 +40,10 @@ class Operation:
     """The parts that may ask for it, where the cluster has a secret."""
     keys: Callable[[Any], Iterable[str]] | None = None
     """The key-values that its arguments name, by key or prefix, if it names some."""
+
+    def __post_init__(self) -> None:
+        assert self.number not in OPERATIONS
+        OPERATIONS[self.number] = self
 
     def asked_by(self, role: Role | None, payload: bytes) -> tuple[Any, ...]:
         """Return the arguments of a request.  Raises FORBIDDEN for key-values of others: a job has its own alone."""

@@ -1,29 +1,22 @@
-"""Operations of the wire, each defined once.
+"""Operations of the wire that are no method of a port: appending, streams, the broker as a whole, replicas, controllers
+and name servers.  Those of the ports are in `store_rows`.
 
 An operation has a number, and the types of its arguments and its result.  `RAW` is bytes in a form of their own
-(`message_batch`), or nothing.  An idempotent operation may be repeated when its answer was lost.
-
-Names are those of `domain.ports`; numbers are fixed for ever.
+(`message_batch`), or nothing.  An idempotent operation may be repeated when its answer was lost.  Numbers are fixed for
+ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from entrepot.domain.backups import BackupStatus
-from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
-from entrepot.domain.delivery import DeliveryPlaces
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.expression.filter import FilterExpression
-from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
-from entrepot.domain.measurement import Histogram
-from entrepot.domain.pin import Pin
-from entrepot.domain.ports import PopRequest
+from entrepot.domain.key_value import KeyValueChange, KeyValueEvent
 from entrepot.domain.ports.cluster import LogCondition
 from entrepot.domain.position import Position
-from entrepot.domain.query import MessageConsumer, MessageHop, MessageQuery, RecordOrigin
 from entrepot.domain.replication.control import (
     ControllerView,
     GroupShape,
@@ -38,10 +31,7 @@ from entrepot.domain.replication.control import (
 from entrepot.domain.replication.greeting import Greeting
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
 from entrepot.domain.route import BrokerInfo, Registration, Routes
-from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, TierStatus
-from entrepot.domain.timing import TimerCursor
-from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
-from entrepot.domain.transaction import TransactionEnd
+from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting.authentication import Role
 from entrepot.protocols.remoting.operation import ANYBODY, BROKERS, CONTROLLERS, ELECTORS, GATEWAYS, PARTS
 from entrepot.protocols.remoting.operation import Operation as Operation
@@ -49,7 +39,6 @@ from entrepot.protocols.remoting.values import Codec
 
 RAW: Final = None
 Outcomes = list[EntrepotError | None]
-OPERATIONS: Final[dict[int, Operation]] = {}
 
 
 def _operation(
@@ -61,9 +50,8 @@ def _operation(
     again: bool = False,
     stream: bool = False,
     callers: frozenset[Role] = PARTS,
-    keys: Callable[[Any], Iterable[str]] | None = None,
 ) -> Operation:
-    made = Operation(
+    return Operation(
         number,
         name,
         None if arguments is RAW else Codec(arguments),
@@ -71,11 +59,7 @@ def _operation(
         again,
         stream,
         callers,
-        keys,
     )
-    assert number not in OPERATIONS
-    OPERATIONS[number] = made
-    return made
 
 
 LEAVES: Final = "the broker leaves: the message was not taken"
@@ -83,113 +67,14 @@ LEAVES: Final = "the broker leaves: the message was not taken"
 NOT_HERE: Final = "is not available here"
 """Last words of a refusal of an unknown operation, as from a replica that is not master: nothing was done."""
 
-# -- messages --------------------------------------------------------------------------------------------------------
+# -- the store: appending and streams; the other operations of its ports are `store_rows` -----------------------------
 APPEND: Final = _operation(1, "append", RAW, Outcomes | None, callers=ANYBODY)
 APPEND_HALF: Final = _operation(2, "append_half", RAW, Outcomes | None)
 APPEND_MISSING: Final = _operation(3, "append_missing", RAW, Outcomes | None, callers=ANYBODY)
 """An APPEND repeated at a later master than the one that lost the answer: it stores what it does not have."""
-READ: Final = _operation(10, "read", tuple[str, int, int, int], RAW, again=True, callers=ANYBODY)
-PULL: Final = _operation(
-    11, "pull", tuple[str, int, int, int, FilterExpression | None], tuple[bytes, int, int, int], again=True
-)
-MATCHING_OFFSETS: Final = _operation(
-    12, "matching_offsets", tuple[str, int, str, int, int], tuple[list[int], int], again=True
-)
-OFFSET_AT: Final = _operation(13, "offset_at", tuple[str, int, Position], int, again=True, callers=ANYBODY)
-BOUNDS: Final = _operation(14, "bounds", tuple[str], list[QueueBounds], again=True, callers=ANYBODY)
 TAIL: Final = _operation(15, "tail", tuple[str, int, int | Position | None], tuple[int, bytes], stream=True)
-
-RECORDS: Final = _operation(
-    16, "records", tuple[str, int, int, int, int, FilterExpression | None], RAW, again=True, callers=ANYBODY
-)
-BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int], int, again=True, callers=ANYBODY)
-
-# -- consumption -----------------------------------------------------------------------------------------------------
-POP_RUNS: Final = _operation(28, "pop_runs", tuple[PopRequest], RAW)
-Receipts = list[str | DeliveryPlaces]
-"""Receipt handles and places of deliveries, with an outcome for each delivery."""
-
-
-class Acknowledged(NamedTuple):
-    """Arguments of `acknowledge`."""
-
-    topic: str
-    group: str
-    receipts: Receipts
-    may_wait: bool = False
-
-
-ACKNOWLEDGE: Final = _operation(21, "acknowledge", Acknowledged, Outcomes)
-
-
-class ChangedInvisible(NamedTuple):
-    """Arguments of `change_invisible_duration`.  Gateways of an earlier version send no reason."""
-
-    topic: str
-    group: str
-    receipts: Receipts
-    invisible_ms: int | None
-    release: bool
-    suspend: bool
-    reason: str = ""
-
-
-CHANGE_INVISIBLE_DURATION: Final = _operation(22, "change_invisible_duration", ChangedInvisible, Outcomes)
-REJECT: Final = _operation(23, "reject", tuple[str, str, Receipts, str], Outcomes)
-RESET_GROUP: Final = _operation(24, "reset_group", tuple[str, str, Position, int | None], GroupStatus, callers=ANYBODY)
-RESEND_DEAD_LETTERS: Final = _operation(25, "resend_dead_letters", tuple[str, list[int], int], Outcomes)
 WATCH_AVAILABLE: Final = _operation(26, "watch_available", tuple[str, str], None, stream=True)
-
-# -- topology --------------------------------------------------------------------------------------------------------
-PUT_TOPICS: Final = _operation(30, "put_topics", tuple[list[Topic]], Outcomes, again=True, callers=ANYBODY)
-DELETE_TOPIC: Final = _operation(31, "delete_topic", tuple[str, int], None)
-TOPIC_STATUS: Final = _operation(32, "topic_status", tuple[str], TopicStatus, again=True, callers=ANYBODY)
-PUT_NAMESPACE: Final = _operation(33, "put_namespace", tuple[str, int], None, again=True)
-DELETE_NAMESPACE: Final = _operation(34, "delete_namespace", tuple[str, int], None)
-PUT_GROUP: Final = _operation(35, "put_group", tuple[ConsumerGroup], None, again=True, callers=ANYBODY)
-DELETE_GROUP: Final = _operation(36, "delete_group", tuple[str, int], None)
-GROUP_STATUS: Final = _operation(37, "group_status", tuple[str], GroupStatus, again=True, callers=ANYBODY)
-TOPIC_STATUSES: Final = _operation(
-    38, "topic_statuses", tuple[list[str]], list[TopicStatus], again=True, callers=ANYBODY
-)
-GROUP_STATUSES: Final = _operation(
-    39, "group_statuses", tuple[list[str]], list[GroupStatus], again=True, callers=ANYBODY
-)
-
-# -- key-values ------------------------------------------------------------------------------------------------------
-GET: Final = _operation(
-    40, "get", tuple[list[str]], list[KeyValue | None], again=True, callers=ANYBODY, keys=lambda asked: asked[0]
-)
-SCAN: Final = _operation(
-    41, "scan", tuple[str, str, int], list[KeyValue], again=True, callers=ANYBODY, keys=lambda asked: asked[:1]
-)
-SCAN_BYTES: Final = 16 << 20
-"""Size at which a scan's answer ends before its limit, with the value that exceeds it."""
-WRITE: Final = _operation(
-    42, "write", tuple[list[KeyValueChange]], int, callers=ANYBODY, keys=lambda asked: [each.key for each in asked[0]]
-)
 WATCH_KEY_VALUES: Final = _operation(43, "watch", tuple[str], list[KeyValueEvent], stream=True)
-
-# -- finder ----------------------------------------------------------------------------------------------------------
-QUERY: Final = _operation(50, "query", tuple[MessageQuery], tuple[bytes, str | None], again=True)
-MESSAGES_BY_ID: Final = _operation(51, "messages_by_id", tuple[bytes], RAW, again=True, callers=ANYBODY)
-MESSAGE_AT: Final = _operation(52, "message_at", tuple[int], RAW, again=True)
-MESSAGE_CONSUMERS: Final = _operation(53, "message_consumers", tuple[bytes], list[MessageConsumer], again=True)
-MESSAGE_TRACE: Final = _operation(54, "message_trace", tuple[bytes], list[MessageHop], again=True)
-RECORD_ORIGIN: Final = _operation(55, "record_origin", tuple[int], RecordOrigin, again=True)
-
-# -- timers and transactions -----------------------------------------------------------------------------------------
-RECALL: Final = _operation(60, "recall", tuple[str, bytes, int], None)
-RETIME: Final = _operation(61, "retime", tuple[str, bytes, int, int], None)
-TIMED_MESSAGES: Final = _operation(
-    62, "timed_messages", tuple[str | None, TimerCursor | None, int], tuple[bytes, list[int]], again=True
-)
-END_TRANSACTIONS: Final = _operation(63, "end_transactions", tuple[list[TransactionEnd]], Outcomes)
-TAKE_CHECKS: Final = _operation(64, "take_checks", tuple[list[str], int], RAW)
-HALF_MESSAGES: Final = _operation(
-    65, "half_messages", tuple[str | None, int, int], tuple[bytes, list[tuple[int, int]]], again=True
-)
-"""The half messages; for each, when its producer is asked next, and how often it was."""
 
 
 # -- the broker as a whole -------------------------------------------------------------------------------------------
@@ -227,19 +112,11 @@ class Drainage:
 Readers = list[tuple[str, str]]
 """Groups with topics that they read, as (group, topic)."""
 WATCH_DEFINITIONS: Final = _operation(70, "watch_definitions", tuple[()], Definitions, stream=True, callers=ANYBODY)
-MEASURE: Final = _operation(
-    71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
-)
-TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=True, callers=ANYBODY)
 BACKUP: Final = _operation(104, "backup", tuple[bool], BackupStatus, again=True, callers=GATEWAYS)
 """The broker's backup of itself; True: a new run is to start."""
 TIME: Final = _operation(103, "time", tuple[()], tuple[int, bool], again=True, callers=ANYBODY)
 """Time of a broker's clock, in epoch milliseconds; True where its controllers say that most clocks
 agree with it."""
-PINS: Final = _operation(79, "pins", tuple[()], list[Pin], again=True)
-RESTORE_TOPIC: Final = _operation(128, "restore_topic", tuple[RestoreRequest], TableTopic)
-ATTACH_TOPIC: Final = _operation(129, "attach_topic", tuple[AttachRequest], TableTopic)
-ACCEPT_TABLE: Final = _operation(130, "accept_table", tuple[str], None, again=True)
 DRAINAGE: Final = _operation(72, "drainage", tuple[Readers], Drainage, again=True)
 SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], None, again=True)
 SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[int], int, again=True)

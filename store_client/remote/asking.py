@@ -1,22 +1,18 @@
-"""Asking: requests to a broker or its slave over the wire, with global numbers for its own."""
+"""Asking: requests to a broker or its slave over the wire."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from entrepot.broker.remoting.link import ConnectionLostError, Link, OnLate
-from entrepot.domain.broker_of_queue import first_place, first_queue
-from entrepot.domain.definitions.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
-from entrepot.domain.message import StoredMessage
-from entrepot.domain.topic import QueueBounds
 from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.message_batch import decode_stored
+from entrepot.protocols.remoting.row import Ask
 
 Asked = TypeVar("Asked")
+R = TypeVar("R")
 _LACKED: Final = NOT_THERE | {Code.OFFSET_NOT_FOUND}
 """Refusals of a slave that are no answer: its master may have what it lacks."""
 
@@ -41,18 +37,26 @@ class Asking:
             raise ConnectionLostError(f"broker {self.name!r} is not available: {self.link.problem or 'starting'}")
 
     async def ask(
-        self,
-        operation: wire.Operation,
-        *arguments: Any,
-        seconds: float | None = None,
-        on_late: OnLate | None = None,
-    ) -> Any:
-        """Return the result of an operation.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or OUTCOME_UNKNOWN.
-        `on_late` gets an answer that comes after that."""
+        self, asked: Ask[R], *, seconds: float | None = None, on_late: Callable[[R], None] | None = None
+    ) -> R:
+        """Return the answer to a request of a port.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or
+        OUTCOME_UNKNOWN.  `on_late` gets an answer that comes after that."""
+        row = asked.row
+        late = None if on_late is None else lambda payload: on_late(row.read(payload, self))
+        return row.read(await self._call(row, asked.payload(), seconds, late), self)
+
+    async def call(self, operation: wire.Operation, *arguments: Any, seconds: float | None = None) -> Any:
+        """Return the result of an operation that is no port's.  Raises as `ask`."""
+        answer = await self._call(operation, operation.encode_arguments(*arguments), seconds, None)
+        return answer if operation.result is None else operation.result.decode(answer)
+
+    async def _call(
+        self, operation: wire.Operation, payload: bytes, seconds: float | None, on_late: OnLate | None
+    ) -> bytes:
         self.check_ready()
         seconds = self.request_seconds if seconds is None else seconds
         try:
-            answer = await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
+            answer = await self.link.call(operation, payload, seconds, on_late)
         except EntrepotError as refusal:
             if refusal.code is Code.BAD_REQUEST and refusal.message.endswith(wire.NOT_HERE):
                 text = f"broker {self.name!r} is not available: its master has moved"
@@ -71,35 +75,21 @@ class Asking:
         if operation.is_idempotent:
             self.check_ready()
 
-    async def ask_messages(self, operation: wire.Operation, *arguments: Any) -> list[StoredMessage]:
-        """Return the messages that an operation finds."""
-        return self.decode(await self.ask(operation, *arguments))
 
-    def decode(self, payload: bytes) -> list[StoredMessage]:
-        return decode_stored(payload, self.number)
-
-    def world_queue(self, queue_id: int) -> int:
-        return first_queue(self.number) + queue_id
-
-    def world_place(self, place: int) -> int:
-        return first_place(self.number) + place
-
-    def world_bounds(self, bounds: Sequence[QueueBounds]) -> list[QueueBounds]:
-        if not self.number and not self.may_lag:
-            return list(bounds)
-        return [replace(each, queue_id=self.world_queue(each.queue_id), may_lag=self.may_lag) for each in bounds]
-
-    def world_progress(self, status: GroupStatus) -> list[QueueProgress]:
-        return [
-            QueueProgress(p.topic, self.world_queue(p.queue_id), p.committed_offset, p.max_offset, p.in_flight, p.lag)
-            for p in status.progress
-        ]
-
-
-async def ask_all(brokers: Sequence[Asked], ask: Callable[[Asked], Any]) -> list[tuple[Asked, Any]]:
+async def ask_all(
+    brokers: Sequence[Asked], ask: Callable[[Asked], Awaitable[R]]
+) -> list[tuple[Asked, R | EntrepotError]]:
     """Return the answer of each broker, or its refusal."""
-    found = await asyncio.gather(*(ask(client) for client in brokers), return_exceptions=True)
-    for answer in found:
+    found: list[R | EntrepotError] = []
+    for answer in await asyncio.gather(*(ask(client) for client in brokers), return_exceptions=True):
         if isinstance(answer, BaseException) and not isinstance(answer, EntrepotError):
             raise answer
+        found.append(answer)
     return list(zip(brokers, found, strict=True))
+
+
+def raise_if_all_lost(answers: Sequence[tuple[object, object]]) -> None:
+    """Raise that no broker got it: the request may ride to the next masters."""
+    lost = [answer for _, answer in answers if isinstance(answer, ConnectionLostError)]
+    if lost and len(lost) == len(answers):
+        raise lost[0]

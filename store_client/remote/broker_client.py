@@ -1,23 +1,19 @@
-"""BrokerClient: one broker over the wire, with global numbers for its queues, places and versions.  It keeps the
-broker's definitions (`view`), asks it, and tells when it comes and goes.  It decides nothing about other brokers."""
+"""BrokerClient: one broker over the wire.  It keeps the broker's definitions (`view`), asks it, and tells when it comes
+and goes.  It decides nothing about other brokers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Protocol
 
 import structlog
 
 from entrepot.broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer
-from entrepot.domain.broker_of_queue import local_place, local_queue
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.message import StoredMessage
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.topic_shares import ReportedBroker
 from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.message_batch import encode_stored
 from entrepot.store_client.remote.asking import Asking
 from entrepot.store_client.remote.definitions import BrokerView
 
@@ -159,13 +155,6 @@ class BrokerClient(Asking):
     def send(self, operation: wire.Operation, payload: bytes, on_answer: OnAnswer) -> int:
         """Send a request without waiting."""
         return self.link.send(operation, payload, self.request_seconds, on_answer)
-
-    # -- numbers -------------------------------------------------------------------------------------------------
-
-    def own(self, message: StoredMessage) -> bytes:
-        """Return a stored message with the broker's own numbers, for the wire."""
-        place = local_place(message.commit_log_offset)
-        return encode_stored([replace(message, queue_id=local_queue(message.queue_id), commit_log_offset=place)])
 
 
 def unavailable(what: str) -> EntrepotError:

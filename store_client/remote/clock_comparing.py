@@ -94,6 +94,6 @@ class ClockComparing:
     async def _ask(self, client: BrokerClient) -> tuple[Told, float]:
         """Return a broker's clock, and the seconds of the way there and back."""
         asked, asked_ms = self._loop.time(), self._clock.system_ms()
-        says, is_right = await client.ask(wire.TIME, seconds=ASK_SECONDS)
+        says, is_right = await client.call(wire.TIME, seconds=ASK_SECONDS)
         seconds = self._loop.time() - asked
         return Told(says - asked_ms - int(500 * seconds), is_right), seconds

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.row import Ask
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 
+T = TypeVar("T")
 OF_THE_WORST: Final = frozenset(("disk_state", "clock_error_seconds", "confirm_age_seconds"))
 """Gauges of the worst broker; all others add up."""
 
@@ -36,7 +37,7 @@ class RemoteCondition:
 
     async def measurements(self) -> dict[str, Histogram]:
         found: dict[str, Histogram] = {}
-        for _, (measured, _, _) in await self._measured():
+        for _, (measured, _, _) in await self._told(rows.MEASURE.ask()):
             for name, histogram in measured.items():
                 if name in found:
                     found[name].add(histogram)
@@ -46,28 +47,20 @@ class RemoteCondition:
 
     async def gauges(self) -> dict[str, float]:
         found: dict[str, float] = {}
-        for _, (_, gauges, _) in await self._measured():
+        for _, (_, gauges, _) in await self._told(rows.MEASURE.ask()):
             for name, value in gauges.items():
                 known = found.get(name, 0.0)
                 found[name] = max(known, value) if name in OF_THE_WORST else known + value
         return found
 
     async def tiering(self) -> list[TierStatus]:
-        answers = await ask_all(self._cluster.ready, lambda client: client.ask(wire.TIERING))
-        return [status for _, told in answers if not isinstance(told, EntrepotError) for status in told]
+        return [status for _, told in await self._told(rows.TIERING.ask()) for status in told]
 
     async def pins(self) -> list[Pin]:
-        answers = await ask_all(self._cluster.ready, lambda client: client.ask(wire.PINS))
-        found = [
-            replace(pin, queue_id=client.world_queue(pin.queue_id))
-            for client, told in answers
-            if not isinstance(told, EntrepotError)
-            for pin in told
-        ]
+        found = [pin for _, told in await self._told(rows.PINS.ask()) for pin in told]
         return sorted(found, key=lambda pin: -pin.bytes)
 
-    async def _measured(
-        self,
-    ) -> list[tuple[BrokerClient, tuple[dict[str, Histogram], dict[str, float], EntrepotError | None]]]:
-        answers = await ask_all(self._cluster.ready, lambda c: c.ask(wire.MEASURE))
+    async def _told(self, asked: Ask[T]) -> list[tuple[BrokerClient, T]]:
+        """Return the answers of all brokers that give one."""
+        answers = await ask_all(self._cluster.ready, lambda client: client.ask(asked))
         return [(client, told) for client, told in answers if not isinstance(told, EntrepotError)]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from entrepot.domain.broker_of_queue import broker_of_queue, local_queue
+from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
-from entrepot.domain.delivery import Deliveries, Delivery, Receipt, places_of
+from entrepot.domain.delivery import Deliveries, Delivery, Receipt
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.ports import MAX_CONSUMER_LENGTH, REJECTED, PopRequest
+from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position
 from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.record_run import RecordRun
+from entrepot.protocols.remoting.row import Ask
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.popping import Popping
 from entrepot.store_client.remote.riding import rides
+from entrepot.store_client.remote.sent import sent
 from entrepot.store_client.remote.topology import RemoteTopology
 
 MAX_REMEMBERED_ROUTES: Final = 10_000
@@ -43,39 +45,10 @@ class RemoteConsumption:
             await self._topology.ensure_group(request.group, self._group_defaults, brokers)
         return await self._popping.pop(request)
 
-    @rides
-    async def acknowledge(
-        self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
-    ) -> list[EntrepotError | None]:
-        return await self._settle(wire.ACKNOWLEDGE, topic, group, receipts, may_wait)
-
-    @rides
-    async def change_invisible_duration(
-        self,
-        topic: str,
-        group: str,
-        receipts: Sequence[Receipt],
-        invisible_ms: int | None,
-        *,
-        release: bool,
-        suspend: bool = False,
-        reason: str = "",
-    ) -> list[EntrepotError | None]:
-        operation = wire.CHANGE_INVISIBLE_DURATION
-        told = (reason[:MAX_CONSUMER_LENGTH],) if reason else ()
-        return await self._settle(operation, topic, group, receipts, invisible_ms, release, suspend, *told)
-
-    @rides
-    async def reject(
-        self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
-    ) -> list[EntrepotError | None]:
-        return await self._settle(wire.REJECT, topic, group, receipts, reason)
-
-    async def _settle(
-        self, operation: wire.Operation, topic: str, group: str, receipts: Sequence[Receipt], *others: Any
-    ) -> list[EntrepotError | None]:
+    async def _settled(self, asked: Ask[list[EntrepotError | None]]) -> list[EntrepotError | None]:
         """Return each receipt's outcome, from its broker.  A failure of a whole broker is the outcome of all its
         receipts, and is raised if there is no other broker."""
+        receipts: Sequence[Receipt] = asked["receipts"]
         outcomes: list[EntrepotError | None] = [None] * len(receipts)
         by_broker: dict[BrokerClient, list[int]] = {}
         known: dict[int, BrokerClient] = {}
@@ -87,7 +60,7 @@ class RemoteConsumption:
                 outcomes[at] = refusal.with_traceback(None)
         answers = await ask_all(
             list(by_broker),
-            lambda c: c.ask(operation, topic, group, places_of([receipts[at] for at in by_broker[c]]), *others),
+            lambda client: client.ask(asked.with_("receipts", [receipts[at] for at in by_broker[client]])),
         )
         for client, told in answers:
             places = by_broker[client]
@@ -98,6 +71,10 @@ class RemoteConsumption:
             for at, outcome in zip(places, told, strict=True):
                 outcomes[at] = outcome
         return outcomes
+
+    acknowledge = sent(rows.ACKNOWLEDGE, _settled)
+    change_invisible_duration = sent(rows.CHANGE_INVISIBLE_DURATION, _settled)
+    reject = sent(rows.REJECT, _settled)
 
     def _broker_of(self, delivery: Delivery, known: dict[int, BrokerClient]) -> BrokerClient:
         """Return the broker of a delivery.  Raises INVALID_RECEIPT_HANDLE for an unknown broker."""
@@ -128,32 +105,27 @@ class RemoteConsumption:
         return found[0]
 
     @rides
-    async def _reset_at(self, queue_id: int, group: str, topic: str, position: Position) -> None:
-        client = self._cluster.of_queue(topic, queue_id)
-        await client.ask(wire.RESET_GROUP, group, topic, position, local_queue(queue_id))
+    async def _reset_at(self, queue_id: int, asked: Ask[GroupStatus]) -> None:
+        await self._cluster.of_queue(asked["topic"], queue_id).ask(asked)
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
+        asked = rows.RESET_GROUP.ask(group, topic, position, queue_id)
         if queue_id is not None:
-            await self._reset_at(queue_id, group, topic, position)
+            await self._reset_at(queue_id, asked)
             return await self._topology.group_status(group)
         if self._cluster.absent_of(topic):
             raise unavailable(f"group {group!r} can be reset once all that have topic {topic!r} are back")
-        answers = await ask_all(
-            self._cluster.of_topic(topic), lambda c: c.ask(wire.RESET_GROUP, group, topic, position, None)
-        )
+        answers = await ask_all(self._cluster.of_topic(topic), lambda client: client.ask(asked))
         for _, answer in answers:
             if isinstance(answer, EntrepotError):
                 raise answer  # the group would go on from two positions
         return self._topology.status_of(group, answers)
 
-    @rides
-    async def resend_dead_letters(
-        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
-    ) -> list[EntrepotError | None]:
+    async def _resent(self, asked: Ask[list[EntrepotError | None]]) -> list[EntrepotError | None]:
+        queue_id: int = asked["queue_id"]
         client = self._cluster.of_number(broker_of_queue(queue_id))
         if client is None:
             raise EntrepotError(Code.BAD_REQUEST, f"there is no queue {queue_id} of dead letters")
-        outcomes: list[EntrepotError | None] = await client.ask(
-            wire.RESEND_DEAD_LETTERS, group, list(queue_offsets), local_queue(queue_id)
-        )
-        return outcomes
+        return await client.ask(asked)
+
+    resend_dead_letters = sent(rows.RESEND_DEAD_LETTERS, _resent)

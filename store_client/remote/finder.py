@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from heapq import merge
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,12 +21,13 @@ from entrepot.domain.query import (
     MessageQuery,
     RecordOrigin,
 )
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.store_client.remote.asking import Asking, ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.riding import rides
 
+T = TypeVar("T")
 _read_cursor: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -46,51 +47,39 @@ class RemoteFinder:
         pages: list[tuple[Asking, str, MessagePage]] = []
         for client in asked:
             cursor = cursors[str(client.number)] if cursors is not None else ""
-            pages.append((client, cursor, await self._page(client, replace(query, cursor=cursor or None))))
+            pages.append((client, cursor, await client.ask(rows.QUERY.ask(replace(query, cursor=cursor or None)))))
         return _merged(pages, min(max(query.limit, 1), MAX_QUERY_MESSAGES))
-
-    async def _page(self, client: Asking, query: MessageQuery) -> MessagePage:
-        found, following = await client.ask(wire.QUERY, query)
-        return MessagePage(client.decode(found), following)
 
     async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         what = "messages cannot be looked up"
         brokers = self._cluster.all_ready(what) if everywhere else self._cluster.some_ready(what)
-        answers = await ask_all(brokers, lambda c: c.ask_messages(wire.MESSAGES_BY_ID, message_id))
+        answers = await ask_all(brokers, lambda client: client.ask(rows.MESSAGES_BY_ID.ask(message_id)))
         return sorted(_all_of(answers, everywhere=everywhere), key=_newest_first)[:MAX_QUERY_MESSAGES]
 
-    async def message_at(self, place: int) -> StoredMessage:
-        client = self._cluster.of_number(broker_of_place(place)) if place >= 0 else None
-        if client is None:
-            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {place}")
+    async def message_at(self, commit_log_offset: int) -> StoredMessage:
+        client = self._at(commit_log_offset)
         source = self._cluster.slaves.instead_of(client) or client
-        [message] = await source.ask_messages(wire.MESSAGE_AT, local_place(place))
-        return message
+        return await source.ask(rows.MESSAGE_AT.ask(commit_log_offset))
+
+    async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
+        client = self._at(commit_log_offset)
+        return replace(await client.ask(rows.RECORD_ORIGIN.ask(commit_log_offset)), broker=client.name)
+
+    def _at(self, commit_log_offset: int) -> BrokerClient:
+        """Return the broker of a place.  Raises OFFSET_NOT_FOUND."""
+        client = self._cluster.of_number(broker_of_place(commit_log_offset)) if commit_log_offset >= 0 else None
+        if client is None:
+            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
+        return client
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         client = self._cluster.of_queue(message.topic, message.queue_id)
-        found: list[MessageConsumer] = await client.ask(wire.MESSAGE_CONSUMERS, client.own(message))
-        return found
-
-    async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
-        number = broker_of_place(commit_log_offset)
-        client = self._cluster.of_number(number) if commit_log_offset >= 0 else None
-        if client is None:
-            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
-        found: RecordOrigin = await client.ask(wire.RECORD_ORIGIN, local_place(commit_log_offset))
-        return replace(found, broker=client.name)
+        return await client.ask(rows.MESSAGE_CONSUMERS.ask(message))
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
         brokers = self._cluster.some_ready("traces cannot be looked up")
-        answers = await ask_all(brokers, lambda c: c.ask(wire.MESSAGE_TRACE, message_id))
-        hops = [
-            replace(hop, queue_id=client.world_queue(hop.queue_id))
-            for client, told in answers
-            if not isinstance(told, EntrepotError)
-            for hop in told
-        ]
-        _check_answered(answers)
-        return sorted(hops, key=lambda hop: hop.time_ms)
+        answers = await ask_all(brokers, lambda client: client.ask(rows.MESSAGE_TRACE.ask(message_id)))
+        return sorted(_all_of(answers), key=lambda hop: hop.time_ms)
 
 
 def _cursors_of(cursor: str | None) -> dict[str, str] | None:
@@ -122,11 +111,9 @@ def _newest_first(message: StoredMessage) -> tuple[int, int]:
     return -message.store_time_ms, -message.commit_log_offset
 
 
-def _all_of(
-    answers: list[tuple[BrokerClient, list[StoredMessage] | EntrepotError]], *, everywhere: bool = False
-) -> list[StoredMessage]:
+def _all_of(answers: list[tuple[BrokerClient, list[T] | EntrepotError]], *, everywhere: bool = False) -> list[T]:
     _check_answered(answers, everywhere=everywhere)
-    return [message for _, told in answers if not isinstance(told, EntrepotError) for message in told]
+    return [each for _, told in answers if not isinstance(told, EntrepotError) for each in told]
 
 
 def _check_answered(answers: Sequence[tuple[BrokerClient, object]], *, everywhere: bool = False) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -14,10 +14,15 @@ from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, OnEvents, check_changes
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.forms import world_place
+from entrepot.protocols.remoting.row import Ask
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.riding import rides
+from entrepot.store_client.remote.sent import sent
 
+T = TypeVar("T")
 NEVER: Final = (1 << 62) - 1
 """A version that no key ever has."""
 
@@ -47,21 +52,19 @@ class RemoteKeyValues:
         keeper.check_ready()
         return keeper
 
-    @rides
-    async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
-        keeper = self.keeper()
-        found: list[KeyValue | None] = await keeper.ask(wire.GET, list(keys))
-        return [None if each is None else _to_world(each, keeper) for each in found]
+    async def _of_keeper(self, asked: Ask[T]) -> T:
+        return await self.keeper().ask(asked)
+
+    get = sent(rows.GET, _of_keeper)
 
     @rides
     async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
-        keeper = self.keeper()
         limit = min(limit, MAX_SCAN)
         found: list[KeyValue] = []
         while True:
-            page: list[KeyValue] = await keeper.ask(wire.SCAN, prefix, after, limit - len(found))
-            found += [_to_world(each, keeper) for each in page]
-            if len(found) >= limit or sum(len(each.value) for each in page) < wire.SCAN_BYTES:
+            page = await self.keeper().ask(rows.SCAN.ask(prefix, after=after, limit=limit - len(found)))
+            found += page
+            if len(found) >= limit or sum(len(each.value) for each in page) < rows.SCAN_BYTES:
                 return found
             after = page[-1].key
 
@@ -69,8 +72,7 @@ class RemoteKeyValues:
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         check_changes(changes)
         keeper = self.keeper()
-        version: int = await keeper.ask(wire.WRITE, [_to_keeper(change, keeper) for change in changes])
-        return keeper.world_place(version)
+        return await keeper.ask(rows.WRITE.ask([_to_keeper(change, keeper) for change in changes]))
 
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         watch = _Watch(self, prefix, on_events, on_begun)
@@ -115,10 +117,6 @@ class RemoteKeyValues:
             self._settling = self._loop.call_later(SETTLE_SECONDS, self._settled)
         for watch in tuple(self._watches):
             watch.look()
-
-
-def _to_world(found: KeyValue, keeper: BrokerClient) -> KeyValue:
-    return KeyValue(found.key, found.value, keeper.world_place(found.version)) if keeper.number else found
 
 
 def _to_keeper(change: KeyValueChange, keeper: BrokerClient) -> KeyValueChange:
@@ -180,6 +178,6 @@ class _Watch:
                 self._has_begun = True
                 self._on_begun()
             if told:
-                self._on_events([KeyValueEvent(e.key, e.value, self._keeper.world_place(e.version)) for e in told])
+                self._on_events([KeyValueEvent(e.key, e.value, world_place(e.version, self._keeper)) for e in told])
         except Exception:  # a fault of the watcher: others go on
             log.exception("a watcher of key-values failed", prefix=self._prefix)

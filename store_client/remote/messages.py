@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
-from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.errors import AWAY, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
-from entrepot.domain.message import StoredMessage
-from entrepot.domain.ports import Pulled
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import QueueBounds
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.records import RecordRun, decode_run
+from entrepot.protocols.remoting.row import Ask
 from entrepot.store_client.remote.appending import Appending
 from entrepot.store_client.remote.asking import Asking, ask_all
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.riding import rides
+from entrepot.store_client.remote.sent import sent
 from entrepot.store_client.remote.tails import Tails
+
+T = TypeVar("T")
 
 
 class RemoteMessages:
@@ -40,42 +41,29 @@ class RemoteMessages:
                 return
         callback()
 
-    async def _from(
-        self, topic: str, queue_id: int, operation: wire.Operation, *arguments: Any, may_lag: bool
-    ) -> tuple[Asking, Any]:
+    async def _from(self, asked: Ask[T], *, may_lag: bool) -> tuple[Asking, T]:
         """Return the source and its answer about a queue.  `may_lag`: a slave may answer while the master is there."""
-        client = self._cluster.of_queue(topic, queue_id)
+        topic: str = asked["topic"]
+        client = self._cluster.of_queue(topic, asked["queue_id"])
         slave = self._cluster.slaves.nearest(client) if may_lag else self._cluster.slaves.instead_of(client)
         if slave is not None and (self._cluster.slaves.may_know(topic) or not client.is_ready):
             try:
-                return slave, await slave.ask(operation, topic, local_queue(queue_id), *arguments)
+                return slave, await slave.ask(asked)
             except EntrepotError as refusal:
                 if not client.is_ready and refusal.code not in AWAY:
                     raise
-        return client, await client.ask(operation, topic, local_queue(queue_id), *arguments)
+        return client, await client.ask(asked)
 
-    @rides
-    async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
-        source, found = await self._from(topic, queue_id, wire.READ, from_offset, max_messages, may_lag=True)
-        return source.decode(found)
+    async def _of_nearest(self, asked: Ask[T]) -> T:
+        return (await self._from(asked, may_lag=True))[1]
 
-    @rides
-    async def pull(
-        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
-    ) -> Pulled:
-        source, (found, next_offset, min_offset, max_offset) = await self._from(
-            topic, queue_id, wire.PULL, from_offset, max_messages, filter, may_lag=True
-        )
-        return Pulled(source.decode(found), next_offset, min_offset, max_offset)
+    async def _of_master(self, asked: Ask[T]) -> T:
+        return (await self._from(asked, may_lag=False))[1]
 
-    @rides
-    async def matching_offsets(
-        self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
-    ) -> tuple[list[int], int]:
-        found: tuple[list[int], int]
-        arguments = (topic_filter, from_offset, limit)
-        _, found = await self._from(topic, queue_id, wire.MATCHING_OFFSETS, *arguments, may_lag=True)
-        return found
+    read = sent(rows.READ, _of_nearest)
+    pull = sent(rows.PULL, _of_nearest)
+    matching_offsets = sent(rows.MATCHING_OFFSETS, _of_nearest)
+    bytes_between = sent(rows.BYTES_BETWEEN, _of_master)
 
     async def records(
         self,
@@ -88,38 +76,28 @@ class RemoteMessages:
     ) -> RecordRun:
         """Return the records between two offsets that match the filter (`protocols.remoting.records`).  Raises
         UNAVAILABLE if only a slave without any of them is there."""
-        arguments = (from_offset, to_offset, max_bytes, filter)
-        source, found = await self._from(topic, queue_id, wire.RECORDS, *arguments, may_lag=True)
+        asked = rows.RECORDS.ask(topic, queue_id, from_offset, to_offset, max_bytes, filter)
+        source, found = await self._from(asked, may_lag=True)
         run = decode_run(found)
         if source.may_lag and run.next_offset == from_offset < to_offset:
-            client = self._cluster.of_queue(topic, queue_id)
-            run = decode_run(await client.ask(wire.RECORDS, topic, local_queue(queue_id), *arguments))
+            run = decode_run(await self._cluster.of_queue(topic, queue_id).ask(asked))
         return run
-
-    async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """Return the approximate log size, in bytes, of the messages between two offsets."""
-        found: int
-        _, found = await self._from(topic, queue_id, wire.BYTES_BETWEEN, from_offset, to_offset, may_lag=False)
-        return found
 
     @rides
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        offset: int
-        source, offset = await self._from(topic, queue_id, wire.OFFSET_AT, position, may_lag=False)
+        source, offset = await self._from(rows.OFFSET_AT.ask(topic, queue_id, position), may_lag=False)
         if source.may_lag and position.kind is not PositionKind.EARLIEST:
-            bounds: list[QueueBounds] = await source.ask(wire.BOUNDS, topic)
-            if all(offset >= each.max_offset for each in bounds if each.queue_id == local_queue(queue_id)):
+            bounds = await source.ask(rows.BOUNDS.ask(topic))
+            if all(offset >= each.max_offset for each in bounds if each.queue_id == queue_id):
                 self._cluster.of_queue(topic, queue_id).check_ready()  # the master may have more
         return offset
 
     @rides
     async def bounds(self, topic: str) -> list[QueueBounds]:
-        found: list[QueueBounds] = []
-        answers = await ask_all(self._cluster.readers_of_topic(topic), lambda c: c.ask(wire.BOUNDS, topic))
+        answers = await ask_all(
+            self._cluster.readers_of_topic(topic), lambda client: client.ask(rows.BOUNDS.ask(topic))
+        )
         refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
         if len(refusals) == len(answers):
             raise refusals[0]
-        for client, told in answers:
-            if not isinstance(told, EntrepotError):
-                found += client.world_bounds(told)
-        return found
+        return [each for _, told in answers if not isinstance(told, EntrepotError) for each in told]

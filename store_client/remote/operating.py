@@ -12,11 +12,12 @@ import structlog
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.domain.backups import BackupStatus
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
+from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
 from entrepot.domain.message import Message
 from entrepot.domain.ports.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
 from entrepot.domain.replication.control import ReplicaChange
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
@@ -94,13 +95,13 @@ class ClusterOperations:
 
     async def _readers(self) -> wire.Readers:
         """Return every group with the topics that it reads anywhere."""
-        answers = await ask_all(self._cluster.ready, lambda client: client.ask(wire.READERS))
+        answers = await ask_all(self._cluster.ready, lambda client: client.call(wire.READERS))
         return sorted({tuple(each) for _, told in answers if not isinstance(told, EntrepotError) for each in told})
 
     async def _status(self, client: BrokerClient, readers: wire.Readers) -> BrokerStatus:
         found = as_known(client)
         try:
-            drainage: wire.Drainage = await client.ask(wire.DRAINAGE, readers)
+            drainage: wire.Drainage = await client.call(wire.DRAINAGE, readers)
         except EntrepotError as error:
             found = replace(found, is_available=False, problem=error.message)
         else:
@@ -135,7 +136,7 @@ class ClusterOperations:
         if not addresses or not client.is_ready:
             return found
         try:
-            master: wire.ReplicaStatus = await client.ask(wire.REPLICA_STATUS)
+            master: wire.ReplicaStatus = await client.call(wire.REPLICA_STATUS)
         except EntrepotError as error:
             return replace(found, is_available=False, problem=error.message)
         self._learn([master])
@@ -195,22 +196,22 @@ class ClusterOperations:
                 raise EntrepotError(
                     Code.PRECONDITION_FAILED, f"there is no other broker that could take what {name!r} does"
                 )
-            await client.ask(wire.SET_DRAINING, True)
+            await client.call(wire.SET_DRAINING, True)
             if client.info is not None and client.info.keeps_key_values:
                 await self._move_key_values(client, min(others, key=_keeps_already))
         else:
-            await client.ask(wire.SET_DRAINING, False)
+            await client.call(wire.SET_DRAINING, False)
         return await self._shown(name)
 
     async def backup(self, name: str, *, is_to_start: bool) -> BackupStatus:
-        found: BackupStatus = await self._named(name).ask(wire.BACKUP, is_to_start)
+        found: BackupStatus = await self._named(name).call(wire.BACKUP, is_to_start)
         return found
 
     async def leave(self, name: str) -> None:
         client = self._named(name)
         client.check_ready()
         try:
-            await client.ask(wire.LEAVE, await self._readers())
+            await client.call(wire.LEAVE, await self._readers())
         except EntrepotError as error:
             if error.code != Code.OUTCOME_UNKNOWN:  # it left before it could answer
                 raise
@@ -222,22 +223,22 @@ class ClusterOperations:
         async with self._moving:
             if new.info is not None and new.info.keeps_key_values:
                 if new.number < old.number:
-                    await old.ask(wire.KEEP_KEY_VALUES, False, 0)
+                    await old.call(wire.KEEP_KEY_VALUES, False, 0)
                     return
-                await new.ask(wire.KEEP_KEY_VALUES, False, 0)
-            token: int = await old.ask(wire.SEAL_KEY_VALUES, 0)
-            await new.ask(wire.IMPORT_KEY_VALUES, [], True)
+                await new.call(wire.KEEP_KEY_VALUES, False, 0)
+            token: int = await old.call(wire.SEAL_KEY_VALUES, 0)
+            await new.call(wire.IMPORT_KEY_VALUES, [], True)
             after, moved = "", 0
             while True:
-                await old.ask(wire.SEAL_KEY_VALUES, token)
-                page: list[KeyValue] = await old.ask(wire.SCAN, "", after, PAGE)
+                await old.call(wire.SEAL_KEY_VALUES, token)
+                page = await old.ask(rows.SCAN.ask("", after=after, limit=PAGE))
                 if not page:
                     break
-                await new.ask(wire.IMPORT_KEY_VALUES, [KeyValueChange(e.key, e.value) for e in page], False)
+                await new.call(wire.IMPORT_KEY_VALUES, [KeyValueChange(e.key, e.value) for e in page], False)
                 after, moved = page[-1].key, moved + len(page)
-            await old.ask(wire.SEAL_KEY_VALUES, token)
-            await new.ask(wire.KEEP_KEY_VALUES, True, 0)
-            await old.ask(wire.KEEP_KEY_VALUES, False, token)
+            await old.call(wire.SEAL_KEY_VALUES, token)
+            await new.call(wire.KEEP_KEY_VALUES, True, 0)
+            await old.call(wire.KEEP_KEY_VALUES, False, token)
             log.info("key-values moved", count=moved, to=new.name, was=old.name)
 
 

@@ -18,11 +18,11 @@ from functools import partial
 from typing import Final
 
 from entrepot.broker.remoting.link import ClientStream
-from entrepot.domain.delivery import Deliveries, Part, places_of
+from entrepot.domain.delivery import Deliveries, Part
 from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.ports import PopRequest
 from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.message_batch import decode_runs
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 
@@ -105,19 +105,16 @@ class Popping:
         if not request.wait_ms:
             seconds = min(seconds, AT_ONCE_SECONDS)
         # An attempt with a name finds its messages again by it.
-        on_late = None if request.attempt_id else partial(self._give_back_late, client, request)
-        answer = await client.ask(wire.POP_RUNS, request, seconds=seconds, on_late=on_late)
-        return decode_runs(answer, client.number)
-
-    def _give_back_late(self, client: BrokerClient, request: PopRequest, answer: bytes) -> None:
-        self._give_back(client, request, decode_runs(answer, client.number))
+        on_late = None if request.attempt_id else partial(self._give_back, client, request)
+        return await client.ask(rows.POP.ask(request), seconds=seconds, on_late=on_late)
 
     def _give_back(self, client: BrokerClient, request: PopRequest, deliveries: Deliveries) -> None:
         """Give back deliveries that nobody waits for any more: others can have them at once."""
         if deliveries and not request.attempt_id:
-            operation = wire.CHANGE_INVISIBLE_DURATION
-            payload = operation.encode_arguments(request.topic, request.group, places_of(deliveries), 0, True, True)
-            client.send(operation, payload, lambda refusal, told: None)  # else they return with their invisible time
+            asked = rows.CHANGE_INVISIBLE_DURATION.ask(
+                request.topic, request.group, deliveries, 0, release=True, suspend=True
+            )
+            client.send(asked.row, asked.payload(), lambda refusal, told: None)  # or their invisible time ends
 
     def _end(self, client: BrokerClient, request: PopRequest, popping: asyncio.Task[Deliveries]) -> None:
         """Cancel the pop of one broker, whose answer may have come just now."""

@@ -13,7 +13,7 @@ import structlog
 
 from entrepot.domain.background import background
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.definitions import Repairs, plan_repairs
 
@@ -96,23 +96,23 @@ class Repairing:
             gone=len(plan.gone_topics) + len(plan.gone_groups),
         )
         is_whole = True
-        for operation, gone in (
-            (wire.DELETE_TOPIC, plan.gone_topics),
-            (wire.DELETE_GROUP, plan.gone_groups),
-            (wire.DELETE_NAMESPACE, plan.gone_namespaces),
+        for deleting, gone in (
+            (rows.DELETE_TOPIC, plan.gone_topics),
+            (rows.DELETE_GROUP, plan.gone_groups),
+            (rows.DELETE_NAMESPACE, plan.gone_namespaces),
         ):
             for name, revision in gone:
-                is_whole &= await self._tell(client, name, client.ask(operation, name, revision), ABSENCE)
+                is_whole &= await self._tell(client, name, client.ask(deleting.ask(name, revision)), ABSENCE)
         for name, revision in plan.namespaces:
-            is_whole &= await self._tell(client, name, client.ask(wire.PUT_NAMESPACE, name, revision))
+            is_whole &= await self._tell(client, name, client.ask(rows.PUT_NAMESPACE.ask(name, revision)))
         if plan.topics:
             is_whole &= await self._tell(client, "topics", self._put_topics(client, plan))
         for group in plan.groups:
-            is_whole &= await self._tell(client, group.name, client.ask(wire.PUT_GROUP, group))
+            is_whole &= await self._tell(client, group.name, client.ask(rows.PUT_GROUP.ask(group)))
         return is_whole
 
     async def _put_topics(self, client: BrokerClient, plan: Repairs) -> None:
-        outcomes: wire.Outcomes = await client.ask(wire.PUT_TOPICS, plan.topics)
+        outcomes = await client.ask(rows.PUT_TOPICS.ask(plan.topics))
         for topic, refusal in zip(plan.topics, outcomes, strict=True):
             if refusal is not None:
                 raise EntrepotError(refusal.code, f"{topic.name}: {refusal.message}")

@@ -117,19 +117,23 @@ async def wait_ready(cluster: Cluster, wanted: Callable[[BrokerClient], bool], s
     return come.done()
 
 
+async def riding(cluster: Cluster, go: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return what a request returns; one that no master took goes to the next one."""
+    until = 0.0
+    while True:
+        try:
+            return await go()
+        except ConnectionLostError:
+            until = until or asyncio.get_running_loop().time() + RIDE_SECONDS
+            if not await next_master(cluster, until):
+                raise
+
+
 def rides(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Decorate a method of a port: a request that no master took goes to the next one."""
+    """Decorate a method of a port that rides."""
 
     @wraps(call)
-    async def riding(*arguments: P.args, **named: P.kwargs) -> T:
-        until = 0.0
-        while True:
-            try:
-                return await call(*arguments, **named)
-            except ConnectionLostError:
-                until = until or asyncio.get_running_loop().time() + RIDE_SECONDS
-                cluster: Cluster = cast("Any", arguments[0])._cluster
-                if not await next_master(cluster, until):
-                    raise
+    async def method(*arguments: P.args, **named: P.kwargs) -> T:
+        return await riding(cast("Any", arguments[0])._cluster, lambda: call(*arguments, **named))
 
-    return riding
+    return method

@@ -15,7 +15,8 @@ from entrepot.domain.definitions.consumer_group import GroupStatus, QueueProgres
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.domain.topic import QueueBounds, TopicStatus
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.row import Row
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 
@@ -24,14 +25,14 @@ _MayHave = Callable[[BrokerClient, str], bool]
 
 
 class _Question(NamedTuple):
-    """An operation that tells statuses of a page of names, and how to read a status' name."""
+    """A row that tells statuses of a page of names, and how to read a status' name."""
 
-    operation: wire.Operation
+    row: Row[[Sequence[str]], list[Any]]
     name_of: Callable[[Any], str]
 
 
-_OF_TOPICS: Final = _Question(wire.TOPIC_STATUSES, lambda status: status.topic.name)
-_OF_GROUPS: Final = _Question(wire.GROUP_STATUSES, lambda status: status.group.name)
+_OF_TOPICS: Final = _Question(rows.TOPIC_STATUSES, lambda status: status.topic.name)
+_OF_GROUPS: Final = _Question(rows.GROUP_STATUSES, lambda status: status.group.name)
 
 
 @dataclass(slots=True)
@@ -63,8 +64,8 @@ class ClusterStatuses:
             parts: list[QueueBounds] = []
             topic = self._cluster.topics.get(name)
             found = [(each.client, each.answers[name]) for each in told if name in each.answers]
-            for client, status in found:
-                parts += client.world_bounds(status.queues)
+            for _, status in found:
+                parts += status.queues
             if found:
                 statuses[name] = TopicStatus(topic or found[0][1].topic, parts)
         return _answers(statuses, told)
@@ -77,8 +78,8 @@ class ClusterStatuses:
             progress: list[QueueProgress] = []
             group = self._cluster.groups.get(name)
             found = [(each.client, each.answers[name]) for each in told if name in each.answers]
-            for client, status in found:
-                progress += client.world_progress(status)
+            for _, status in found:
+                progress += status.progress
             if found:
                 ordered = sorted(progress, key=lambda each: (each.topic, each.queue_id))
                 statuses[name] = GroupStatus(group or found[0][1].group, ordered)
@@ -106,7 +107,7 @@ async def _ask_one(told: _Told, question: _Question, until: float) -> None:
     for at in range(0, len(told.names), STATUSES_AT_ONCE):
         page = told.names[at : at + STATUSES_AT_ONCE]
         try:
-            answers = await told.client.ask(question.operation, page, seconds=max(until - now(), LEAST_SECONDS))
+            answers = await told.client.ask(question.row.ask(page), seconds=max(until - now(), LEAST_SECONDS))
         except EntrepotError as refusal:
             late = f"no answer within {until - started:.1f} s"
             told.problem = late if refusal.code is Code.REQUEST_TIMEOUT else refusal.message

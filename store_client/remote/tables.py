@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.row import Ask
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
@@ -26,17 +27,17 @@ class RemoteTables:
 
     async def restore(self, request: RestoreRequest) -> TableTopic:
         client = self._client(request.broker)
-        return await self._ask(client, wire.RESTORE_TOPIC, self._revised(request, client, request.topic))
+        return await self._made(client, rows.RESTORE_TOPIC.ask(self._revised(request, client, request.topic)))
 
     async def attach(self, request: AttachRequest) -> TableTopic:
         client = self._client(request.broker)
-        return await self._ask(client, wire.ATTACH_TOPIC, self._revised(request, client, request.name or ""))
+        return await self._made(client, rows.ATTACH_TOPIC.ask(self._revised(request, client, request.name or "")))
 
     async def accept(self, topic: str) -> None:
         asked = (
             self._cluster.of_topic(topic) if topic else self._cluster.all_ready("the object store is accepted by all")
         )
-        answers = await ask_all(asked, lambda client: client.ask(wire.ACCEPT_TABLE, topic))
+        answers = await ask_all(asked, lambda client: client.ask(rows.ACCEPT_TABLE.ask(topic)))
         raise_if(next((answer for _, answer in answers if isinstance(answer, EntrepotError)), None))
 
     def _client(self, name: str) -> BrokerClient:
@@ -57,9 +58,8 @@ class RemoteTables:
         is_alone = len(self._cluster.clients) == 1
         return replace(request, broker="" if is_alone else client.name, revision=revision)
 
-    async def _ask(self, client: BrokerClient, operation: wire.Operation, request: object) -> TableTopic:
-        found: TableTopic = await client.ask(operation, request, seconds=TABLE_SECONDS)
+    async def _made(self, client: BrokerClient, asked: Ask[TableTopic]) -> TableTopic:
+        found = await client.ask(asked, seconds=TABLE_SECONDS)
         client.view.took_topic(found.topic)
         self._cluster.merge([found.topic.name], ())
-        topic = self._cluster.definition(found.topic.name) or found.topic
-        return TableTopic(topic, found.table, client.world_bounds(found.queues))
+        return replace(found, topic=self._cluster.definition(found.topic.name) or found.topic)

@@ -15,6 +15,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage, place_of_message
 from entrepot.domain.position import Position, PositionKind
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import decode_stored
 from entrepot.store_client.remote.asking import Asking
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
@@ -136,7 +137,7 @@ class RemoteTail:
         if not self._has_begun:
             self._has_begun = True
             self.begun()
-        messages = self._source.decode(batch)
+        messages = decode_stored(batch, self._source.number)
         for message, fault in hand_over(messages, self._on_messages) if messages and not self._is_closed else ():
             place = place_of_message(message)
             log.error("a message could not be handed on, the others are", place=place, exc_info=fault)

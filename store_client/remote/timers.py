@@ -7,11 +7,13 @@ from typing import Final
 from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.timing import TimedMessage, TimerCursor
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.row import Ask
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.riding import rides
+from entrepot.store_client.remote.sent import sent
 
 BEHIND_ALL: Final = (1 << 62) - 1
 
@@ -22,24 +24,20 @@ class RemoteTimers:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    @rides
-    async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
-        await self._at_one(wire.RECALL, topic, message_id, deliver_at_ms)
-
-    @rides
-    async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
-        await self._at_one(wire.RETIME, topic, message_id, deliver_at_ms, new_deliver_at_ms)
-
-    async def _at_one(self, operation: wire.Operation, topic: str, *arguments: object) -> None:
+    async def _at_one(self, asked: Ask[None]) -> None:
         """Ask all brokers; one of them has it.  If none does, raises that one is away rather than that it is
         missing."""
-        answers = await ask_all(self._cluster.of_topic(topic), lambda c: c.ask(operation, topic, *arguments))
+        topic: str = asked["topic"]
+        answers = await ask_all(self._cluster.of_topic(topic), lambda client: client.ask(asked))
         refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
         if len(refusals) == len(answers):
             if self._cluster.absent_of(topic):
                 refusals.append(unavailable(f"one that may have it of topic {topic!r} is away"))
             unknown = [refusal for refusal in refusals if refusal.code is Code.OUTCOME_UNKNOWN]  # it may have been done
             raise next((r for r in (*unknown, *refusals) if r.code != Code.OFFSET_NOT_FOUND), refusals[0])
+
+    recall = sent(rows.RECALL, _at_one)
+    retime = sent(rows.RETIME, _at_one)
 
     @rides
     async def timed_messages(
@@ -51,8 +49,7 @@ class RemoteTimers:
         found: list[TimedMessage] = []
         for client in brokers:
             cursor = None if after is None else _cursor_at(client, after)
-            batch, times = await client.ask(wire.TIMED_MESSAGES, topic, cursor, limit)
-            found += map(TimedMessage, client.decode(batch), times)
+            found += await client.ask(rows.TIMED_MESSAGES.ask(topic, after=cursor, limit=limit))
         found.sort(key=lambda timed: (timed.deliver_at_ms, timed.message.commit_log_offset))
         return found[:limit]
 

@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from entrepot.domain.definitions.revision import BY_USE
 from entrepot.domain.errors import AWAY, NOT_THERE, Code, EntrepotError, raise_if
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
-from entrepot.protocols.remoting import operations as wire
-from entrepot.store_client.remote.asking import ask_all
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.store_client.remote.asking import ask_all, raise_if_all_lost
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.definitions import localized
@@ -83,9 +82,8 @@ class RemoteTopology:
         before = {topic.name: self._cluster.definition(topic.name) for topic in topics}
         ready = self._cluster.some_ready("topics cannot be changed")
         await asyncio.gather(*(self._drop_deleted(client, topics) for client in ready))
-        answers = await ask_all(ready, lambda c: c.ask(wire.PUT_TOPICS, [localized(t, c.name) for t in topics]))
-        if all(isinstance(answer, ConnectionLostError) for _, answer in answers):
-            raise answers[0][1]
+        answers = await ask_all(ready, lambda c: c.ask(rows.PUT_TOPICS.ask([localized(t, c.name) for t in topics])))
+        raise_if_all_lost(answers)
         outcomes: list[EntrepotError | None] = []
         for at, topic in enumerate(topics):
             refusals = [(client, answer[at]) for client, answer in answers if not isinstance(answer, EntrepotError)]
@@ -108,16 +106,16 @@ class RemoteTopology:
         for topic in topics:
             known, gone = client.view.topics.get(topic.name), self._cluster.deletion(f"topic/{topic.name}")
             if known is not None and 0 < known.revision <= gone:
-                await _quietly(client.ask(wire.DELETE_TOPIC, topic.name, gone))
+                await _quietly(client.ask(rows.DELETE_TOPIC.ask(topic.name, gone)))
 
     async def _take_back(self, topic: Topic, before: Topic | None, took: list[BrokerClient]) -> None:
         revision = self._cluster.next_revision(f"topic/{topic.name}", topic.revision)
         for client in took:
             if before is None:
-                await _quietly(client.ask(wire.DELETE_TOPIC, topic.name, revision))
+                await _quietly(client.ask(rows.DELETE_TOPIC.ask(topic.name, revision)))
             else:
                 again = localized(replace(before, revision=revision), client.name)
-                await _quietly(client.ask(wire.PUT_TOPICS, [again]))
+                await _quietly(client.ask(rows.PUT_TOPICS.ask([again])))
 
     @rides
     async def delete_topic(self, name: str) -> None:
@@ -125,7 +123,7 @@ class RemoteTopology:
         revision = self._cluster.next_revision(f"topic/{name}", 0 if known is None else known.revision)
         ready = self._cluster.some_ready(f"topic {name!r} cannot be deleted")
         answers = await ask_all(
-            ready, lambda c: c.ask(wire.DELETE_TOPIC, name, 0 if is_system_topic(name) else revision)
+            ready, lambda c: c.ask(rows.DELETE_TOPIC.ask(name, 0 if is_system_topic(name) else revision))
         )
         took = _succeeded(answers)
         if not took and known is None:
@@ -139,12 +137,12 @@ class RemoteTopology:
 
     @rides
     async def topic_status(self, name: str) -> TopicStatus:
-        answers = await ask_all(self._cluster.of_topic(name), lambda c: c.ask(wire.TOPIC_STATUS, name))
+        answers = await ask_all(self._cluster.of_topic(name), lambda c: c.ask(rows.TOPIC_STATUS.ask(name)))
         queues: list[QueueBounds] = []
         topic = self._cluster.topics.get(name)
-        for client, status in answers:
+        for _, status in answers:
             if isinstance(status, TopicStatus):
-                queues += client.world_bounds(status.queues)
+                queues += status.queues
                 topic = topic or status.topic
         if topic is None or not _succeeded(answers):
             _raise(answers)
@@ -171,7 +169,7 @@ class RemoteTopology:
             return
         revision = self._cluster.next_revision(f"namespace/{name}")
         ready = self._cluster.some_ready("namespaces cannot be changed")
-        answers = await ask_all(ready, lambda c: c.ask(wire.PUT_NAMESPACE, name, revision))
+        answers = await ask_all(ready, lambda c: c.ask(rows.PUT_NAMESPACE.ask(name, revision)))
         for client in _took(answers):
             client.view.namespaces[name] = revision
 
@@ -183,7 +181,7 @@ class RemoteTopology:
                 raise EntrepotError(Code.PRECONDITION_FAILED, f"namespace {name!r} is not empty: {owned!r} is in it")
         revision = self._cluster.next_revision(f"namespace/{name}", self._cluster.namespaces().get(name, 0))
         ready = self._cluster.some_ready("namespaces cannot be changed")
-        answers = await ask_all(ready, lambda c: c.ask(wire.DELETE_NAMESPACE, name, revision))
+        answers = await ask_all(ready, lambda c: c.ask(rows.DELETE_NAMESPACE.ask(name, revision)))
         for client in _took(answers):
             client.view.dropped_namespace(name, revision)
 
@@ -220,7 +218,7 @@ class RemoteTopology:
             await self._tell_group(known, missing)
 
     async def _tell_group(self, group: ConsumerGroup, brokers: list[BrokerClient]) -> None:
-        answers = await ask_all(brokers, lambda c: c.ask(wire.PUT_GROUP, group))
+        answers = await ask_all(brokers, lambda c: c.ask(rows.PUT_GROUP.ask(group)))
         for client in _took(answers):
             client.view.took_group(group)
         self._cluster.merge((), [group.name])
@@ -232,7 +230,7 @@ class RemoteTopology:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {name!r}")
         revision = self._cluster.next_revision(f"group/{name}", known.revision)
         ready = self._cluster.some_ready("groups cannot be changed")
-        answers = await ask_all(ready, lambda c: c.ask(wire.DELETE_GROUP, name, revision))
+        answers = await ask_all(ready, lambda c: c.ask(rows.DELETE_GROUP.ask(name, revision)))
         if not _succeeded(answers):
             _raise(answers)
         for client, answer in answers:
@@ -243,7 +241,7 @@ class RemoteTopology:
     @rides
     async def group_status(self, name: str) -> GroupStatus:
         answers = await ask_all(
-            self._cluster.some_ready("groups cannot be asked"), lambda c: c.ask(wire.GROUP_STATUS, name)
+            self._cluster.some_ready("groups cannot be asked"), lambda c: c.ask(rows.GROUP_STATUS.ask(name))
         )
         return self.status_of(name, answers)
 
@@ -254,9 +252,9 @@ class RemoteTopology:
         """Return one status from those of the brokers."""
         progress: list[QueueProgress] = []
         group = self._cluster.groups.get(name)
-        for client, status in answers:
+        for _, status in answers:
             if isinstance(status, GroupStatus):
-                progress += client.world_progress(status)
+                progress += status.progress
                 group = group or status.group
         if group is None or not _succeeded(answers):
             _raise(answers)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.transaction import HalfMessage, TransactionEnd
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.store_client.remote.appending import Appending
-from entrepot.store_client.remote.asking import ask_all
+from entrepot.store_client.remote.asking import ask_all, raise_if_all_lost
 from entrepot.store_client.remote.broker_client import unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.riding import rides
@@ -31,9 +31,8 @@ class RemoteTransactions:
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
         """Ask all brokers, since another gateway may have begun them; one broker has each."""
         brokers = self._cluster.some_ready("transactions cannot be ended")
-        answers = await ask_all(brokers, lambda c: c.ask(wire.END_TRANSACTIONS, list(ends)))
-        if all(isinstance(answer, ConnectionLostError) for _, answer in answers):
-            raise answers[0][1]
+        answers = await ask_all(brokers, lambda c: c.ask(rows.END_TRANSACTIONS.ask(ends)))
+        raise_if_all_lost(answers)
         outcomes: list[EntrepotError | None] = []
         for at in range(len(ends)):
             told = [answer if isinstance(answer, EntrepotError) else answer[at] for _, answer in answers]
@@ -50,7 +49,7 @@ class RemoteTransactions:
         found: list[StoredMessage] = []
         for client in self._cluster.some_ready("transactions cannot be looked at"):
             if len(found) < max_messages:
-                found += await client.ask_messages(wire.TAKE_CHECKS, list(topics), max_messages - len(found))
+                found += await client.ask(rows.TAKE_CHECKS.ask(topics, max_messages - len(found)))
         return found
 
     @rides
@@ -63,6 +62,5 @@ class RemoteTransactions:
         for client in brokers:
             if client.number >= first and len(found) < limit:
                 begin = local_place(after) if client.number == first and after >= 0 else -1
-                batch, states = await client.ask(wire.HALF_MESSAGES, topic, begin, limit - len(found))
-                found += [HalfMessage(m, *state) for m, state in zip(client.decode(batch), states, strict=True)]
+                found += await client.ask(rows.HALF_MESSAGES.ask(topic, after=begin, limit=limit - len(found)))
         return found

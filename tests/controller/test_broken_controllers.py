@@ -9,7 +9,8 @@ import pytest
 from entrepot.broker.controller.directory import ControllerDirectory
 from entrepot.broker.controller.listener import BrokenController
 from entrepot.broker.namesrv.server import NameServer
-from entrepot.broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.remoting.listener import RemotingListener
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.replication.controllers import Controllers
 from entrepot.domain.cluster_trust import NO_TRUST

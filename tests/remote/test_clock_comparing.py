@@ -13,7 +13,7 @@ from entrepot.domain.clock import SAME, Comparison, comparison_of
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.operations.overview.alarms import alarms_of
-from entrepot.protocols.remoting.operations import Operation
+from entrepot.protocols.remoting.operation import Operation
 from entrepot.store_client.remote import Cluster, RemoteSettings, open_remote
 from entrepot.store_client.remote.clock_comparing import ClockComparing, Told, compared
 from tests.support.clock import ManualClock
@@ -136,7 +136,7 @@ class Answers:
         self.ahead_ms, self.is_right, self.seconds = ahead_ms, is_right, seconds
         self.ready = [self]
 
-    async def ask(self, operation: Operation, *, seconds: float) -> tuple[int, bool]:
+    async def call(self, operation: Operation, *, seconds: float) -> tuple[int, bool]:
         await asyncio.sleep(self.seconds)
         return ManualClock().now_ms() + self.ahead_ms, self.is_right
 

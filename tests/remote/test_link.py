@@ -8,9 +8,10 @@ import socket
 import pytest
 
 from entrepot.broker.remoting.link import STREAM_CREDIT_BYTES, Link
-from entrepot.broker.remoting.listener import ListenerLimits
+from entrepot.broker.remoting.listener_limits import ListenerLimits
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.frames import HEADER_SIZE, VERSION, FrameKind, Welcome, frame
 from entrepot.protocols.remoting.values import encode
 from tests.support.served_calls import BOUNDS, DELETE, SETTINGS, Streamed, linked, raw, serving, until_closed, up
@@ -107,7 +108,7 @@ async def test_one_failing_request_is_not_the_others_fault():
     async with serving() as served, linked(served.address) as link:
         await up(link)
         other = asyncio.ensure_future(link.ask(BOUNDS, "t", seconds=10))
-        assert await code_of(link.ask(wire.TOPIC_STATUS, "t", seconds=5)) == Code.INTERNAL_ERROR
+        assert await code_of(link.ask(rows.TOPIC_STATUS, "t", seconds=5)) == Code.INTERNAL_ERROR
         assert await code_of(link.ask(wire.DRAINAGE, seconds=5)) == Code.BAD_REQUEST
         ended: list[EntrepotError] = []
         link.open_stream(Streamed, Streamed.encode_arguments("broken"), lambda _: None, ended.append)
@@ -121,8 +122,8 @@ async def test_one_failing_request_is_not_the_others_fault():
 async def test_an_answer_too_large_for_a_frame_is_refused_and_the_link_stays():
     async with serving() as served, linked(served.address) as link:
         await up(link)
-        assert await code_of(link.ask(wire.SCAN, "k", "", 49 << 20, seconds=10)) == Code.MESSAGE_BODY_TOO_LARGE
-        assert await code_of(link.call(wire.WRITE, bytes(49 << 20), 10)) == Code.MESSAGE_BODY_TOO_LARGE
+        assert await code_of(link.ask(rows.SCAN, "k", "", 49 << 20, seconds=10)) == Code.MESSAGE_BODY_TOO_LARGE
+        assert await code_of(link.call(rows.WRITE, bytes(49 << 20), 10)) == Code.MESSAGE_BODY_TOO_LARGE
         assert link.is_up
 
 

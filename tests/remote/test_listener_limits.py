@@ -8,11 +8,11 @@ import struct
 
 import pytest
 
-from entrepot.broker.remoting.listener import ListenerLimits
+from entrepot.broker.remoting.listener_limits import ListenerLimits
 from entrepot.broker.server.streams import MAX_WAITING_BYTES, AvailabilityStream, KeyValueStream
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueEvent
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.frames import MAX_PAYLOAD_BYTES, FrameKind, frame
 from tests.support.served_calls import BOUNDS, Streamed, linked, raw, serving, until_closed, up
 from tests.support.waiting import until
@@ -76,8 +76,8 @@ async def test_who_does_not_read_is_not_read_from_and_in_the_end_closed():
     async with serving(limits) as served, raw(served.address, is_greeting=True) as client:
         assert served.listener is not None
         [channel] = served.listener.channels
-        payload = wire.SCAN.encode_arguments("k", "", 100_000)
-        asking = asyncio.ensure_future(ask_on(client, wire.SCAN.number, payload))
+        payload = rows.SCAN.encode_arguments("k", "", 100_000)
+        asking = asyncio.ensure_future(ask_on(client, rows.SCAN.number, payload))
         transport = channel._transport
         assert transport is not None
         await until(lambda: not transport.is_reading(), "it is read from no more")

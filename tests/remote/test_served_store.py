@@ -12,7 +12,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.store_client.remote import RemoteStore
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
@@ -42,7 +42,7 @@ async def scanned(store: RemoteStore, limit: int) -> list[KeyValue]:
 async def test_a_scan_that_fits_no_answer_is_asked_for_in_parts(
     store: RemoteStore, monkeypatch: pytest.MonkeyPatch, size: int
 ):
-    monkeypatch.setattr(wire, "SCAN_BYTES", 2000)
+    monkeypatch.setattr(rows, "SCAN_BYTES", 2000)
     await store.key_values.write([KeyValueChange(f"k{at}", bytes(size)) for at in range(9)])
     assert [each.key for each in await scanned(store, 100)] == [f"k{at}" for at in range(9)]
     assert [each.key for each in await scanned(store, 9)] == [f"k{at}" for at in range(9)]
@@ -59,7 +59,7 @@ async def test_a_deletion_of_what_a_broker_has_not_is_told_by_it(served: ServedB
     """Else who compares brokers would tell it for ever."""
     [client] = store.cluster.clients.values()
     with pytest.raises(EntrepotError) as refused:
-        await client.ask(wire.DELETE_TOPIC, "t", 7)
+        await client.ask(rows.DELETE_TOPIC.ask("t", 7))
     assert refused.value.code == Code.TOPIC_NOT_FOUND
     await until(lambda: client.view.deleted == {"topic/t": 7}, "it is told")
 

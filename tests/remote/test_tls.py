@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from entrepot.broker.remoting.link import LinkSettings
-from entrepot.broker.remoting.listener import ListenerLimits
+from entrepot.broker.remoting.listener_limits import ListenerLimits
 from entrepot.broker.remoting.trust import WireTls, WireTrust, secret_of
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError

@@ -13,6 +13,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.message_batch import encode_messages
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, message
@@ -37,7 +38,7 @@ async def test_what_comes_after_a_master_has_resigned_was_not_taken(
         [refusal] = wire.APPEND.result.decode(payload)
         assert (refusal.code, refusal.message) == (Code.UNAVAILABLE, wire.LEAVES)
         with pytest.raises(EntrepotError, match=wire.NOT_HERE):
-            await link.ask(wire.GET, ["key"], seconds=5)
+            await link.ask(rows.GET, ["key"], seconds=5)
         await moving
         await link.close()
         await append(group.store, "t", "behind")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.remoting.link import Link, LinkSettings
-from entrepot.broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.remoting.listener import RemotingListener
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
@@ -20,8 +21,10 @@ from entrepot.domain.message import Message
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.all_operations import OPERATIONS
 from entrepot.protocols.remoting.authentication import ClusterSecret, Role
-from entrepot.protocols.remoting.operations import Operation
+from entrepot.protocols.remoting.operation import Operation
 from entrepot.store_client.blocking.store import BlockingStore
 from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.controller.failing_over import another, held, taken
@@ -99,7 +102,7 @@ async def test_no_port_lets_a_stranger_in(tmp_path: Path, trust: ClusterTrust, w
                 await until(lambda: words in link.problem, lambda: f"{part}: {link.problem}")  # noqa: B023
                 assert not link.is_up
                 with pytest.raises(EntrepotError):
-                    await link.ask(wire.SCAN, "", "", 10, seconds=0.2)
+                    await link.ask(rows.SCAN, "", "", 10, seconds=0.2)
 
 
 @pytest.mark.failure_also("A stranger connects to a broker, a name server or a controller, or pretends to be one")
@@ -108,7 +111,7 @@ async def test_nobody_takes_a_stranger_for_a_part(tmp_path: Path, trust: Cluster
     """A process that pretends to be a name server, a broker, a replica or a controller is asked nothing."""
     asked: list[str] = []
     service = Service()
-    for operation in wire.OPERATIONS.values():
+    for operation in OPERATIONS.values():
         service.direct[operation] = lambda channel, request, name=operation.name: asked.append(name)
     fake = RemotingListener(service, found := listening(), "fake", trust=WireTrust.of_server(trust))
     address = f"127.0.0.1:{found.getsockname()[1]}"
@@ -177,7 +180,7 @@ async def test_the_key_of_a_job_opens_messages_and_no_more(tmp_path: Path) -> No
         assert found is None
         async with linked(ports(group)["master"], trust, Role.JOB) as link:
             assert await link.wait_up(5)
-            for operation in wire.OPERATIONS.values():
+            for operation in OPERATIONS.values():
                 if Role.JOB not in operation.callers:
                     with pytest.raises(EntrepotError, match=f"{operation.name} is not for a job"):
                         await link.call(operation, b"", 5)

@@ -10,7 +10,8 @@ from entrepot.broker.controller.agreement import ControllerOptions
 from entrepot.broker.controller.process import ControllerServer, ControllerSettings
 from entrepot.broker.raft.state import Options
 from entrepot.broker.remoting.link import LinkSettings
-from entrepot.broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.remoting.listener import RemotingListener
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import NO_TRUST
 from entrepot.protocols.remoting.authentication import Role

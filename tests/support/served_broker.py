@@ -9,7 +9,8 @@ from typing import Any
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.remoting.link import LinkSettings
-from entrepot.broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.remoting.listener import RemotingListener
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.store_service import StoreService
 from entrepot.broker.settings import BrokerSettings

@@ -9,20 +9,22 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from entrepot.broker.remoting.link import Link, LinkSettings
-from entrepot.broker.remoting.listener import ListenerLimits as Limits
-from entrepot.broker.remoting.listener import RemotingListener, ServerStream, Service
+from entrepot.broker.remoting.listener import RemotingListener, ServerStream
+from entrepot.broker.remoting.listener_limits import ListenerLimits as Limits
+from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.key_value import KeyValue
 from entrepot.domain.topic import QueueBounds, TopicStatus
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, frame
 from entrepot.protocols.remoting.values import encode
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 SETTINGS = LinkSettings(who="tests", backoff_seconds=(0.01, 0.03), ping_seconds=0.05, silence_seconds=5.0)
-BOUNDS = wire.BOUNDS
+BOUNDS = rows.BOUNDS
 """Idempotent."""
-DELETE = wire.DELETE_TOPIC
+DELETE = rows.DELETE_TOPIC
 """Not idempotent."""
 Streamed = wire.WATCH_KEY_VALUES
 
@@ -37,10 +39,10 @@ class Served:
         self.streams: list[ServerStream] = []
         self.closed_streams = self.closed_channels = 0
         self.service = Service()
-        self.service.calls[wire.BOUNDS] = self._bounds
-        self.service.calls[wire.DELETE_TOPIC] = self._delete
-        self.service.calls[wire.TOPIC_STATUS] = self._broken
-        self.service.calls[wire.SCAN] = self._scan
+        self.service.calls[rows.BOUNDS] = self._bounds
+        self.service.calls[rows.DELETE_TOPIC] = self._delete
+        self.service.calls[rows.TOPIC_STATUS] = self._broken
+        self.service.calls[rows.SCAN] = self._scan
         self.service.streams[wire.WATCH_KEY_VALUES] = self._stream
         self.service.on_closed = lambda channel: self._closed()
         self.listener: RemotingListener | None = None

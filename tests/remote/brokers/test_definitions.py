@@ -98,9 +98,11 @@ async def test_a_deletion_that_is_overtaken_takes_the_messages_with_it(world: Br
     known = served.broker.topology.topic("t")
     assert known is not None
     served.deletions.deleted.note({"topic/t": known.revision + 1})  # as while that is written
-    assert await served.service._put_topics([replace(known, revision=known.revision + 2)]) == [None]
+    assert await served.service.definitions.put_topics([replace(known, revision=known.revision + 2)]) == [None]
     assert await served.broker.messages.read("t", 0, 0, 10) == []
-    assert await served.service._put_topics([replace(known, revision=known.revision + 3, queues=3)]) == [None]
+    assert await served.service.definitions.put_topics([replace(known, revision=known.revision + 3, queues=3)]) == [
+        None
+    ]
     await append(store, "t", "new", queue_id=10000)
     assert bodies(await served.broker.messages.read("t", 0, 0, 10)) == ["new"]
 

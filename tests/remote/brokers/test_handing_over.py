@@ -14,6 +14,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.clock import SystemClock
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.operation import Operation
 from entrepot.store_client.remote import RemoteStore
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.directory import Directory
@@ -23,7 +25,7 @@ from tests.support.store_steps import refusal_of
 from tests.support.waiting import until
 from tests.tiers.marks import soak_only
 
-STEPS = (wire.SEAL_KEY_VALUES, wire.IMPORT_KEY_VALUES, wire.SCAN, wire.KEEP_KEY_VALUES)
+STEPS = (wire.SEAL_KEY_VALUES, wire.IMPORT_KEY_VALUES, rows.SCAN, wire.KEEP_KEY_VALUES)
 COUNT = 10
 """Of the steps of a hand-over of one page."""
 
@@ -76,13 +78,13 @@ async def moving(tmp_path: Path, old: int) -> AsyncIterator[Moving]:
         yield moving
 
 
-def watch_steps(moving: Moving, patch: pytest.MonkeyPatch, at: int, is_done: bool) -> list[wire.Operation]:
+def watch_steps(moving: Moving, patch: pytest.MonkeyPatch, at: int, is_done: bool) -> list[Operation]:
     """Cut the hand-over at a step: before it is done, or before its answer comes.  What was asked for."""
-    asked: list[wire.Operation] = []
+    asked: list[Operation] = []
     for number in (0, 1):
         client = moving.client(number)
 
-        async def ask(operation: wire.Operation, *arguments: Any, real: Any = client.ask, **named: Any) -> Any:
+        async def call(operation: Operation, *arguments: Any, real: Any = client._call, **named: Any) -> Any:
             if operation not in STEPS:
                 return await real(operation, *arguments, **named)
             asked.append(operation)
@@ -92,7 +94,7 @@ def watch_steps(moving: Moving, patch: pytest.MonkeyPatch, at: int, is_done: boo
                 raise EntrepotError(Code.REQUEST_TIMEOUT, "cut short")
             return answer
 
-        patch.setattr(client, "ask", ask)
+        patch.setattr(client, "_call", call)
     return asked
 
 
@@ -132,12 +134,12 @@ async def test_what_was_cut_is_done_again_and_undoes_nothing(
 @pytest.mark.parametrize("at", range(1, COUNT))
 async def test_writes_after_the_seal_has_ended_are_not_lost(moving: Moving, at: int, monkeypatch: pytest.MonkeyPatch):
     """The hand-over is slow at a step: its seal ends, and there is a write.  It is refused, and begun anew."""
-    asked: list[wire.Operation] = []
+    asked: list[Operation] = []
     with monkeypatch.context() as patch:
         for number in (0, 1):
             client = moving.client(number)
 
-            async def ask(operation: wire.Operation, *arguments: Any, real: Any = client.ask, **named: Any) -> Any:
+            async def call(operation: Operation, *arguments: Any, real: Any = client._call, **named: Any) -> Any:
                 if operation in STEPS:
                     if len(asked) == at:
                         moving.brokers[moving.old].end_seal()
@@ -148,7 +150,7 @@ async def test_writes_after_the_seal_has_ended_are_not_lost(moving: Moving, at: 
                     asked.append(operation)
                 return await real(operation, *arguments, **named)
 
-            patch.setattr(client, "ask", ask)
+            patch.setattr(client, "_call", call)
         assert await refusal_of(moving.drain()) == Code.PRECONDITION_FAILED
     await moving.agree()
     assert moving.old in moving.keepers(), "it has them still"
@@ -161,17 +163,17 @@ async def test_writes_after_the_seal_has_ended_are_not_lost(moving: Moving, at: 
 
 async def test_a_seal_that_has_ended_is_not_renewed_and_gives_nothing_up(moving: Moving):
     client = moving.client(moving.old)
-    token = await client.ask(wire.SEAL_KEY_VALUES, 0)
-    assert await client.ask(wire.SEAL_KEY_VALUES, token) == token
+    token = await client.call(wire.SEAL_KEY_VALUES, 0)
+    assert await client.call(wire.SEAL_KEY_VALUES, token) == token
     assert await refusal_of(moving.writer.key_values.write([KeyValueChange("k/a", b"new")])) is not None
     moving.brokers[moving.old].end_seal()
     await moving.writer.key_values.write([KeyValueChange("k/a", b"new")])
-    assert await refusal_of(client.ask(wire.SEAL_KEY_VALUES, token)) == Code.PRECONDITION_FAILED
-    assert await refusal_of(client.ask(wire.KEEP_KEY_VALUES, False, token)) == Code.PRECONDITION_FAILED
+    assert await refusal_of(client.call(wire.SEAL_KEY_VALUES, token)) == Code.PRECONDITION_FAILED
+    assert await refusal_of(client.call(wire.KEEP_KEY_VALUES, False, token)) == Code.PRECONDITION_FAILED
     assert moving.keepers() == [moving.old]
 
 
 async def test_the_keeper_takes_none_of_another(moving: Moving):
-    call = moving.client(moving.old).ask(wire.IMPORT_KEY_VALUES, [KeyValueChange("k/a", b"other")], True)
+    call = moving.client(moving.old).call(wire.IMPORT_KEY_VALUES, [KeyValueChange("k/a", b"other")], True)
     assert await refusal_of(call) == Code.PRECONDITION_FAILED
     assert (await moving.there())["k/a"] == b"old"

@@ -26,13 +26,13 @@ async def test_an_append_after_leaving_was_accepted_is_not_confirmed(tmp_path: P
         store = await store_over([broker], clock, stack)
         await store.topology.put_topic(Topic("t", queues=1))
         [client] = store.cluster.ready
-        assert await refusal_of(client.ask(wire.LEAVE, [])) == Code.PRECONDITION_FAILED
+        assert await refusal_of(client.call(wire.LEAVE, [])) == Code.PRECONDITION_FAILED
         assert await append_all(store, message("t", "a")) == [None], "it was refused, so all goes on"
         await store.topology.delete_topic("t")
         await store.topology.put_topic(Topic("t", queues=1))
-        await client.ask(wire.SET_DRAINING, True)
-        await client.ask(wire.KEEP_KEY_VALUES, False, 0)
-        await client.ask(wire.LEAVE, [])
+        await client.call(wire.SET_DRAINING, True)
+        await client.call(wire.KEEP_KEY_VALUES, False, 0)
+        await client.call(wire.LEAVE, [])
         assert await asyncio.wait_for(asyncio.shield(broker.process.stopped), PATIENCE_SECONDS) is None
         assert await append_all(store, message("t", "b")) == [Code.UNAVAILABLE]
         topic = broker.broker.topology.topic("t")

@@ -9,22 +9,19 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.pin import Pin
 from entrepot.gateway.operations.overview.alarms import alarms_of
 from entrepot.gateway.operations.overview.shapes import Severity
-from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.condition import RemoteCondition
 from tests.support.overviews import QUIET
+from tests.support.scripted_broker import ScriptedBroker
 
 
-class Broker:
+class Broker(ScriptedBroker):
     """A broker with pins, or one that refuses."""
 
     def __init__(self, number: int, *pins: Pin) -> None:
-        self.number, self._pins = number, list(pins)
+        super().__init__(number)
+        self._pins = list(pins)
 
-    def world_queue(self, queue_id: int) -> int:
-        return first_queue(self.number) + queue_id
-
-    async def ask(self, operation: wire.Operation) -> list[Pin]:
-        assert operation is wire.PINS
+    async def pins(self) -> list[Pin]:
         if not self._pins:
             raise EntrepotError(Code.UNAVAILABLE, "it is away")
         return self._pins

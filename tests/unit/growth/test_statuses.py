@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -11,36 +10,30 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatu
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
-from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.statuses import ClusterStatuses
+from tests.support.scripted_broker import ScriptedBroker
 
 
-class CountedBroker:
+class CountedBroker(ScriptedBroker):
     """A broker that counts its questions; after `answers` of them it is away."""
 
-    is_ready, number, name = True, 0, "broker-0"
-
-    def __init__(self, answers: int = 10**6) -> None:
+    def __init__(self, number: int = 0, answers: int = 10**6) -> None:
+        super().__init__(number)
         self.asked: list[int] = []
         self._answers = answers
-        self.link = SimpleNamespace(problem="")
 
-    async def ask(self, operation: wire.Operation, names: list[str], *, seconds: float) -> list[Any]:
-        assert seconds > 0
+    def _there(self, names: list[str]) -> list[str]:
         self.asked.append(len(names))
         if len(self.asked) > self._answers:
             raise EntrepotError(Code.UNAVAILABLE, "it is away")
-        there = [name for name in names if not name.startswith("gone")]
-        if operation is wire.TOPIC_STATUSES:
-            return [TopicStatus(Topic(name, queues=1), [QueueBounds(0, 1, 5)]) for name in there]
-        assert operation is wire.GROUP_STATUSES
-        return [GroupStatus(ConsumerGroup(name), [QueueProgress("t", 0, 1, 5, 2, 4)]) for name in there]
+        return [name for name in names if not name.startswith("gone")]
 
-    def world_bounds(self, bounds: list[QueueBounds]) -> list[QueueBounds]:
-        return bounds
+    async def topic_statuses(self, names: list[str]) -> list[TopicStatus]:
+        return [TopicStatus(Topic(name, queues=1), [QueueBounds(0, 1, 5)]) for name in self._there(names)]
 
-    def world_progress(self, status: GroupStatus) -> list[QueueProgress]:
-        return status.progress
+    async def group_statuses(self, names: list[str]) -> list[GroupStatus]:
+        progress = [QueueProgress("t", 0, 1, 5, 2, 4)]
+        return [GroupStatus(ConsumerGroup(name), progress) for name in self._there(names)]
 
 
 def _statuses(*brokers: CountedBroker) -> ClusterStatuses:
@@ -59,8 +52,7 @@ async def test_a_broker_is_asked_by_hundreds(what: str):
 
 
 async def test_what_a_broker_told_before_it_went_is_kept():
-    first, second = CountedBroker(), CountedBroker(answers=1)
-    second.name, second.number = "broker-1", 1
+    first, second = CountedBroker(), CountedBroker(1, answers=1)
     names = [f"n{number:04}" for number in range(STATUSES_AT_ONCE + 2)]
     answers = await _statuses(first, second).topics(names, 5.0)
     assert [len(status.queues) for status in answers.statuses.values()] == [2] * STATUSES_AT_ONCE + [1, 1]

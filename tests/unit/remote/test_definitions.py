@@ -8,14 +8,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.broker.remoting.listener import Service
 from entrepot.broker.server.definition_log import DefinitionLog
-from entrepot.broker.server.store_service import StoreService
+from entrepot.broker.server.placement import Placement
+from entrepot.broker.server.served_definitions import ServedDefinitions
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.row import Ask
 from entrepot.store_client.remote.definitions import (
     BrokerView,
     Repairs,
@@ -41,9 +43,8 @@ class OneBroker:
         self.info = BrokerInfo(name, 0, "", "", 1)
         self.store = MemoryStore(ManualClock())
         self.log = DefinitionLog(self.store.key_values)
-        service = Service()
-        StoreService(self.store, self.log, lambda: self.info).install(service)  # type: ignore[arg-type]
-        self.calls = service.calls
+        placement = Placement(self.store, lambda: name)
+        self.definitions = ServedDefinitions(self.store.topology, self.log, placement, lambda: None)
 
     def view(self) -> BrokerView:
         """What it would tell."""
@@ -55,26 +56,26 @@ class OneBroker:
         )
         return view
 
-    async def ask(self, operation: wire.Operation, *arguments: object) -> None:
+    async def ask(self, asked: Ask[object]) -> None:
         try:
-            await self.calls[operation](*arguments)
+            await getattr(self.definitions, asked.row.method)(*asked.arguments)
         except EntrepotError as error:
             if error.code not in REFUSALS:
                 raise
 
     async def repair(self, plan: Repairs) -> None:
-        for operation, gone in (
-            (wire.DELETE_TOPIC, plan.gone_topics),
-            (wire.DELETE_GROUP, plan.gone_groups),
-            (wire.DELETE_NAMESPACE, plan.gone_namespaces),
+        for deleting, gone in (
+            (rows.DELETE_TOPIC, plan.gone_topics),
+            (rows.DELETE_GROUP, plan.gone_groups),
+            (rows.DELETE_NAMESPACE, plan.gone_namespaces),
         ):
             for name, revision in gone:
-                await self.ask(operation, name, revision)
+                await self.ask(deleting.ask(name, revision))
         for name, revision in plan.namespaces:
-            await self.ask(wire.PUT_NAMESPACE, name, revision)
-        assert all(outcome is None for outcome in await self.calls[wire.PUT_TOPICS](plan.topics))
+            await self.ask(rows.PUT_NAMESPACE.ask(name, revision))
+        assert all(outcome is None for outcome in await self.definitions.put_topics(plan.topics))
         for group in plan.groups:
-            await self.ask(wire.PUT_GROUP, group)
+            await self.ask(rows.PUT_GROUP.ask(group))
 
 
 def a_topic(name: str, revision: int) -> Topic:
@@ -94,12 +95,12 @@ CHANGES = st.tuples(
 async def change(broker: OneBroker, kind: str, name: str, is_put: bool, revision: int) -> None:
     if kind == "topic":
         put = localized(a_topic(name, revision), broker.info.name)
-        await broker.ask(*((wire.PUT_TOPICS, [put]) if is_put else (wire.DELETE_TOPIC, name, revision)))
+        await broker.ask(rows.PUT_TOPICS.ask([put]) if is_put else rows.DELETE_TOPIC.ask(name, revision))
     elif kind == "group":
         group = ConsumerGroup(name, max_attempts=revision, revision=revision)
-        await broker.ask(*((wire.PUT_GROUP, group) if is_put else (wire.DELETE_GROUP, name, revision)))
+        await broker.ask(rows.PUT_GROUP.ask(group) if is_put else rows.DELETE_GROUP.ask(name, revision))
     else:
-        await broker.ask(wire.PUT_NAMESPACE if is_put else wire.DELETE_NAMESPACE, name, revision)
+        await broker.ask((rows.PUT_NAMESPACE if is_put else rows.DELETE_NAMESPACE).ask(name, revision))
 
 
 @given(
@@ -161,8 +162,8 @@ def test_a_topic_that_is_there_anew_survives_its_deletion():
 
 async def test_a_deletion_that_comes_late_is_kept_where_the_topic_is_there_anew():
     broker = OneBroker("one")
-    await broker.ask(wire.PUT_TOPICS, [a_topic("t", 9)])
-    await broker.ask(wire.DELETE_TOPIC, "t", 5)
+    await broker.ask(rows.PUT_TOPICS.ask([a_topic("t", 9)]))
+    await broker.ask(rows.DELETE_TOPIC.ask("t", 5))
     views = [broker.view(), view_of("two", localized(a_topic("t", 9), "two"), deleted={"topic/t": 5})]
     assert views[0].topics["t"].revision == 9
     assert not plan_repairs(views[0], views)

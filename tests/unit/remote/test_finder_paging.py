@@ -15,33 +15,29 @@ from entrepot.domain.broker_of_queue import first_place, local_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.query import MessagePage, MessageQuery
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.message_batch import decode_stored, encode_stored
 from entrepot.store_client.remote.broker_client import unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.finder import RemoteFinder
 from tests.support.cases import cases
+from tests.support.scripted_broker import ScriptedBroker
 from tests.support.waiting import until
 
 
-class OneBroker:
+class OneBroker(ScriptedBroker):
     """A broker that answers queries as the engine does: newest place first, its cursor a place."""
 
     def __init__(self, number: int, times: list[int]) -> None:
-        self.number = number
+        super().__init__(number)
         self.messages = [
             StoredMessage("t", b"", queue_id=0, commit_log_offset=place, store_time_ms=time)
             for place, time in enumerate(times)
         ]
 
-    async def ask(self, operation: wire.Operation, query: MessageQuery) -> tuple[bytes, str | None]:
+    async def query(self, query: MessageQuery) -> MessagePage:
         before = len(self.messages) if query.cursor is None else int(query.cursor)
         page = self.messages[:before][::-1][: query.limit]
         is_more = before > len(page)
-        return encode_stored(page), str(page[-1].commit_log_offset) if is_more else None
-
-    def decode(self, payload: bytes) -> list[StoredMessage]:
-        return decode_stored(payload, self.number)
+        return MessagePage(page, str(page[-1].commit_log_offset) if is_more else None)
 
 
 async def pages_of(brokers: list[list[OneBroker]], limit: int) -> list[MessagePage]:

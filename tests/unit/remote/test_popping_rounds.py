@@ -10,27 +10,25 @@ import pytest
 from entrepot.domain.delivery import Deliveries
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import PopRequest
-from entrepot.protocols.remoting.message_batch import encode_runs
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.popping import Popping
+from tests.support.scripted_broker import ScriptedBroker, ScriptedLink
 from tests.support.waiting import until
 
 
-class Broker:
+class Broker(ScriptedBroker):
     """Has nothing, or does not know the topic."""
 
-    number = 0
-    request_seconds = 1.0
-
     def __init__(self, *, knows: bool) -> None:
+        super().__init__()
         self.knows = knows
         self.asked = 0
 
-    async def ask(self, operation: object, *arguments: object, seconds: float, on_late: object) -> bytes:
+    async def pop(self, request: PopRequest) -> Deliveries:
         self.asked += 1
         if not self.knows:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, "there is no topic 't'")
-        return encode_runs(Deliveries())
+        return Deliveries()
 
 
 class Brokers:
@@ -48,19 +46,28 @@ class Brokers:
         return False
 
 
-class TellingBroker(Broker):
+class TellingLink(ScriptedLink):
     """Tells whoever watches it when there may be something."""
 
-    def __init__(self) -> None:
-        super().__init__(knows=True)
-        self.link = self
+    def __init__(self, broker: object) -> None:
+        super().__init__(broker)
         self.told: list[Any] = []
 
-    def open_stream(self, operation: object, payload: bytes, on_item: Any, on_end: Any) -> TellingBroker:
+    def open_stream(self, operation: object, payload: bytes, on_item: Any, on_end: Any) -> TellingLink:
         self.told.append(on_item)
         return self
 
     def close(self) -> None: ...
+
+
+class TellingBroker(Broker):
+    def __init__(self) -> None:
+        super().__init__(knows=True)
+        self.link = TellingLink(self)
+
+    @property
+    def told(self) -> list[Any]:
+        return self.link.told  # type: ignore[no-any-return]
 
 
 async def test_a_broker_without_the_topic_is_passed_over() -> None:

@@ -11,6 +11,8 @@ import pytest
 from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.remoting.operation import Operation
 from entrepot.store_client.remote import riding
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.riding import rides
@@ -83,11 +85,11 @@ async def test_a_replica_that_is_not_master_has_done_nothing() -> None:
     class Link:
         problem = address = ""
 
-        async def ask(self, operation: wire.Operation, *arguments: Any, **others: Any) -> Any:
+        async def call(self, operation: Operation, *arguments: Any, **others: Any) -> Any:
             raise EntrepotError(Code.BAD_REQUEST, f"operation {operation.number} {wire.NOT_HERE}")
 
     client = BrokerClient.__new__(BrokerClient)
     client.link, client.info, client.reported = Link(), None, None  # type: ignore[assignment]
     client.is_ready, client.request_seconds = True, 1.0
     with pytest.raises(ConnectionLostError, match="its master has moved"):
-        await client.ask(wire.GET, ["key"])
+        await client.ask(rows.GET.ask(["key"]))

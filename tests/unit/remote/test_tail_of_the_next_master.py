@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.message import StoredMessage
 from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import encode_stored
 from entrepot.protocols.remoting.values import encode
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.tails import RemoteTail, Tails
@@ -21,7 +21,7 @@ class Client:
     def __init__(self) -> None:
         self.is_ready, self.has_other_store = True, False
         self.view = SimpleNamespace(deleted={})
-        self.link = self
+        self.link, self.number = self, 0
         self.asked: list[bytes] = []
         self.is_closed = False
 
@@ -39,15 +39,12 @@ class Client:
     def close(self) -> None:
         self.is_closed = True
 
-    def decode(self, batch: bytes) -> list[StoredMessage]:
-        return []
-
 
 async def test_it_goes_on_though_the_stream_before_has_not_ended() -> None:
     before, behind = Client(), Client()
     tails = cast("Tails", SimpleNamespace(forget=lambda tail: None, source_of=lambda client, topic, goes_on: client))
     tail = RemoteTail(tails, cast("BrokerClient", before), "t", 1, 0, lambda messages: None, 0)
-    before.on_item(encode((7, b"")))
+    before.on_item(encode((7, encode_stored([]))))
     before.is_ready = False
     tail.reopen(cast("BrokerClient", behind))
     assert behind.asked == [wire.TAIL.encode_arguments("t", 1, 7)]

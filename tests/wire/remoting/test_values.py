@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.all_operations import OPERATIONS
 from entrepot.protocols.remoting.frames import RemotingError
 from entrepot.protocols.remoting.values import Codec, encode, error_of
 from tests.support.cases import cases
 from tests.wire.remoting.values import plain, values_of
 
-OPERATIONS = list(wire.OPERATIONS.values())
+ALL = list(OPERATIONS.values())
 CODECS = {
     f"{operation.name} {what}": codec
-    for operation in OPERATIONS
+    for operation in ALL
     for what, codec in (("arguments", operation.arguments), ("result", operation.result))
     if codec is not None
 }
@@ -109,5 +109,5 @@ def test_what_is_no_value_is_not_sent():
 
 
 def test_every_operation_is_named_as_nothing_else():
-    assert len({operation.name for operation in OPERATIONS}) == len(OPERATIONS)
-    assert all(0 < operation.number <= 0xFFFF for operation in OPERATIONS)
+    assert len({operation.name for operation in ALL}) == len(ALL)
+    assert all(0 < operation.number <= 0xFFFF for operation in ALL)

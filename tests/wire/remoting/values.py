@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args, get_origin
 
 from hypothesis import strategies as st
 
@@ -87,7 +88,15 @@ for kind, strategy in {
 
 def values_of(annotation: Any) -> st.SearchStrategy[Any]:
     """Values of an operation's arguments or result."""
-    return st.just(()) if annotation == tuple[()] else st.from_type(annotation)
+    return st.just(()) if annotation == tuple[()] else st.from_type(_read(annotation))
+
+
+def _read(annotation: Any) -> Any:
+    """The type as it is read: a sequence is a list then."""
+    inner: Any = tuple(_read(each) for each in get_args(annotation))
+    if get_origin(annotation) is Sequence:
+        return list[inner]
+    return tuple[inner] if get_origin(annotation) is tuple and inner else annotation
 
 
 def plain(value: Any) -> Any:
