@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from entrepot.protocols.remoting.connection import Requested
 from entrepot.protocols.remoting.operation import Operation
 from entrepot.protocols.remoting.row import Row
 
-if TYPE_CHECKING:
-    from entrepot.broker.remoting.listener import ServerChannel
-
 Call = Callable[..., Awaitable[Any]]
 OpenStream = Callable[..., object]
-Direct = Callable[["ServerChannel", Requested], None]
+Direct = Callable[[Any, Requested], None]
+"""Gets the channel (`listener.ServerChannel`) and the request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +28,7 @@ class Service:
     calls: dict[Operation, Call] = field(default_factory=dict)
     streams: dict[Operation, OpenStream] = field(default_factory=dict)
     direct: dict[Operation, Direct] = field(default_factory=dict)
-    on_closed: Callable[[ServerChannel], None] = lambda channel: None
+    on_closed: Callable[[Any], None] = lambda channel: None
 
     def serve(self, port: object, rows: Iterable[Row[..., Any]]) -> None:
         """Answer rows of a port by its methods."""
