@@ -17,7 +17,7 @@ from benchmarks.growth_store import TIMES, Row
 from benchmarks.neighbour_abuses import Client
 from benchmarks.processes import ENTREPOT, Server, cpu_seconds, own_resident_bytes, running
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock

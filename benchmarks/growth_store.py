@@ -19,7 +19,7 @@ from benchmarks.processes import resident_bytes_here
 from benchmarks.store_parts import append_all
 from entrepot.broker.broker import Broker
 from entrepot.broker.namesrv.route_table import RouteTable
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.deletions import Deletions
 from entrepot.domain.filter_hash import filter_hash

@@ -26,7 +26,7 @@ from benchmarks.processes import BenchmarkError, entrepot, gwload
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import append_all, make_messages
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.journey.telling import journey_of
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest

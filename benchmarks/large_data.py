@@ -11,7 +11,7 @@ from typing import Final
 
 from benchmarks.store_parts import GROUP, QUEUES, TOPIC, append_all
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.key_value import KeyValueChange

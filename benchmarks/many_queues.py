@@ -28,7 +28,7 @@ from benchmarks.processes import ROOT, BenchmarkError, cpu_seconds, resident_byt
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import append_all
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic

@@ -34,7 +34,7 @@ from benchmarks.store_parts import (
     timed,
 )
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.message import Message
 from entrepot.domain.ports import Store

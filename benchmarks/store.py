@@ -35,7 +35,7 @@ from benchmarks.store_parts import (
     timed,
 )
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
 

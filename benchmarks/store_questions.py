@@ -17,7 +17,7 @@ from benchmarks.filter_index import ENTRIES, NAMES, RARE, RARE_MATCHES, QueueFil
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import GROUP, POP_BATCH, QUEUES, TOPIC, append_all, make_messages, timed
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store import record_reading
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.filter_index import FilterIndex

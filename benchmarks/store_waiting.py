@@ -20,7 +20,7 @@ from benchmarks.processes import BenchmarkError, cpu_seconds, resident_bytes_her
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import CONSUMERS, GROUP, POP_BATCH, QUEUES, TOPIC, append_all, make_messages, timed
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import Message, StoredMessage, SystemProperty

@@ -30,7 +30,7 @@ from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.record_rows import rows_of_run
 from entrepot.broker.tiered.segment_writing import encode_segment
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.broker.tiered.uploader import Uploader
+from entrepot.broker.tiered.upload.uploader import Uploader
 from entrepot.gateway.clock import SystemClock
 from entrepot.protocols.remoting.records import RecordColumns, decode_run
 from tests.support.clock import ManualClock

@@ -23,14 +23,14 @@ from benchmarks.report import Goal, Report
 from benchmarks.store_parts import append_all
 from benchmarks.tier_load import telemetry
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.broker.tiered import cold as cold_reading
 from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.columns import to_messages
 from entrepot.broker.tiered.objects import ObjectStore
 from entrepot.broker.tiered.opening_store import open_objects
 from entrepot.broker.tiered.segment_reader import SegmentReader
-from entrepot.broker.tiered.settings import TierSettings
 from entrepot.broker.tiered.store_options import StoreOptions
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter

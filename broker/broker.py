@@ -14,9 +14,9 @@ from typing import Final
 
 import structlog
 
-from entrepot.broker.commit_pace import CommitPace
-from entrepot.broker.group_commit import GroupCommit
-from entrepot.broker.opening import OpenedStore, open_store
+from entrepot.broker.commit.group_commit import GroupCommit
+from entrepot.broker.commit.pace import CommitPace
+from entrepot.broker.opening.opened_store import OpenedStore, open_store
 from entrepot.broker.ports.condition import Condition
 from entrepot.broker.ports.consumption import Consumption
 from entrepot.broker.ports.core import BrokerCore
@@ -28,14 +28,14 @@ from entrepot.broker.ports.tables import Tables
 from entrepot.broker.ports.timers import Timers
 from entrepot.broker.ports.topology import Topology
 from entrepot.broker.ports.transactions import Transactions
-from entrepot.broker.replication.replica_files import FILE as REPLICA_FILE
+from entrepot.broker.replication.files.replica_files import FILE as REPLICA_FILE
 from entrepot.broker.retention.cleaner import Cleaner
-from entrepot.broker.retention.watermarks import DiskState, tell
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.sliced_round import SlicedRound
 from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.store_clock import check_start
 from entrepot.broker.store.store_files import DirectoryLock
-from entrepot.broker.store_clock import check_start
+from entrepot.broker.store.watermarks import DiskState, tell
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock

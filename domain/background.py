@@ -98,3 +98,11 @@ def background(loop: asyncio.AbstractEventLoop | None = None) -> Background:
     if found is None:
         found = _registers[loop] = Background(loop)
     return found
+
+
+async def cancel_tasks(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel those that there are, and return when all have ended."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

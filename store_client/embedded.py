@@ -19,7 +19,7 @@ from entrepot.domain.tiering import TierAddress
 if TYPE_CHECKING:
     from entrepot.broker.inspect.offline import OfflineStore
     from entrepot.broker.namesrv.server import NameServer as NameServer
-    from entrepot.broker.settings import BrokerSettings
+    from entrepot.broker.settings.store import BrokerSettings
     from entrepot.broker.tiered.direct import DirectReader
     from entrepot.broker.tiered.objects import ObjectStore
     from entrepot.broker.tiered.offline import OfflineTables
@@ -66,12 +66,12 @@ def embedded_settings(
     free disk below which it warns, refuses, and clears early.  `index_sizes`: slots and entries of an index file.
     `tier`: fields of `TierSettings` by name; a number kept with the data replaces theirs.  None: no object store.
     `backup`: fields of `BackupSettings` by name."""
-    from entrepot.broker.backup.settings import BackupSettings
-    from entrepot.broker.retention.watermarks import DiskWatermarks
-    from entrepot.broker.settings import BrokerSettings
+    from entrepot.broker.settings.backup import BackupSettings
+    from entrepot.broker.settings.store import BrokerSettings
+    from entrepot.broker.settings.tier import Missing, Payload, ReadPolicy, TierSettings
     from entrepot.broker.store.commit_log import CommitLogLayout
     from entrepot.broker.store.index_file import IndexLayout
-    from entrepot.broker.tiered.settings import Missing, Payload, ReadPolicy, TierSettings
+    from entrepot.broker.store.watermarks import DiskWatermarks
 
     changed: dict[str, Any] = {}
     if tier is not None:
@@ -92,7 +92,7 @@ def embedded_settings(
 def _number_of(data_dir: Path, number: int) -> int:
     """Return the number that a data directory was served with, or else `number`.  Rows of its tables have it: another
     one would upload all of them again."""
-    from entrepot.broker.server.identity import number_kept
+    from entrepot.broker.metadata.identity import number_kept
 
     kept = number_kept(data_dir)
     return number if kept is None else kept
@@ -178,8 +178,8 @@ def tables_verified(url: str, options: dict[str, Any], clock: Clock, *, is_full:
 
 
 def _objects(url: str, options: dict[str, Any]) -> ObjectStore:
+    from entrepot.broker.settings.tier import check_installed
     from entrepot.broker.tiered.opening_store import open_objects
-    from entrepot.broker.tiered.settings import check_installed
     from entrepot.broker.tiered.store_options import StoreOptions
 
     try:

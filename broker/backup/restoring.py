@@ -19,7 +19,7 @@ from typing import Final
 from entrepot.broker.backup.manifest import FILE, Manifest, SavedPart, manifest_of, place_of
 from entrepot.broker.backup.target import BackupTarget
 from entrepot.broker.inspect.log_files import Gap, LogFiles
-from entrepot.broker.server.identity import BrokerIdentity
+from entrepot.broker.metadata.identity import BrokerIdentity
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.private_files import make_directories, open_private
 from entrepot.broker.store.small_files import make_directories_durably, sync_directory

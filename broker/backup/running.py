@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from entrepot.broker.backup.settings import BackupSettings
+from entrepot.broker.settings.backup import BackupSettings
 from entrepot.domain.background import background
 from entrepot.domain.backups import BackupStatus
 from entrepot.domain.clock import Clock

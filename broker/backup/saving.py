@@ -33,8 +33,8 @@ from entrepot.broker.backup.manifest import (
 from entrepot.broker.backup.sealing import OVERHEAD
 from entrepot.broker.backup.target import BackupTarget
 from entrepot.broker.inspect.log_files import LogFiles, Record, Segment
-from entrepot.broker.replication.replica_files import ReplicaFiles
-from entrepot.broker.server.identity import identity_kept
+from entrepot.broker.metadata.identity import identity_kept
+from entrepot.broker.replication.files.replica_files import ReplicaFiles
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.domain.errors import Code, EntrepotError

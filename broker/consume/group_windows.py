@@ -15,14 +15,14 @@ from entrepot.broker.consume.moves import Moves
 from entrepot.broker.consume.progress import Progress
 from entrepot.broker.consume.thawed import GoneError, Missed, NotThawedError, Thawed
 from entrepot.broker.consume.tick_record import ranges_of
+from entrepot.broker.consume.trace import Tracer
 from entrepot.broker.consume.window import MAX_SPREAD, ConsumeWindow
 from entrepot.broker.metadata.registry import Registry, put_group
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.healer import NO_HEALER
 from entrepot.broker.store.record import RecordKind
-from entrepot.broker.trace import Tracer
 from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from entrepot.broker.cold.records import record_of
 from entrepot.broker.consume.handle_mint import HandleContext
 from entrepot.broker.consume.settling import Settling
 from entrepot.broker.consume.window import ConsumeWindow, DeliveredRun
-from entrepot.broker.ports.cold_records import record_of
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.record_reading import Entry
 from entrepot.domain.delivery import Deliveries, Part

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from entrepot.broker.consume.progress import MOVED_QUEUE
+from entrepot.broker.consume.trace import Tracer
 from entrepot.broker.consume.window import ConsumeWindow
 from entrepot.broker.metadata.registry import Registry, put_topic
 from entrepot.broker.store.consume_queue import ConsumeQueue
@@ -20,7 +21,6 @@ from entrepot.broker.store.record_trailer import (
     NOWHERE,
     Move,
 )
-from entrepot.broker.trace import Tracer
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, Place, StoredMessage, SystemProperty, SystemValue, as_first_stored

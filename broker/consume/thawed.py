@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from entrepot.broker.ports.cold_reads import ColdReads
+from entrepot.broker.cold.reads import ColdReads
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.expression.filter import FilterExpression

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import structlog
 
-from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
 from entrepot.broker.controller.clocks import CONTROLLERS, MemberClock
 from entrepot.broker.controller.commands import NameController
@@ -33,7 +32,7 @@ from entrepot.broker.raft.state import Options
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import ServerChannel, ServerStream
 from entrepot.broker.remoting.service import Service
-from entrepot.domain.background import background
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.clock import Clock, error_ms
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.replication.control import (

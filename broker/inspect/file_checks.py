@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from entrepot.broker.inspect.findings import Findings
 from entrepot.broker.inspect.log_files import LogFiles
-from entrepot.broker.opening import OpenedStore
+from entrepot.broker.opening.opened_store import OpenedStore
 from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.index_file import IndexFile

@@ -22,9 +22,9 @@ from entrepot.broker.inspect.log_files import LogFiles, Segment
 from entrepot.broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows
 from entrepot.broker.inspect.state_rows import read_state
 from entrepot.broker.inspect.verification import lock_store
-from entrepot.broker.opening import assemble
+from entrepot.broker.opening.opened_store import assemble
 from entrepot.broker.ports.catalog import Catalog
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.record_runs import bytes_between
 from entrepot.domain.errors import CorruptedError

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from entrepot.broker.inspect.findings import Findings
 from entrepot.broker.inspect.log_files import LogFiles, Record
-from entrepot.broker.opening import OpenedStore
+from entrepot.broker.opening.opened_store import OpenedStore
 from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.broker.store.consume_queue import ConsumeQueue, read_queue_key
 from entrepot.broker.store.dispatcher import QueueKey

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from entrepot.broker.inspect.findings import Findings
-from entrepot.broker.opening import OpenedStore
+from entrepot.broker.opening.opened_store import OpenedStore
 from entrepot.broker.store.record import RecordKind
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage, SystemProperty

@@ -20,8 +20,8 @@ from entrepot.broker.inspect.log_files import UNKNOWN_SEGMENT_SIZE, LogFiles
 from entrepot.broker.inspect.log_summary import LogSummary
 from entrepot.broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows, SharedLock
 from entrepot.broker.inspect.state_rows import StateReading, read_state, wait_for_writer
-from entrepot.broker.opening import OpenedStore, assemble
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.opening.opened_store import OpenedStore, assemble
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.message_index import HEAD_ROW, MessageIndex
 from entrepot.broker.store.open_files import OpenFiles

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from entrepot.broker.cold.reads import ColdReads
 from entrepot.broker.metadata.origin import table_name
 from entrepot.broker.metadata.registry import Registry
-from entrepot.broker.ports.cold_reads import ColdReads
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.domain.definitions.consumer_group import ConsumerGroup

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 import structlog
 
+from entrepot.broker.cold.reads import CorruptedRowError
 from entrepot.broker.consume.tail import QueueTail
-from entrepot.broker.ports.cold_reads import CorruptedRowError
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.domain.background import background

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from entrepot.broker.measurements import engine_gauges
-from entrepot.broker.ports.cold_reads import is_tiered
+from entrepot.broker.cold.reads import is_tiered
+from entrepot.broker.commit.measurements import engine_gauges
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.retention.cleaner import Cleaner
 from entrepot.broker.store.stall import Stall

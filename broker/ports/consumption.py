@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from entrepot.broker.consume.availability import AvailabilityWatch
 from entrepot.broker.consume.settling import Receipts
+from entrepot.broker.ports.availability import AvailabilityWatch
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.ports.popping import Popping
 from entrepot.broker.ports.reading import Reading

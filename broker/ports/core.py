@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from entrepot.broker.commit.decision_step import Decided, DecisionStep
+from entrepot.broker.commit.group_commit import GroupCommit
+from entrepot.broker.commit.measurements import Measurements
 from entrepot.broker.consume.consumption import Consumption
-from entrepot.broker.consume.decision_step import Decided, DecisionStep
 from entrepot.broker.consume.long_polling import LongPolling
-from entrepot.broker.group_commit import GroupCommit
-from entrepot.broker.measurements import Measurements
 from entrepot.broker.metadata.key_values import KeyValueTable
-from entrepot.broker.opening import OpenedStore
+from entrepot.broker.opening.opened_store import OpenedStore
 from entrepot.broker.ports.catalog import Catalog
 from entrepot.broker.ports.thawing import Thawing
-from entrepot.broker.retention.watermarks import DiskState
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store.watermarks import DiskState
 from entrepot.domain.clock import Clock
 from entrepot.domain.names import is_retry_topic
 from entrepot.domain.topic import Topic

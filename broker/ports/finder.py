@@ -11,12 +11,12 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
+from entrepot.broker.cold.reads import ColdFound, ColdQuery, merged
+from entrepot.broker.consume.trace import hops_in, trace_key
 from entrepot.broker.consume.window import ConsumeWindow
 from entrepot.broker.ports.catalog import Catalog
-from entrepot.broker.ports.cold_reads import ColdFound, ColdQuery, merged
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.store.consume_queue import ConsumeQueue
-from entrepot.broker.trace import hops_in, trace_key
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import compile_filter

@@ -7,8 +7,8 @@ from time import perf_counter
 
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.ports.reading import Reading
-from entrepot.broker.retention.watermarks import DiskState
 from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.watermarks import DiskState
 from entrepot.domain.acceptance import lacks_key, too_large
 from entrepot.domain.confirmation import Confirmation, append_at
 from entrepot.domain.errors import Code, EntrepotError, StorageFullError, raise_if

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from entrepot.broker.group_commit import GroupCommit
+from entrepot.broker.commit.group_commit import GroupCommit
 from entrepot.broker.ports.finder import Finder
 from entrepot.broker.ports.messages import Messages
 from entrepot.broker.ports.timers import Timers

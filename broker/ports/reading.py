@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from entrepot.broker.cold.reads import ColdReads, CorruptedRowError
+from entrepot.broker.cold.records import MAX_COLD_RUN, encode_cold, encode_corrupted
 from entrepot.broker.consume.places import check_inside, place_of
 from entrepot.broker.consume.runs import read_nothing, read_run
 from entrepot.broker.consume.scan import scan_filtered
 from entrepot.broker.consume.tail import QueueTail
 from entrepot.broker.ports.catalog import Catalog
-from entrepot.broker.ports.cold_reads import ColdReads, CorruptedRowError
-from entrepot.broker.ports.cold_records import encode_cold, encode_corrupted
 from entrepot.broker.ports.cold_tail import ColdTail
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.record_runs import bytes_between
@@ -23,8 +23,6 @@ from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import QueueBounds
 
 T = TypeVar("T")
-MAX_COLD_RUN: Final = 4096
-"""Most messages in one run of cold records."""
 SUB_TOPIC: Final = FilterKind.SUB_TOPIC
 MAX_READ_BYTES: Final = 16 << 20
 """Most bytes of the log read into memory at once: a longer answer ends early."""

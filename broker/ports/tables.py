@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from entrepot.broker.cold.reads import is_tiered
 from entrepot.broker.metadata import registry as changes
 from entrepot.broker.metadata.origin import TopicOrigin
-from entrepot.broker.ports.cold_reads import is_tiered
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.ports.topology import Topology
 from entrepot.broker.store.record import RecordKind

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 import structlog
 
+from entrepot.broker.cold.reads import ColdReads
 from entrepot.broker.consume.thawed import Item, Missed, NotThawedError, Thawed
-from entrepot.broker.ports.cold_reads import ColdReads
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import compile_filter
 from entrepot.domain.position import Position

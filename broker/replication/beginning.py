@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from entrepot.broker.metadata.identity import epoch_kept
+from entrepot.broker.replication.files.replica_files import ReplicaFiles, has_others
 from entrepot.broker.replication.peers import GroupSettings
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.replica_files import ReplicaFiles, has_others
 from entrepot.broker.replication.slave_store import SlaveStore
-from entrepot.broker.server.identity import epoch_kept
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.damage import DamagedLogError
 from entrepot.broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError

@@ -12,14 +12,13 @@ from typing import Final
 
 import structlog
 
-from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.healing import Healing
 from entrepot.broker.replication.log_source import BLOCK_BYTES, LogSource, first_corrupted
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.store.commit_log import CommitLog
-from entrepot.domain.background import background
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.errors import EntrepotError
 from entrepot.protocols.remoting import operations as wire
 

@@ -16,14 +16,13 @@ from typing import Any, Final
 
 import structlog
 
-from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
 from entrepot.broker.remoting.service import Service
 from entrepot.broker.replication.controlling import Controlling
 from entrepot.broker.replication.known_controllers import KnownControllers
 from entrepot.broker.replication.peers import GroupSettings
 from entrepot.broker.replication.set_keeping import SetKeeping
-from entrepot.domain.background import background
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.clock import Clock, error_ms
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ControllerView, Order, OrderAnswer, ReportAnswer

@@ -10,11 +10,11 @@ from typing import Final
 import structlog
 
 from entrepot.broker.replication.effects import Effect
+from entrepot.broker.replication.files.replica_files import ReplicaFiles
 from entrepot.broker.replication.following import Following
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.leading import Leading
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.replication.set_keeping import SetKeeping
 from entrepot.broker.replication.slave_streams import SlaveStreams
 from entrepot.broker.replication.slave_watch import SlaveSight, SlaveWatch

@@ -12,13 +12,12 @@ from typing import Final
 
 import structlog
 
-from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.replication.effects import Effect
+from entrepot.broker.replication.files.runs import decode_runs
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.peers import Peers
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.runs import decode_runs
-from entrepot.domain.background import background
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.errors import CorruptedError, EntrepotError
 from entrepot.domain.replication.epochs import start_before
 from entrepot.domain.replication.greeting import Welcome

@@ -14,8 +14,7 @@ from typing import Final
 import structlog
 
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
-from entrepot.broker.replication.runs import WELCOME_ITEM, decode_runs
-from entrepot.broker.replication.slave_progress import Run
+from entrepot.broker.replication.files.runs import WELCOME_ITEM, Run, decode_runs
 from entrepot.domain.background import background
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.replication.control import NEVER

@@ -19,7 +19,8 @@ from entrepot.broker.replication.effects import (
     Unfollow,
     Write,
 )
-from entrepot.broker.replication.slave_progress import Run, end_of
+from entrepot.broker.replication.files.runs import Run
+from entrepot.broker.replication.slave_progress import end_of
 from entrepot.domain.replication.epochs import BEGINNING, EpochStart, start_before
 from entrepot.domain.replication.greeting import Greeting, Welcome, greeting_of
 from entrepot.domain.replication.mastership import Appointment, ReplicaState

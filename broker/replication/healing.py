@@ -14,14 +14,13 @@ from typing import Final
 
 import structlog
 
-from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link
+from entrepot.broker.replication.files.runs import MAX_RECORD_BYTES, checked, decode_runs
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.runs import MAX_RECORD_BYTES, checked, decode_runs
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.record import HEADER_SIZE, peek_length
 from entrepot.broker.store.small_files import sync_file
-from entrepot.domain.background import background
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.errors import CorruptedError, EntrepotError
 from entrepot.domain.replication.epochs import start_before
 from entrepot.protocols.remoting import operations as wire

@@ -10,18 +10,17 @@ from typing import Final
 import structlog
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.cancelling import cancel_tasks
-from entrepot.broker.opening import OpenedStore
+from entrepot.broker.opening.opened_store import OpenedStore
 from entrepot.broker.remoting.listener import RemotingListener, ServerChannel
 from entrepot.broker.replication.confirming import ConfirmWatch, missing_of
 from entrepot.broker.replication.peers import REPLICA_CLIENT, GroupSettings
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.replication.slave_lag import slave_statuses
 from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings, Mastership
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.record import RecordKind
-from entrepot.broker.store_clock import StoreClock
-from entrepot.domain.background import background
+from entrepot.broker.store.store_clock import StoreClock
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.clock import Clock
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError

@@ -9,8 +9,8 @@ from typing import Final
 
 from google_crc32c import value as crc32c
 
+from entrepot.broker.replication.files.runs import MAX_RECORD_BYTES, checked, encode_run, read_run
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.runs import MAX_RECORD_BYTES, checked, encode_run, read_run
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.record import HEADER_SIZE, peek_length
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError

@@ -17,11 +17,10 @@ from typing import Any, Final
 
 import structlog
 
-from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.server.process import BrokerProcessSettings
-from entrepot.domain.background import background
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import GroupShape

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import structlog
 
-from entrepot.broker.opening import OpenedStore
+from entrepot.broker.metadata.identity import open_identity
+from entrepot.broker.opening.opened_store import OpenedStore
 from entrepot.broker.remoting.listener import ServerStream
 from entrepot.broker.replication import effects as do
 from entrepot.broker.replication.beginning import begin_store, check_settings, make_machine
@@ -23,21 +24,20 @@ from entrepot.broker.replication.controllers import Controllers
 from entrepot.broker.replication.controlling import Controlling, ReplicaParts
 from entrepot.broker.replication.copying import Copying
 from entrepot.broker.replication.executor import Act, Executor
+from entrepot.broker.replication.files.replica_files import ReplicaFiles
+from entrepot.broker.replication.files.runs import Run
 from entrepot.broker.replication.following import Following
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.leading import Leading
 from entrepot.broker.replication.log_service import LogService
 from entrepot.broker.replication.peers import GroupSettings, Peers, link_settings
-from entrepot.broker.replication.replica_files import ReplicaFiles
 from entrepot.broker.replication.service import ReplicaService
-from entrepot.broker.replication.slave_progress import Run
 from entrepot.broker.replication.slave_reads import SlaveReads
 from entrepot.broker.replication.slave_store import SlaveStore
 from entrepot.broker.replication.slave_streams import SlaveStreams
 from entrepot.broker.replication.status import status_of
-from entrepot.broker.server.identity import open_identity
 from entrepot.broker.server.process import BrokerProcessSettings, make_listener
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.store_files import DirectoryLock, StoreFiles

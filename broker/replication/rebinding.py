@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from entrepot.broker.replication.files.replica_files import FILE, ReplicaFiles
 from entrepot.broker.replication.known_controllers import FILE as CONTROLLERS_FILE
-from entrepot.broker.replication.replica_files import FILE, ReplicaFiles
 from entrepot.broker.store.store_files import DirectoryLock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.mastership import ReplicaState

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from entrepot.broker.replication.files.runs import Run
 from entrepot.domain.replication.epochs import EpochStart, ForkedError, common_end
 from entrepot.domain.replication.greeting import Greeting
 from entrepot.domain.replication.mastership import Member, ReplicaState, old_copy
-
-
-class Run(NamedTuple):
-    """Whole records on their way to a slave. `floor`: their highest durable floor. `starts`: of the EPOCH records among
-    them. `confirmed`: by the master, when it sent them."""
-
-    offset: int
-    data: bytes
-    floor: int
-    confirmed: int
-    starts: tuple[EpochStart, ...] = ()
 
 
 def end_of(waiting: Sequence[Run], end: int) -> int:

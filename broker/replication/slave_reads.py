@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from entrepot.broker.opening import OpenedStore
+from entrepot.broker.cold.reads import AwayTier
+from entrepot.broker.opening.opened_store import OpenedStore
 from entrepot.broker.ports.catalog import Catalog
-from entrepot.broker.ports.cold_reads import AwayTier
 from entrepot.broker.ports.finder import Search
 from entrepot.broker.ports.reading import Reading
 from entrepot.broker.remoting.listener import ServerStream

@@ -12,9 +12,9 @@ from typing import Final
 
 import structlog
 
-from entrepot.broker.opening import OpenedStore, open_store
+from entrepot.broker.opening.opened_store import OpenedStore, open_store
 from entrepot.broker.replication.slave_reads import SlaveReads
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.log_applier import LogApplier

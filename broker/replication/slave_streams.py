@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from entrepot.broker.remoting.listener import ServerStream
-from entrepot.broker.replication.runs import WELCOME_ITEM, encode_run, read_run
+from entrepot.broker.replication.files.runs import WELCOME_ITEM, encode_run, read_run
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.replication.greeting import Welcome

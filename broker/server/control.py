@@ -14,9 +14,9 @@ from typing import Final
 import structlog
 
 from entrepot.broker.broker import Broker
+from entrepot.broker.metadata.identity import KeptIdentity
 from entrepot.broker.metadata.own_keys import OWN
 from entrepot.broker.remoting.service import Service
-from entrepot.broker.server.identity import KeptIdentity
 from entrepot.broker.server.store_service import StoreService
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValueChange

@@ -14,7 +14,7 @@ import structlog
 
 from entrepot.broker.backup.running import BackupRun
 from entrepot.broker.broker import Broker
-from entrepot.broker.cancelling import cancel_tasks
+from entrepot.broker.metadata.identity import BrokerIdentity, KeptIdentity, open_identity
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import RemotingListener
 from entrepot.broker.remoting.listener_limits import ListenerLimits
@@ -22,11 +22,10 @@ from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.server.control import BrokerControl
 from entrepot.broker.server.definition_log import DefinitionLog
-from entrepot.broker.server.identity import BrokerIdentity, KeptIdentity, open_identity
 from entrepot.broker.server.registration import Registrar
 from entrepot.broker.server.store_service import StoreService
-from entrepot.broker.settings import BrokerSettings
-from entrepot.domain.background import background
+from entrepot.broker.settings.store import BrokerSettings
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.clock import Clock
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import EntrepotError, StoreFailedError

@@ -16,10 +16,9 @@ from typing import Final
 
 import structlog
 
-from entrepot.broker.cancelling import cancel_tasks
+from entrepot.broker.metadata.identity import BrokerIdentity
 from entrepot.broker.remoting.link import Link, LinkSettings
-from entrepot.broker.server.identity import BrokerIdentity
-from entrepot.domain.background import background
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.ports import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery
-from entrepot.broker.ports.cold_records import encode_cold
+from entrepot.broker.cold.reads import ColdFound, ColdPage, ColdQuery
+from entrepot.broker.cold.records import encode_cold
 from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.table import TopicTable, topic_of

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from entrepot.broker.settings.tier import Payload
 from entrepot.broker.tiered.fence import Writer
-from entrepot.broker.tiered.settings import Payload
 from entrepot.broker.tiered.source import Begun, Progress, TopicState
 from entrepot.domain.errors import Code, EntrepotError
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, CorruptedRowError
+from entrepot.broker.cold.reads import ColdFound, ColdPage, ColdQuery, CorruptedRowError
 from entrepot.broker.tiered.columns import SCHEMA, to_messages
 from entrepot.broker.tiered.marks import TableMark
 from entrepot.broker.tiered.objects import MissingObjectError, TierError

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from entrepot.broker.settings.tier import Missing
 from entrepot.broker.store.consume_queue import ConsumeQueue
-from entrepot.broker.tiered.settings import Missing
 from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.tiering import MAX_HOLES, Hole, hole_from

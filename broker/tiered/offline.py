@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from entrepot.broker.ports.cold_records import encode_cold
-from entrepot.broker.ports.reading import MAX_COLD_RUN
+from entrepot.broker.cold.records import MAX_COLD_RUN, encode_cold
 from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.objects import ObjectStore
 from entrepot.broker.tiered.segment_reader import SegmentReader

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from entrepot.broker.cold.reads import is_tiered
 from entrepot.broker.metadata.registry import Registry
-from entrepot.broker.ports.cold_reads import is_tiered
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.tiered.marks import TableMarks
-from entrepot.broker.tiered.settings import TierSettings
 from entrepot.domain.background import background
 from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.tiering import Hole

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from entrepot.broker.ports.cold_reads import ColdFound, ColdQuery
+from entrepot.broker.cold.reads import ColdFound, ColdQuery
 from entrepot.broker.tiered.columns import CORRUPTED, FLAGS, to_messages
 from entrepot.broker.tiered.cutting import day_of
 from entrepot.broker.tiered.segment import runs_of, times_of

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from entrepot.broker.ports.cold_reads import CorruptedRowError
+from entrepot.broker.cold.reads import CorruptedRowError
 from entrepot.broker.tiered.bands import PLACE, Band, bands_of, in_order
 from entrepot.broker.tiered.columns import SCHEMA, is_corrupted, rows_at
 from entrepot.broker.tiered.objects import ObjectStore, TierError

@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 import structlog
 
-from entrepot.broker.cancelling import cancel_tasks
+from entrepot.broker.cold.reads import ColdFound, ColdPage, ColdQuery, is_tiered, may_be_cold, merged
 from entrepot.broker.metadata.registry import Registry
-from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered, may_be_cold, merged
+from entrepot.broker.settings.tier import ReadPolicy, TierSettings, check_installed
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.tiered.attached import AttachedTables, key_of
@@ -29,9 +29,8 @@ from entrepot.broker.tiered.holes import Holes, let_go, missing_of
 from entrepot.broker.tiered.marks import TableMark, TableMarks, agree
 from entrepot.broker.tiered.read_threads import ReadThreads
 from entrepot.broker.tiered.release import Release
-from entrepot.broker.tiered.settings import ReadPolicy, TierSettings, check_installed
 from entrepot.broker.tiered.uploader_service import UploaderService
-from entrepot.domain.background import background
+from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError

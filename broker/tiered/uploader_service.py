@@ -20,15 +20,15 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from entrepot.broker.cold.reads import is_tiered
 from entrepot.broker.metadata.registry import Registry
-from entrepot.broker.ports.cold_reads import is_tiered
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.healer import NO_HEALER
 from entrepot.broker.store.record_runs import bytes_between
 from entrepot.broker.tiered.fence import Writer, epoch_of
 from entrepot.broker.tiered.marks import TableMarks
-from entrepot.broker.tiered.settings import TierSettings
 from entrepot.broker.tiered.source import Begun, Progress, QueueState, TopicState
 from entrepot.broker.tiered.troubles import Troubles
 from entrepot.domain.background import background
@@ -211,7 +211,7 @@ def _started(channel: socket.socket) -> subprocess.Popen[bytes]:
     """Start an uploader at the other end of a channel, which is closed here."""
     with channel:
         return subprocess.Popen(
-            [sys.executable, "-m", "entrepot.broker.tiered.process", str(channel.fileno())],
+            [sys.executable, "-m", "entrepot.broker.tiered.upload.process", str(channel.fileno())],
             pass_fds=[channel.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,

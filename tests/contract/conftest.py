@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.store_client.embedded import open_embedded

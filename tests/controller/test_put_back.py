@@ -29,7 +29,7 @@ RULES = pytest.mark.parametrize("rule", [TWO_IN_SYNC, THREE_IN_SYNC, QUORUM], id
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Confirmed offsets are on the disk soon."""
-    monkeypatch.setattr("entrepot.broker.replication.kept_confirmed.KEEP_SECONDS", 0.01)
+    monkeypatch.setattr("entrepot.broker.replication.files.kept_confirmed.KEEP_SECONDS", 0.01)
     monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
 
 

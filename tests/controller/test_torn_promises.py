@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker.replication.replica_files import FILE, ReplicaFiles
+from entrepot.broker.replication.files.replica_files import FILE, ReplicaFiles
 from entrepot.domain.errors import EntrepotError, StoreFailedError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.mastership import Member, ReplicaState

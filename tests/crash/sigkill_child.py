@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic

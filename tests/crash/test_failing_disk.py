@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.opening import OpenedStore, assemble
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.opening.opened_store import OpenedStore, assemble
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store import consume_queue
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.state_file import SqliteStateFile

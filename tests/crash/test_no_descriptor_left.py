@@ -22,7 +22,7 @@ FILLED = textwrap.dedent(
     from pathlib import Path
 
     from entrepot.broker.broker import Broker
-    from entrepot.broker.settings import BrokerSettings
+    from entrepot.broker.settings.store import BrokerSettings
     from entrepot.broker.store.commit_log import CommitLogLayout
     from entrepot.domain.errors import Code, EntrepotError
     from entrepot.domain.key_value import KeyValueChange

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.disk import OsDisk
 from entrepot.domain.errors import Code, EntrepotError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx2
 
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.retained import RetainedLimits

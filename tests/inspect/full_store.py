@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store import consume_queue
 from entrepot.broker.store.carried_entries import ENTRY_SIZE
 from entrepot.broker.store.commit_log import CommitLogLayout

@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from entrepot.broker.cli import app
+from entrepot.broker.cli.commands import app
 from entrepot.broker.store.state_file import row_checksum
 from tests.inspect import full_store
 

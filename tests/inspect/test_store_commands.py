@@ -129,11 +129,11 @@ def test_another_format_is_refused(directory: Path):
 
 def test_it_is_a_command_of_entrepot():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["entrepot.commands"]["store"] == "entrepot.broker.cli:app"
+    assert project["entry-points"]["entrepot.commands"]["store"] == "entrepot.broker.cli.commands:app"
 
 
 def test_on_the_command_line_of_the_gateway(directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
-    point = EntryPoint("store", "entrepot.broker.cli:app", "entrepot.commands")
+    point = EntryPoint("store", "entrepot.broker.cli.commands:app", "entrepot.commands")
     monkeypatch.setattr(commands, "entry_points", lambda group: [point])
     assert run(["store", "verify", "--data-dir", str(directory)]) == 0
     assert capsys.readouterr().out.endswith("healthy\n")
@@ -146,7 +146,7 @@ def test_on_the_command_line_of_the_gateway(directory: Path, monkeypatch: pytest
 
 
 def test_as_a_process(directory: Path):
-    command = [sys.executable, "-m", "entrepot.broker.cli", "verify", "--data-dir", str(directory)]
+    command = [sys.executable, "-m", "entrepot.broker.cli.commands", "verify", "--data-dir", str(directory)]
     for plant, code in ((lambda: None, 0), (lambda: cut(a_queue_file(directory), 0), 1)):
         plant()
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -16,12 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.cli import app
+from entrepot.broker.cli.commands import app
 from entrepot.broker.inspect import queue_checks, state_rows
 from entrepot.broker.inspect.log_files import Gap, LogFiles, Record
 from entrepot.broker.inspect.verification import verify
 from entrepot.broker.retention.cleaner import Cleaner
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.record import (
     MESSAGE_KINDS,
     RecordKind,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import Message

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from entrepot.broker.replication.files.runs import Run
 from entrepot.broker.replication.following_replica import Role
-from entrepot.broker.replication.slave_progress import Run
 from entrepot.domain.replication.epochs import start_before
 from tests.replication.simulated_replica import SimulatedReplica, pieces
 

@@ -28,9 +28,9 @@ from entrepot.broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
+from entrepot.broker.replication.files.runs import Run
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.slave_progress import Run
 from entrepot.domain.replication.epochs import EpochStart
 from tests.replication.derived_state import derived_from
 from tests.replication.simulated_broker import SimulatedBroker

@@ -23,7 +23,7 @@ RULES = [Rule(RuleKind.IN_SYNC, 3, min_in_sync=2), Rule(RuleKind.QUORUM, 3, 2)]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entrepot.broker.replication.kept_confirmed.KEEP_SECONDS", 0.01)
+    monkeypatch.setattr("entrepot.broker.replication.files.kept_confirmed.KEEP_SECONDS", 0.01)
     monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
 
 

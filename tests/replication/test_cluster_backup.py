@@ -9,8 +9,8 @@ import pytest
 
 from entrepot.broker.backup.restoring import problems, restore
 from entrepot.broker.backup.sealing import make_key, seal_of
-from entrepot.broker.backup.settings import BackupSettings
 from entrepot.broker.backup.target import open_target
+from entrepot.broker.settings.backup import BackupSettings
 from entrepot.domain.backups import BackupStatus
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.cluster import ClusterControl
@@ -27,7 +27,7 @@ IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is confirmed is kept on the disk late: a backup that a master makes of itself does not wait for that."""
-    monkeypatch.setattr("entrepot.broker.replication.kept_confirmed.KEEP_SECONDS", 60)
+    monkeypatch.setattr("entrepot.broker.replication.files.kept_confirmed.KEEP_SECONDS", 60)
     monkeypatch.setattr("entrepot.broker.backup.saving.PART_BYTES", 100_000)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from entrepot.broker.replication.effects import Confirm, Sync, Write
+from entrepot.broker.replication.files.runs import Run
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.slave_progress import Run
 from entrepot.domain.replication.epochs import BEGINNING
 from entrepot.domain.replication.greeting import Welcome
 from tests.replication.test_replica import TWO, appointment, replica

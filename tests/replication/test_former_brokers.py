@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.server.identity import epoch_kept
+from entrepot.broker.metadata.identity import epoch_kept
 from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.route import mastership_epoch
 from entrepot.domain.topic import Topic

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.broker import Broker
+from entrepot.broker.metadata.identity import BrokerIdentity
 from entrepot.broker.replication.slave_store import SlaveStore
-from entrepot.broker.server.identity import BrokerIdentity
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from entrepot.broker.replication import runs
+from entrepot.broker.replication.files import runs
 from entrepot.broker.replication.healing import is_whole
 from entrepot.broker.store import recovery
 from entrepot.domain.errors import CorruptedError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker.replication import kept_confirmed
-from entrepot.broker.replication.kept_confirmed import FILE, KeptConfirmed
+from entrepot.broker.replication.files import kept_confirmed
+from entrepot.broker.replication.files.kept_confirmed import FILE, KeptConfirmed
 from entrepot.broker.store.diverged import DivergedPart, part_of
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from entrepot.broker.replication.effects import Acknowledge, Effect, Open, Persist, Sync
+from entrepot.broker.replication.files.runs import Run
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.slave_progress import Run
 from entrepot.domain.replication.election import Election
 from entrepot.domain.replication.epochs import EpochStart
 from entrepot.domain.replication.greeting import Greeting

@@ -25,9 +25,9 @@ from entrepot.broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
+from entrepot.broker.replication.files.runs import Run
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.replica import Replica
-from entrepot.broker.replication.slave_progress import Run
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind, confirmed_offset, default_min_in_sync
 from entrepot.domain.replication.election import Election, ElectionError, first_election
 from entrepot.domain.replication.epochs import (

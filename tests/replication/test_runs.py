@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.broker.replication import runs
-from entrepot.broker.replication.runs import decode_runs, encode_run, read_run
+from entrepot.broker.replication.files import runs
+from entrepot.broker.replication.files.runs import decode_runs, encode_run, read_run
 from entrepot.broker.store.commit_log import CommitLog, CommitLogLayout
 from entrepot.broker.store.record import RecordHeader, RecordKind
 from entrepot.domain.errors import CorruptedError

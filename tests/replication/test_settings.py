@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.replication.beginning import check_settings
+from entrepot.broker.replication.files.replica_files import ReplicaFiles
 from entrepot.broker.replication.peers import GroupSettings
-from entrepot.broker.replication.replica_files import ReplicaFiles
-from entrepot.broker.settings import BrokerSettings as StoreSettings
-from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.settings.store import BrokerSettings as StoreSettings
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind, parse_rule
 from entrepot.domain.replication.mastership import ReplicaState

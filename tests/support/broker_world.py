@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store

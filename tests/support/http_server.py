@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.gateway.events.admission import Admission

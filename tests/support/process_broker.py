@@ -11,7 +11,7 @@ from pathlib import Path
 from entrepot.broker.broker import Broker
 from entrepot.broker.namesrv.server import NameServer
 from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.route import BrokerInfo, Registration

@@ -6,16 +6,16 @@ import shutil
 from pathlib import Path
 from types import TracebackType
 
-from entrepot.broker.backup.settings import BackupSettings
 from entrepot.broker.namesrv.server import NameServer
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.broker.replication.peers import GroupSettings
 from entrepot.broker.replication.process import ReplicaProcess
 from entrepot.broker.server.process import BrokerProcessSettings
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.backup import BackupSettings
+from entrepot.broker.settings.store import BrokerSettings
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
-from entrepot.broker.tiered.settings import TierSettings
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.confirmation_rule import Rule

@@ -13,7 +13,7 @@ from entrepot.broker.remoting.listener import RemotingListener
 from entrepot.broker.remoting.service import Service
 from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.store_service import StoreService
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.route import BrokerInfo

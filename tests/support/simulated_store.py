@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from entrepot.broker.consume.decision_step import Decided
+from entrepot.broker.commit.decision_step import Decided
 from entrepot.broker.metadata import registry as changes
-from entrepot.broker.opening import OpenedStore, assemble
+from entrepot.broker.opening.opened_store import OpenedStore, assemble
 from entrepot.broker.ports.popping import Pop
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.record import RecordKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from entrepot.broker.consume.decision_step import Decision
-from entrepot.broker.opening import OpenedStore
+from entrepot.broker.commit.decision_step import Decision
+from entrepot.broker.opening.opened_store import OpenedStore
 from entrepot.broker.ports.consumption import Consumption
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.ports.finder import Finder
@@ -15,7 +15,7 @@ from entrepot.broker.ports.messages import Messages
 from entrepot.broker.ports.timers import Timers
 from entrepot.broker.ports.topology import Topology
 from entrepot.broker.ports.transactions import Transactions
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.clock import Clock
 from entrepot.domain.confirmation import Confirmation
 

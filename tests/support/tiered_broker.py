@@ -10,11 +10,11 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.merging import merge
-from entrepot.broker.tiered.settings import TierSettings
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic

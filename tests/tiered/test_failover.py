@@ -9,7 +9,7 @@ from random import Random
 import polars
 import pytest
 
-from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.position import Position, PositionKind

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from entrepot.broker.settings.tier import Missing
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.holes import missing_of
 from entrepot.broker.tiered.merging import LEAST_SEGMENTS
-from entrepot.broker.tiered.settings import Missing
 from entrepot.broker.tiered.table import ColdBounds
 from entrepot.broker.tiered.verification import verify
 from entrepot.domain.broker_of_queue import first_queue

@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrepot.broker.settings.tier import Payload
 from entrepot.broker.tiered.columns import delta_schema, to_messages
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.json_columns import MAX_CELLS, MISFIT, PART_ROWS, JsonColumns, _Part
 from entrepot.broker.tiered.json_fields import MAX_FIELDS, fields_of
 from entrepot.broker.tiered.merging import LEAST_SEGMENTS
-from entrepot.broker.tiered.settings import Payload
-from entrepot.broker.tiered.uploader import FIRST_PAUSE
+from entrepot.broker.tiered.upload.uploader import FIRST_PAUSE
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.protocols.remoting.json_blocks import read_block
 from tests.support.clock import ManualClock

@@ -127,7 +127,7 @@ def kill_server(server: ServerProcess, proxy: FaultyProxy, random: Random) -> No
 
 def uploader_of(server: ServerProcess) -> int | None:
     for pid in children_of(server.pid):
-        if b"entrepot.broker.tiered.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"entrepot.broker.tiered.upload.process" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return pid
     return None
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from entrepot.broker.ports.cold_reads import ColdQuery
+from entrepot.broker.cold.reads import ColdQuery
 from entrepot.broker.tiered import merging
 from entrepot.broker.tiered.bands import Band, bands_of
 from entrepot.broker.tiered.cold import ColdTopic

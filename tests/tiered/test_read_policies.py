@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker.tiered.settings import ReadPolicy
+from entrepot.broker.settings.tier import ReadPolicy
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import PopRequest

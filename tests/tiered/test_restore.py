@@ -280,7 +280,7 @@ async def test_a_crash_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_broker_without_a_tier(tmp_path: Path) -> None:
-    from entrepot.broker.settings import BrokerSettings
+    from entrepot.broker.settings.store import BrokerSettings
 
     store = await Broker.open(BrokerSettings(tmp_path / "data"), ManualClock())
     with pytest.raises(EntrepotError, match=r"set tier\.url"):

@@ -9,9 +9,9 @@ from pathlib import Path
 import polars
 import pytest
 
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.broker.tiered.fence import EPOCH_BITS
 from entrepot.broker.tiered.folder import FolderStore
-from entrepot.broker.tiered.settings import TierSettings
 from entrepot.broker.tiered.verification import verify
 from entrepot.domain.message import Message
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind

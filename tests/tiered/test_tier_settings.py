@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from entrepot.broker.server.identity import open_identity
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.metadata.identity import open_identity
+from entrepot.broker.settings.store import BrokerSettings
+from entrepot.broker.settings.tier import Payload, TierSettings
 from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.opening_store import open_objects
-from entrepot.broker.tiered.settings import Payload, TierSettings
 from entrepot.broker.tiered.store_options import StoreOptions
 from entrepot.domain.errors import FieldError
 from entrepot.domain.topic import Cleanup, Topic

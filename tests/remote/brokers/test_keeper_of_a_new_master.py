@@ -8,7 +8,7 @@ from pathlib import Path
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings, make_listener
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.gateway.clock import SystemClock
 from entrepot.store_client.remote import Cluster
 from tests.support.broker_world import LAYOUT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from entrepot.broker.consume.availability import AvailabilityWatch
+from entrepot.broker.ports.availability import AvailabilityWatch
 from entrepot.domain.message import Message
 from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld, sender_over

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker.settings import BrokerSettings
-from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.settings.store import BrokerSettings
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.tiering import AttachRequest, RestoreRequest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.errors import Code, EntrepotError

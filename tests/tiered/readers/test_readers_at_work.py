@@ -16,7 +16,7 @@ import pytest
 
 from entrepot.broker.tiered.fence import Writer
 from entrepot.broker.tiered.folder import FolderStore
-from entrepot.broker.tiered.uploader import Uploader
+from entrepot.broker.tiered.upload.uploader import Uploader
 from tests.support.clock import ManualClock
 from tests.support.seed import seeded
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -100,8 +100,8 @@ def reading(names: list[str], place: Path) -> Iterator[list[Reader]]:
 @pytest.mark.parametrize("names", [["delta-rs"], ["pyiceberg"], soak_only(ALL[:-1]), soak_only(ALL)])
 def test_each_read_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
     """The vacuum's grace passes by the uploader's clock, which goes on when each reader has read: no read is longer."""
-    monkeypatch.setattr("entrepot.broker.tiered.uploader.HOUSEKEEPING_SECONDS", 0.0)
-    monkeypatch.setattr("entrepot.broker.tiered.uploader.VACUUM_SECONDS", 0.0)
+    monkeypatch.setattr("entrepot.broker.tiered.upload.uploader.HOUSEKEEPING_SECONDS", 0.0)
+    monkeypatch.setattr("entrepot.broker.tiered.upload.uploader.VACUUM_SECONDS", 0.0)
     for name, value in SMALL_SEGMENTS.items():
         monkeypatch.setattr(f"entrepot.broker.tiered.merging.{name}", value)
     random, clock, objects = seeded("readers"), ManualClock(time.time_ns() // 1_000_000), FolderStore(tmp_path)

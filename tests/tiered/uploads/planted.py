@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from entrepot.broker.ports.cold_reads import ColdPage
+from entrepot.broker.cold.reads import ColdPage
 from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.delta_actions import AddFile, OwnAction
 from entrepot.broker.tiered.delta_log import ConflictError
@@ -25,7 +25,7 @@ from entrepot.broker.tiered.segment import Run, Segment
 from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.broker.tiered.source import Caution, Progress, TopicState
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.broker.tiered.uploader import Uploader, _Topic
+from entrepot.broker.tiered.upload.uploader import Uploader, _Topic
 from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.message import StoredMessage

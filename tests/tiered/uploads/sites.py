@@ -13,7 +13,7 @@ from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.source import Progress
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.broker.tiered.uploader import Uploader
+from entrepot.broker.tiered.upload.uploader import Uploader
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.message import StoredMessage
 from tests.tiered.uploads.model_broker import Died, ModelBroker, ModelTopic

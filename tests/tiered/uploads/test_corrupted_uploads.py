@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from google_crc32c import value as crc32c
 
-from entrepot.broker.ports.cold_reads import CorruptedRowError
+from entrepot.broker.cold.reads import CorruptedRowError
 from entrepot.broker.tiered.columns import is_corrupted, to_messages
 from entrepot.broker.tiered.merging import LEAST_SEGMENTS
 from entrepot.broker.tiered.record_rows import rows_of_run
-from entrepot.broker.tiered.uploader import HEAL_SECONDS
+from entrepot.broker.tiered.upload.uploader import HEAL_SECONDS
 from entrepot.broker.tiered.verification import verify
 from entrepot.domain.errors import Code
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter

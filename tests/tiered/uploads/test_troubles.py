@@ -168,7 +168,7 @@ def test_an_end_at_nothing_is_nobodys() -> None:
 
 POISON = """
 import os, signal, sys
-from entrepot.broker.tiered import process, uploader
+from entrepot.broker.tiered.upload import process, uploader
 
 rows_of_run = uploader.rows_of_run
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from entrepot.broker.settings.tier import Payload
 from entrepot.broker.tiered.cold import ColdTopic
 from entrepot.broker.tiered.cutting import DAY_MS
 from entrepot.broker.tiered.delta_actions import AddFile, RemoveFile
@@ -17,9 +18,8 @@ from entrepot.broker.tiered.fence import Writer
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment_reader import SegmentReader
-from entrepot.broker.tiered.settings import Payload
 from entrepot.broker.tiered.table import CHECKS_FOR_A_LOAD, ColdBounds, TopicTable
-from entrepot.broker.tiered.uploader import FIRST_PAUSE, LONGEST_AGE, REQUESTS_AN_UPLOAD, RUN_BYTES, Uploader
+from entrepot.broker.tiered.upload.uploader import FIRST_PAUSE, LONGEST_AGE, REQUESTS_AN_UPLOAD, RUN_BYTES, Uploader
 from entrepot.domain.errors import Code
 from entrepot.domain.tiering import Hole
 from tests.support.clock import ManualClock

@@ -16,7 +16,7 @@ from entrepot.broker.tiered.checkpoints import commit_name
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.marks import TableMark, agree
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.broker.tiered.uploader import HOUSEKEEPING_SECONDS, LONGEST_PAUSE
+from entrepot.broker.tiered.upload.uploader import HOUSEKEEPING_SECONDS, LONGEST_PAUSE
 from entrepot.domain.clock import Clock
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
 from tests.support.clock import ManualClock
@@ -72,9 +72,9 @@ class World:
         self.sites = [Site(self, "first"), Site(self, "second")]
         self.leader = self.sites[0]
         self.epoch = self.failovers = 0
-        patch.setattr("entrepot.broker.tiered.uploader.TopicTable", self._table)
-        patch.setattr("entrepot.broker.tiered.uploader.Fence", parts.fence)
-        patch.setattr("entrepot.broker.tiered.uploader.HEAL_SECONDS", math.inf)
+        patch.setattr("entrepot.broker.tiered.upload.uploader.TopicTable", self._table)
+        patch.setattr("entrepot.broker.tiered.upload.uploader.Fence", parts.fence)
+        patch.setattr("entrepot.broker.tiered.upload.uploader.HEAL_SECONDS", math.inf)
         for name, value in SMALL_SEGMENTS.items():
             patch.setattr(f"entrepot.broker.tiered.merging.{name}", value)
 

@@ -15,8 +15,8 @@ from entrepot.broker.backup.saving import STALE_MS, Saved
 from entrepot.broker.backup.sealing import Seal
 from entrepot.broker.backup.target import BackupTarget, open_target
 from entrepot.broker.broker import Broker
-from entrepot.broker.replication.replica_files import ReplicaFiles
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.replication.files.replica_files import ReplicaFiles
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.store_files import StoreIdentity
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError

@@ -17,7 +17,7 @@ from entrepot.broker.backup.saving import STALE_MS, save
 from entrepot.broker.backup.sealing import Seal, make_key, seal_of
 from entrepot.broker.backup.target import BackupTarget, check_sealed, open_target
 from entrepot.broker.broker import Broker
-from entrepot.broker.server.identity import BrokerIdentity
+from entrepot.broker.metadata.identity import BrokerIdentity
 from entrepot.broker.tiered.opening_store import open_objects
 from entrepot.domain.backups import between
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
-from entrepot.broker.store_clock import check_start
+from entrepot.broker.settings.store import BrokerSettings
+from entrepot.broker.store.store_clock import check_start
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrepot.broker.commit_pace import BUSY_LINGER_SECONDS, BUSY_SHARE, CommitPace
+from entrepot.broker.commit.pace import BUSY_LINGER_SECONDS, BUSY_SHARE, CommitPace
 
 LINGER = 0.0002
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from entrepot.broker.group_commit import PATIENT_PASSES, GroupCommit
-from entrepot.broker.measurements import Measurements
+from entrepot.broker.commit.group_commit import PATIENT_PASSES, GroupCommit
+from entrepot.broker.commit.measurements import Measurements
 from entrepot.domain.confirmation import Confirmation
 from tests.support.waiting import until
 
@@ -70,7 +70,7 @@ async def test_a_linger_ends_by_time_unless_the_loop_is_busy(
 async def test_what_comes_before_replicas_have_answered_goes_with_the_next_run(
     engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("entrepot.broker.group_commit.ROUND_SECONDS", 60.0)
+    monkeypatch.setattr("entrepot.broker.commit.group_commit.ROUND_SECONDS", 60.0)
     pace = Pace()
     pace.left, engine.confirm_limit = 0.0, 0
     commit = _commit(engine, pace)
@@ -89,7 +89,7 @@ async def test_replicas_that_do_not_answer_hold_nothing_up_for_long(
     engine: Any, monkeypatch: pytest.MonkeyPatch, here: bool
 ) -> None:
     """What the own disk confirms alone does not wait for them at all."""
-    monkeypatch.setattr("entrepot.broker.group_commit.ROUND_SECONDS", 60.0 if here else 0.001)
+    monkeypatch.setattr("entrepot.broker.commit.group_commit.ROUND_SECONDS", 60.0 if here else 0.001)
     pace = Pace()
     pace.left, engine.confirm_limit = 0.0, 0
     commit = _commit(engine, pace)

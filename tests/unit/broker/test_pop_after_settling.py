@@ -10,7 +10,7 @@ import pytest
 from entrepot.broker.broker import Broker
 from entrepot.broker.consume.consumption_op import ConsumptionOp
 from entrepot.broker.consume.tick_record import TickWriter
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest

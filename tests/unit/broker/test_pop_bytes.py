@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.filter_hash import filter_hash

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
-from entrepot.broker.store_clock import MAX_BEHIND_MS, StoreClock
+from entrepot.broker.settings.store import BrokerSettings
+from entrepot.broker.store.store_clock import MAX_BEHIND_MS, StoreClock
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from tests.support.cases import cases

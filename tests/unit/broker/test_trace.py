@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from entrepot.broker import trace
 from entrepot.broker.broker import Broker
-from entrepot.broker.retention.watermarks import DiskState
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.consume import trace
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.watermarks import DiskState
 from entrepot.domain.names import TRACE_TOPIC, is_topic_name
 from entrepot.domain.ports import Store
 from entrepot.domain.query import HopKind

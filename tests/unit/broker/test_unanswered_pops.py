@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.broker import Broker
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic

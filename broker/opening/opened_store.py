@@ -17,7 +17,7 @@ from entrepot.broker.metadata.key_values import KeyValueTable
 from entrepot.broker.metadata.registry import Registry
 from entrepot.broker.retention.beginning import BEGINNING_KEY, LogBeginning
 from entrepot.broker.retention.restatement import Restatements
-from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.disk import Disk, OsDisk
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.epoch_table import EPOCHS_KEY

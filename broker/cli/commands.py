@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from entrepot.broker import backup_cli
-from entrepot.broker.cli_output import PROBLEMS, UNUSABLE, DataDir, Json, readable, say, say_json
+from entrepot.broker.cli import backup
+from entrepot.broker.cli.output import PROBLEMS, UNUSABLE, DataDir, Json, readable, say, say_json
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.printable import printable, printable_json
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Inspection of a data directory that no server uses.", no_args_is_help=True, add_completion=False
 )
-app.add_typer(backup_cli.app, name="backup")
+app.add_typer(backup.app, name="backup")
 OptionalDataDir = Annotated[
     Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.", show_default=False)
 ]

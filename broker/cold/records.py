@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from entrepot.broker.ports.cold_reads import ColdPage, CorruptedRowError
+from entrepot.broker.cold.reads import ColdPage, CorruptedRowError
 from entrepot.broker.store.record import RecordKind, encode_message
 from entrepot.broker.store.record_trailer import encode_further
 from entrepot.domain.message import StoredMessage
 from entrepot.protocols.remoting.records import ENTRY, RECORD, encode_run
 from entrepot.protocols.remoting.stored_record import FURTHER_FLAG
+
+MAX_COLD_RUN: Final = 4096
+"""Most messages in one run of cold records."""
 
 
 def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes: int) -> bytes:

@@ -15,9 +15,9 @@ from typing import Final
 
 import structlog
 
-from entrepot.broker.commit_pace import CommitPace
-from entrepot.broker.consume.decision_step import Decision, DecisionStep
-from entrepot.broker.measurements import Measurements
+from entrepot.broker.commit.decision_step import Decision, DecisionStep
+from entrepot.broker.commit.measurements import Measurements
+from entrepot.broker.commit.pace import CommitPace
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.domain.callbacks import call_each

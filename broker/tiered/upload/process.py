@@ -16,7 +16,7 @@ from entrepot.broker.tiered.channel import BrokerChannel
 from entrepot.broker.tiered.counted import CountedObjects
 from entrepot.broker.tiered.opening_store import open_objects
 from entrepot.broker.tiered.store_options import StoreOptions
-from entrepot.broker.tiered.uploader import Uploader
+from entrepot.broker.tiered.upload.uploader import Uploader
 from entrepot.domain.errors import EntrepotError
 
 ROUND_SECONDS: Final = 0.2

@@ -6,11 +6,10 @@ On the wire a run is one byte (1), u64 commit-log offset, u64 confirmed offset, 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from google_crc32c import value as crc32c
 
-from entrepot.broker.replication.slave_progress import Run
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.record import HEADER_SIZE, RecordKind, peek_length
 from entrepot.domain.errors import CorruptedError
@@ -25,6 +24,17 @@ WELCOME_ITEM: Final = b"\x00"
 RUN_ITEM: Final = b"\x01"
 _HEAD: Final = struct.Struct(">cQQ")
 _unpack = struct.Struct(">4sIBBHIQQ").unpack_from
+
+
+class Run(NamedTuple):
+    """Whole records on their way to a slave. `floor`: their highest durable floor. `starts`: of the EPOCH records among
+    them. `confirmed`: by the master, when it sent them."""
+
+    offset: int
+    data: bytes
+    floor: int
+    confirmed: int
+    starts: tuple[EpochStart, ...] = ()
 
 
 def encode_run(offset: int, confirmed: int, data: bytes) -> bytes:

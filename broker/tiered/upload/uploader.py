@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import structlog
 
+from entrepot.broker.settings.tier import Payload
 from entrepot.broker.tiered.delta_log import ConflictError
 from entrepot.broker.tiered.fence import Fence, FencedError, Writer
 from entrepot.broker.tiered.iceberg.iceberg_table import REQUESTS, IcebergTable
@@ -22,7 +23,6 @@ from entrepot.broker.tiered.marks import TableMark, check_store
 from entrepot.broker.tiered.merging import merge
 from entrepot.broker.tiered.objects import ObjectStore, TierError, problem_of
 from entrepot.broker.tiered.record_rows import rows_of_run
-from entrepot.broker.tiered.settings import Payload
 from entrepot.broker.tiered.source import Begun, Caution, Progress, QueueState, Source, TopicState, Work
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.broker_of_queue import broker_of_queue, first_queue, local_queue

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from entrepot.broker.backup.settings import BackupSettings
-from entrepot.broker.retention.watermarks import DiskWatermarks
+from entrepot.broker.settings.backup import BackupSettings
+from entrepot.broker.settings.tier import TierSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.index_file import IndexLayout
-from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.store.watermarks import DiskWatermarks
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from entrepot.broker.cli_output import PROBLEMS, DataDir, Json, readable, say, say_json
+from entrepot.broker.cli.output import PROBLEMS, DataDir, Json, readable, say, say_json
 from entrepot.domain.timestamp import to_rfc3339
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def create(
 
 
 def _name_of(data_dir: Path) -> str:
-    from entrepot.broker.server.identity import identity_kept
+    from entrepot.broker.metadata.identity import identity_kept
     from entrepot.domain.errors import Code, EntrepotError
 
     kept = identity_kept(data_dir)

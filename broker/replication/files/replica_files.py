@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from entrepot.broker.replication.kept_confirmed import KeptConfirmed
-from entrepot.broker.replication.runs import read_parts
+from entrepot.broker.replication.files.kept_confirmed import KeptConfirmed
+from entrepot.broker.replication.files.runs import read_parts
 from entrepot.broker.store.commit_log import CommitLog, is_segment_name
 from entrepot.broker.store.damage import DamagedLogError
 from entrepot.broker.store.diverged import DIRECTORY as DIVERGED

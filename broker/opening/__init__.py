@@ -1,0 +1,1 @@
+"""The opening of a store: engine, tables, recovery."""

@@ -1,0 +1,1 @@
+"""What a replica keeps on its disk beside the log."""

@@ -1,0 +1,1 @@
+"""Settings of a store, its tier and its backups."""

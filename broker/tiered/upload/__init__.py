@@ -1,0 +1,1 @@
+"""Uploads to tables of an object store, in a process of their own."""
