@@ -19,7 +19,6 @@ from entrepot.domain.message import Message
 from entrepot.domain.retained import retained_key
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
-from entrepot.gateway.mqtt.retained.record import encode_retained
 from entrepot.gateway.mqtt.sessions.record import (
     SESSION_PREFIX,
     SessionRecord,
@@ -27,6 +26,7 @@ from entrepot.gateway.mqtt.sessions.record import (
     due_key,
     encode_record,
 )
+from entrepot.gateway.retained.record import encode_retained
 
 AT_ONCE: Final = 500
 MESSAGES_AT_ONCE: Final = 20_000

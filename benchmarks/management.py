@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from rich.console import Console
 
 from benchmarks.report import Goal, Report
-from entrepot.gateway.http.app import build_app
 from entrepot.gateway.http.requests.asgi import AsgiApp
 from entrepot.gateway.settings import Settings
 from tests.support.http_server import serving
@@ -48,7 +47,7 @@ def run(console: Console, *, quick: bool) -> Report:
 
 
 async def _measured(server: Any, rounds: int, requests: int) -> dict[tuple[str, str], float]:
-    apps: dict[str, AsgiApp] = {"ours": build_app(server.context).asgi, "theirs": _fastapi()}
+    apps: dict[str, AsgiApp] = {"ours": server.door.app.asgi, "theirs": _fastapi()}
     found: dict[tuple[str, str], float] = {}
     for _ in range(rounds):
         for what, path in PATHS.items():

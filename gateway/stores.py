@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import errno
 import socket
-import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from entrepot.domain.broker_of_queue import broker_number
 from entrepot.domain.clock import Clock
-from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.replication.confirmation_rule import parse_rule
-from entrepot.gateway.settings import BackupSettings, ClusterSettings, Settings, TierSettings
+from entrepot.gateway.settings import BackupSettings, Settings, TierSettings
 from entrepot.gateway.transport.binding import address_of
 
 if TYPE_CHECKING:
@@ -154,7 +151,7 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
             request_seconds=named.request_seconds,
             silence_seconds=named.silence_seconds,
             group_defaults=settings.groups.new_group("defaults"),
-            trust=_trust(named),
+            trust=named.trust(),
             controllers=named.controller_addresses(),
         ),
         clock,
@@ -221,7 +218,7 @@ def make_name_server(settings: Settings, listener: socket.socket) -> NameServer:
 
     cluster = settings.cluster
     return make_name_server(
-        listener, trust=_trust(cluster), lease_seconds=settings.nameserver.lease_seconds, cluster=cluster.name
+        listener, trust=cluster.trust(), lease_seconds=settings.nameserver.lease_seconds, cluster=cluster.name
     )
 
 
@@ -240,7 +237,7 @@ def make_controller(settings: Settings, listening: socket.socket | NameServer, c
             lease=cluster.lease_seconds,
             cluster=cluster.name,
             silence_seconds=cluster.silence_seconds,
-            trust=_trust(cluster),
+            trust=cluster.trust(),
         )
     except OSError as error:
         raise unusable(named.data_dir, error, "controller.data_dir") from error
@@ -260,19 +257,5 @@ def _listener_settings(settings: Settings, listener: socket.socket, number: int 
         "register_seconds": named.register_seconds,
         "heartbeat_seconds": named.heartbeat_seconds,
         "silence_seconds": cluster.silence_seconds,
-        "trust": _trust(cluster),
+        "trust": cluster.trust(),
     }
-
-
-def cluster_client_tls(cluster: ClusterSettings) -> Callable[[], ssl.SSLContext | None]:
-    """Return the context of connections to other processes of the cluster; None without TLS. Raises BAD_REQUEST for a
-    certificate without its key, OSError for unusable files."""
-    from entrepot.store_client.remote.opening import client_tls
-
-    return client_tls(_trust(cluster))
-
-
-def _trust(cluster: ClusterSettings) -> ClusterTrust:
-    if (cluster.tls_certificate is None) != (cluster.tls_key is None):
-        raise EntrepotError(Code.BAD_REQUEST, "cluster.tls_certificate and cluster.tls_key belong together")
-    return cluster.trust()

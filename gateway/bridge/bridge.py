@@ -27,7 +27,7 @@ from entrepot.gateway.bridge.outbound import Outbound, ensure_groups
 from entrepot.gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.retained.retained import RetainedMessages
 from entrepot.gateway.settings import BridgeRemote
 
 FIRST_BACK_OFF_SECONDS: Final = 0.5

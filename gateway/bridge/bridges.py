@@ -18,7 +18,7 @@ from entrepot.gateway.bridge.bridge import Bridge, BridgeParts
 from entrepot.gateway.bridge.status import BridgeStatus
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.retained.retained import RetainedMessages
 from entrepot.gateway.settings import BridgeSettings
 
 AFTER_FAULT_SECONDS: Final = 5.0

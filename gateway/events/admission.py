@@ -24,7 +24,7 @@ class Admission:
     """An implementation of `gateway.messaging.send.Admission`."""
 
     def __init__(self, rules: EventRules, sender: Sender) -> None:
-        self._rules, self._sender = rules, sender
+        self.rules, self._sender = rules, sender
         rules.on_schemas = self._attach
         self.refused = 0
         self.diverted = 0
@@ -37,7 +37,7 @@ class Admission:
         """Return the messages to store, and the callback for their outcome."""
         refusals: dict[int, EntrepotError] = {}
         for place, message in enumerate(messages):
-            rule = self._rules.of(message.topic)
+            rule = self.rules.of(message.topic)
             if rule is None or is_hidden_topic(message.topic):
                 continue
             fault = rule.fault_of(message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Final
@@ -11,23 +11,26 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.http.dashboard.pages import dashboard_routes
 from entrepot.gateway.http.documents.page import page_routes
-from entrepot.gateway.http.nouns import objects_of, overview_of, publishing_of
+from entrepot.gateway.http.nouns import NounObjects
+from entrepot.gateway.http.parts.event_parts import EventParts
+from entrepot.gateway.http.parts.shown_doors import ShownDoors
+from entrepot.gateway.http.peer_listener import PeerListener
 from entrepot.gateway.http.requests.access import HttpAccess, kept_private
 from entrepot.gateway.http.requests.asgi import AsgiApp, Receive, Scope, Send
 from entrepot.gateway.http.requests.at_once import PublishAtOnce
 from entrepot.gateway.http.requests.changes import AuditedChanges
-from entrepot.gateway.http.requests.context import HttpContext
 from entrepot.gateway.http.requests.methods import PathMethods, as_get
 from entrepot.gateway.http.requests.page_guard import guarded
 from entrepot.gateway.http.requests.problems import install
 from entrepot.gateway.http.requests.publish import PublishingAtOnce
-from entrepot.gateway.http.requests.request_times import ROUTED, TimedPublish
+from entrepot.gateway.http.requests.request_times import ROUTED, RequestTimes, TimedPublish
 from entrepot.gateway.http.requests.serving import ServedOperations
 from entrepot.gateway.http.streaming.event_socket import EventSockets
 from entrepot.gateway.operations.all_nouns import TABLE
-from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES
+from entrepot.gateway.operations.nouns.publishing import Publishing
 from entrepot.gateway.operations.overview.sampling import Sampler
 from entrepot.gateway.settings.version import own_version
 from entrepot.gateway.transport.web_origin import WebOrigins
@@ -39,33 +42,34 @@ ROUTES: Final = "entrepot.routes"
 @dataclass(frozen=True)
 class HttpApp:
     """The application.  `asgi` handles every request; `publish`, if any, is asked first and takes publishes that need
-    no waiting."""
+    no waiting.  `sampler`: its work is started and closed with the listener.  `on_drain`: ends endless answers."""
 
     asgi: AsgiApp
     publish: PublishAtOnce | None
+    publishing: Publishing
     sampler: Sampler
-    """Its work is started and closed with the listener."""
+    sockets: EventSockets
+    on_drain: Sequence[Callable[[], None]]
 
 
-def build_app(context: HttpContext) -> HttpApp:
+def build_app(parts: Parts, events: EventParts, beside: PeerListener, doors: ShownDoors) -> HttpApp:
     """Build the application; call it on the event loop that will serve it."""
-    settings = context.settings
+    settings, times = parts.settings, RequestTimes()
     origins = WebOrigins(settings.http.allowed_origins, settings.hosts)
-    access = HttpAccess(context.security, context.clock, origins, context.logins)
-    publishing, overview = publishing_of(context), overview_of(context)
-    described = ("Events published over HTTP, refused ones included", lambda: publishing.published)
-    context.counters[HTTP_PUBLISHES] = described
-    objects = objects_of(context, access, overview, publishing)
-    changes = AuditedChanges(context.security.audit, TABLE.operations)
-    operations = ServedOperations(objects, TABLE, context.store, access, changes, settings)
-    app = routed(operations, pages(access), EventSockets(context, access, origins))
-    times = context.times
+    access = HttpAccess(parts.security, parts.clock, origins, beside.logins)
+    nouns = NounObjects(parts, events, beside, doors, access, times)
+    publishing, overview, sockets = nouns.publishing(), nouns.overview(), EventSockets(parts, access, origins)
+    changes = AuditedChanges(parts.security.audit, TABLE.operations)
+    objects = nouns.all(overview, publishing)
+    operations = ServedOperations(objects, TABLE, parts.store, access, changes, settings)
+    app = routed(operations, pages(access), sockets)
     asgi = times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins))
-    proxies, sampler = settings.http.trusted_proxies, overview.sampler
+    proxies, publish = settings.http.trusted_proxies, None
     if proxies:  # who asks is in a header then, which the fast path does not read
-        return HttpApp(ProxyHeadersMiddleware(asgi, trusted_hosts=proxies), None, sampler)  # type: ignore[arg-type]
-    at_once = PublishingAtOnce(publishing, access, context.sender)
-    return HttpApp(asgi, TimedPublish(at_once, times), sampler)
+        asgi = ProxyHeadersMiddleware(asgi, trusted_hosts=proxies)  # type: ignore[arg-type,assignment]
+    else:
+        publish = TimedPublish(PublishingAtOnce(publishing, access, parts.sender), times)
+    return HttpApp(asgi, publish, publishing, overview.sampler, sockets, nouns.on_drain)
 
 
 def routed(operations: ServedOperations, rest: FastAPI, sockets: AsgiApp) -> AsgiApp:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
+from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.http.metrics.metrics import Scrapes
+from entrepot.gateway.http.parts.event_parts import EventParts
+from entrepot.gateway.http.parts.shown_doors import ShownDoors
+from entrepot.gateway.http.peer_listener import PeerListener
 from entrepot.gateway.http.requests.access import HttpAccess
-from entrepot.gateway.http.requests.context import HttpContext
 from entrepot.gateway.http.requests.login_cookie import cookie_headers, is_https, login_token
+from entrepot.gateway.http.requests.request_times import RequestTimes
 from entrepot.gateway.mqtt.listener import HTTP_PATH
 from entrepot.gateway.operations.journey.noun import JOURNEYS, Journeys
-from entrepot.gateway.operations.local_views.group_consumers import Doors
 from entrepot.gateway.operations.nouns.access_tester import ACCESS_TESTER, AccessTester
 from entrepot.gateway.operations.nouns.acls import ACLS, Acls
 from entrepot.gateway.operations.nouns.amqp import AMQP_CLIENTS, AmqpClients
@@ -78,170 +83,178 @@ from entrepot.gateway.operations.trying.trial_doors import AmqpDoor, HttpDoor, M
 from entrepot.gateway.settings import setting_rows
 
 
-def objects_of(
-    context: HttpContext, access: HttpAccess, overview: Overview, publishing: Publishing
-) -> dict[Noun, object]:
-    """Return the nouns' objects of one gateway."""
-    store, contents = context.store, Contents(context.security, context.settings.http.masked_fields)
-    browsers = Browsers(access.at_once, access.known, login_token, cookie_headers, is_https)
-    doors = Doors(context.amqp, context.mqtt, context.rocketmq, context.group_consumers)
-    return {
-        TOPICS: Topics(store, context.security, context.settings.topics, context.memberships),
-        GROUPS: Groups(store, context.security, context.settings.groups, context.memberships),
-        GROUP_LAG: LagOfGroups(store, context.clock),
-        GROUP_CONSUMERS: GroupConsumers(store, context.memberships, context.subscriptions, context.peers, doors),
-        MEMBERS: Members(context.memberships, context.settings.http.max_wait_seconds),
-        MESSAGES: Messages(store, contents),
-        PULLING: Pulling(store, contents),
-        VIEWING: Viewing(store, context.security, contents),
-        DEAD_LETTERS: DeadLetters(store, contents),
-        GATEWAYS: Gateways(context.peers),
-        BROKERS: Brokers(store),
-        BRIDGES: Bridges(context.peers, lambda: context.bridges()),
-        CONTROLLERS: Controllers(store),
-        USERS: Users(context.security.administration),
-        RETAINED: Retained(context.retained, contents),
-        CLIENTS: Clients(context.peers, context.mqtt),
-        SESSIONS: Sessions(context.mqtt),
-        PACKET_TRACES: PacketTraces(context.peers, context.mqtt),
-        AMQP_CLIENTS: AmqpClients(context.peers, context.amqp),
-        ROCKETMQ_CLIENTS: RocketMqClients(context.peers, context.rocketmq),
-        AUDIT: Audit(context.security.audit, context.peers),
-        ACCESS_TESTER: AccessTester(context.security),
-        ACLS: Acls(context.security.administration),
-        SETTINGS: GatewaySettings(setting_rows(context.settings, context.origins), context.peers),
-        NAMESPACES: Namespaces(store, context.amqp),
-        EVENT_RULES: TopicEventRules(store, context.event_rules, context.topology, context.security),
-        TIERING: Tiering(store),
-        JOURNEYS: _journeys(context),
-        TRYING: _trying(context, publishing),
-        TIMERS: Timers(store),
-        **_of_subscriptions(context),
-        TRANSACTIONS: Transactions(store, context.clock),
-        INGEST_JOBS: IngestJobs(store.key_values, context.clock, partial(topic_statuses, store)),
-        EVENTS: publishing,
-        PULL_DELIVERY: _pull_delivery(context),
-        **_rabbitmq_objects(context),
-        SESSION: Session(context.security, context.logins, context.clock, context.peers, browsers),
-        ASYNC_API: AsyncApi(store, context.security, context.event_rules, _listeners(context)),
-        HEALTH: Health(store, context.is_ready, Scrapes(context).text),
-        **_of_streams(context, contents, overview),
-    }
+@dataclass(frozen=True, slots=True)
+class NounObjects:
+    """The parts that nouns are made of.  `beside`: this gateway among the others.  `times`: durations of requests.
+    `on_drain`: ends endless answers."""
 
+    parts: Parts
+    events: EventParts
+    beside: PeerListener
+    doors: ShownDoors
+    access: HttpAccess
+    times: RequestTimes
+    on_drain: list[Callable[[], None]] = field(default_factory=list)
 
-def _pull_delivery(context: HttpContext) -> PullDelivery:
-    settings = context.settings
-    return PullDelivery(context.store, context.topology, settings.groups, context.sender, settings.http)
+    def all(self, overview: Overview, publishing: Publishing) -> dict[Noun, object]:
+        """Return the nouns' objects of one gateway."""
+        parts, peers, doors, security = self.parts, self.beside.peers, self.doors, self.parts.security
+        store, settings, clock = parts.store, parts.settings, parts.clock
+        contents = Contents(security, settings.http.masked_fields)
+        browsers = Browsers(self.access.at_once, self.access.known, login_token, cookie_headers, is_https)
+        subscriptions, memberships = self.events.subscriptions, parts.memberships
+        return {
+            TOPICS: Topics(store, security, settings.topics, memberships),
+            GROUPS: Groups(store, security, settings.groups, memberships),
+            GROUP_LAG: LagOfGroups(store, clock),
+            GROUP_CONSUMERS: GroupConsumers(store, memberships, subscriptions, peers, doors.consumers_of),
+            MEMBERS: Members(memberships, settings.http.max_wait_seconds),
+            MESSAGES: Messages(store, contents),
+            PULLING: Pulling(store, contents),
+            VIEWING: Viewing(store, security, contents),
+            DEAD_LETTERS: DeadLetters(store, contents),
+            GATEWAYS: Gateways(peers),
+            BROKERS: Brokers(store),
+            BRIDGES: Bridges(peers, lambda: doors.bridges()),
+            CONTROLLERS: Controllers(store),
+            USERS: Users(security.administration),
+            RETAINED: Retained(parts.retained, contents),
+            AUDIT: Audit(security.audit, peers),
+            ACCESS_TESTER: AccessTester(security),
+            ACLS: Acls(security.administration),
+            SETTINGS: GatewaySettings(setting_rows(settings, parts.origins), peers),
+            NAMESPACES: Namespaces(store, doors.amqp),
+            EVENT_RULES: TopicEventRules(store, self.events.rules, parts.topology, security),
+            TIERING: Tiering(store),
+            JOURNEYS: self._journeys(),
+            TRYING: self._trying(publishing),
+            TIMERS: Timers(store),
+            TRANSACTIONS: Transactions(store, clock),
+            INGEST_JOBS: IngestJobs(store.key_values, clock, partial(topic_statuses, store)),
+            EVENTS: publishing,
+            PULL_DELIVERY: PullDelivery(store, parts.topology, settings.groups, parts.sender, settings.http),
+            SESSION: Session(security, self.beside.logins, clock, peers, browsers),
+            ASYNC_API: AsyncApi(store, security, self.events.rules, self._listeners()),
+            HEALTH: Health(store, parts.is_ready, Scrapes(parts, doors, self.times).text),
+            **self._of_clients(),
+            **self._of_subscriptions(),
+            **self._of_streams(contents, overview),
+            **self._of_rabbitmq(),
+        }
 
+    def _of_clients(self) -> dict[Noun, object]:
+        peers, doors = self.beside.peers, self.doors
+        return {
+            CLIENTS: Clients(peers, doors.mqtt),
+            SESSIONS: Sessions(doors.mqtt),
+            PACKET_TRACES: PacketTraces(peers, doors.mqtt),
+            AMQP_CLIENTS: AmqpClients(peers, doors.amqp),
+            ROCKETMQ_CLIENTS: RocketMqClients(peers, doors.rocketmq),
+        }
 
-def _rabbitmq_objects(context: HttpContext) -> dict[Noun, object]:
-    store, peers = context.store, context.peers
-    rabbitmq = RabbitMq(context.amqp, context.security)
-    return {
-        RABBITMQ_SERVER: RabbitMqServer(rabbitmq, store, peers, context.settings, context.addresses, context.is_ready),
-        VHOSTS: Vhosts(rabbitmq, store.topology),
-        CONNECTIONS: Connections(rabbitmq, peers),
-        EXCHANGES: Exchanges(rabbitmq),
-        EXCHANGE_PUBLISHING: ExchangePublishing(rabbitmq),
-        QUEUES: Queues(rabbitmq, peers),
-        QUEUE_MESSAGES: MessagesOfQueues(rabbitmq, context.sender.incidents),
-        BINDINGS: Bindings(rabbitmq),
-        RABBITMQ_USERS: RabbitMqUsers(context.security.administration),
-        PERMISSIONS: Permissions(rabbitmq),
-        POLICIES: Policies(rabbitmq, is_operators=False),
-        OPERATOR_POLICIES: Policies(rabbitmq, is_operators=True),
-        PARAMETERS: Parameters(),
-        DEFINITIONS: AllDefinitions(rabbitmq, store.topology, context.settings.amqp.product_version),
-    }
+    def _of_rabbitmq(self) -> dict[Noun, object]:
+        parts, peers = self.parts, self.beside.peers
+        store, settings, rabbitmq = parts.store, parts.settings, RabbitMq(self.doors.amqp, parts.security)
+        return {
+            RABBITMQ_SERVER: RabbitMqServer(rabbitmq, store, peers, settings, parts.addresses, parts.is_ready),
+            VHOSTS: Vhosts(rabbitmq, store.topology),
+            CONNECTIONS: Connections(rabbitmq, peers),
+            EXCHANGES: Exchanges(rabbitmq),
+            EXCHANGE_PUBLISHING: ExchangePublishing(rabbitmq),
+            QUEUES: Queues(rabbitmq, peers),
+            QUEUE_MESSAGES: MessagesOfQueues(rabbitmq, parts.sender.incidents),
+            BINDINGS: Bindings(rabbitmq),
+            RABBITMQ_USERS: RabbitMqUsers(parts.security.administration),
+            PERMISSIONS: Permissions(rabbitmq),
+            POLICIES: Policies(rabbitmq, is_operators=False),
+            OPERATOR_POLICIES: Policies(rabbitmq, is_operators=True),
+            PARAMETERS: Parameters(),
+            DEFINITIONS: AllDefinitions(rabbitmq, store.topology, settings.amqp.product_version),
+        }
 
+    def _of_subscriptions(self) -> dict[Noun, object]:
+        parts, webhooks, settings = self.parts, self.events.webhooks, self.parts.settings.webhooks
+        store, clock, known = parts.store, parts.clock, KnownSubscriptions(self.events.subscriptions, parts.security)
+        return {
+            SUBSCRIPTIONS: Subscribing(known, webhooks, store, parts.topology, clock, settings.handshake),
+            CONSENT: Consenting(webhooks.handshake),
+            WEBHOOKS: WebhookDeliveries(known, webhooks, store, self.beside.peers, clock, settings.max_waiting_events),
+        }
 
-def _of_subscriptions(context: HttpContext) -> dict[Noun, object]:
-    store, clock, webhooks, settings = context.store, context.clock, context.webhooks, context.settings.webhooks
-    known = KnownSubscriptions(context.subscriptions, context.security)
-    return {
-        SUBSCRIPTIONS: Subscribing(known, webhooks, store, context.topology, clock, settings.handshake),
-        CONSENT: Consenting(webhooks.handshake),
-        WEBHOOKS: WebhookDeliveries(known, webhooks, store, context.peers, clock, settings.max_waiting_events),
-    }
+    def _journeys(self) -> Journeys:
+        parts, doors, event_type = self.parts, self.doors, self.parts.settings.http.event_type
+        subscriptions = self.events.subscriptions
+        return Journeys(parts.store, parts.security, subscriptions, lambda: doors.bridges(), parts.clock, event_type)
 
+    def _trying(self, publishing: Publishing) -> Trying:
+        parts, doors = self.parts, self.doors
+        http = HttpDoor(parts.store, parts.topology, publishing)
+        mqtt, rocketmq = MqttDoor(doors.mqtt, parts.sender), RocketMqDoor(doors.rocketmq)
+        return Trying(parts.store, http, mqtt, AmqpDoor(RabbitMq(doors.amqp, parts.security)), rocketmq)
 
-def _journeys(context: HttpContext) -> Journeys:
-    security, event_type = context.security, context.settings.http.event_type
-    subscriptions, clock = context.subscriptions, context.clock
-    return Journeys(context.store, security, subscriptions, lambda: context.bridges(), clock, event_type)
+    def _of_streams(self, contents: Contents, overview: Overview) -> dict[Noun, object]:
+        """Return the nouns that have endless answers."""
+        parts, settings = self.parts, self.parts.settings.http
+        store, security = parts.store, parts.security
+        watchers = Streams(MAX_WATCHERS)  # each asks again who it is, so a logout ends only its own
+        self.on_drain.append(watchers.end)
+        return {
+            WATCHING: Watching(store, security, contents, self._streams(MAX_WATCHES), parts.is_ready),
+            EVENT_STREAMS: EventStreams(
+                store,
+                parts.topology,
+                security,
+                self._streams(settings.max_streams),
+                parts.sender.incidents,
+                settings.event_type,
+                parts.is_ready,
+            ),
+            OVERVIEW: Overviews(overview, watchers),
+        }
 
+    def _streams(self, most: int) -> Streams:
+        """Return streams that end with the drain, and with a logout: their readers come again, and show who they
+        are."""
+        streams = Streams(most)
+        self.on_drain.append(streams.end)
+        self.beside.logins.on_end.append(streams.end)
+        return streams
 
-def _trying(context: HttpContext, publishing: Publishing) -> Trying:
-    http = HttpDoor(context.store, context.topology, publishing)
-    mqtt, rocketmq = MqttDoor(context.mqtt, context.sender), RocketMqDoor(context.rocketmq)
-    amqp = AmqpDoor(RabbitMq(context.amqp, context.security))
-    return Trying(context.store, http, mqtt, amqp, rocketmq)
+    def _listeners(self) -> Listeners:
+        mqtt = self.parts.settings.mqtt
+        is_here = mqtt.enabled and mqtt.ws_on_http and self.doors.mqtt is not None
+        return Listeners(self.parts.addresses, mqtt.ws_path, HTTP_PATH if is_here else "")
 
+    def publishing(self) -> Publishing:
+        """Return the publishing of events, which publishes at once share."""
+        parts, events = self.parts, self.events
+        return Publishing(
+            parts.store,
+            parts.sender,
+            parts.topology,
+            parts.security,
+            events.rules,
+            events.deduplication,
+            parts.clock,
+            parts.settings,
+        )
 
-def _of_streams(context: HttpContext, contents: Contents, overview: Overview) -> dict[Noun, object]:
-    """The nouns that have endless answers."""
-    store, security, settings = context.store, context.security, context.settings.http
-    watchers = Streams(MAX_WATCHERS)  # each asks again who it is, so a logout ends only its own
-    context.on_drain.append(watchers.end)
-    return {
-        WATCHING: Watching(store, security, contents, _streams(context, MAX_WATCHES), context.is_ready),
-        EVENT_STREAMS: EventStreams(
-            store,
-            context.topology,
-            security,
-            _streams(context, settings.max_streams),
-            context.sender.incidents,
-            settings.event_type,
-            context.is_ready,
-        ),
-        OVERVIEW: Overviews(overview, watchers),
-    }
-
-
-def publishing_of(context: HttpContext) -> Publishing:
-    """Return the publishing of events, which publishes at once share."""
-    return Publishing(
-        context.store,
-        context.sender,
-        context.topology,
-        context.security,
-        context.event_rules,
-        context.deduplication,
-        context.clock,
-        context.settings,
-    )
-
-
-def overview_of(context: HttpContext) -> Overview:
-    """Return the overview of the cluster, as this gateway makes it."""
-    settings, times = context.settings, context.times
-    doors = CountedDoors(
-        context.mqtt if settings.mqtt.enabled else None,
-        context.amqp is not None,
-        context.counters,
-        context.connections,
-        lambda: times.of("POST", PUBLISH).others.total(),
-    )
-    return Overview(
-        context.store,
-        context.peers,
-        context.clock,
-        doors,
-        lambda: context.bridges(),
-        lambda: context.retained.count,
-        settings.cluster.name or DEFAULT_CLUSTER,
-    )
-
-
-def _streams(context: HttpContext, most: int) -> Streams:
-    """Streams that end with the drain, and with a logout: their readers come again, and show who they are."""
-    streams = Streams(most)
-    context.on_drain.append(streams.end)
-    context.logins.on_end.append(streams.end)
-    return streams
-
-
-def _listeners(context: HttpContext) -> Listeners:
-    mqtt = context.settings.mqtt
-    is_here = mqtt.enabled and mqtt.ws_on_http and context.mqtt is not None
-    return Listeners(context.addresses, mqtt.ws_path, HTTP_PATH if is_here else "")
+    def overview(self) -> Overview:
+        """Return the overview of the cluster, as this gateway makes it."""
+        parts, doors, settings = self.parts, self.doors, self.parts.settings
+        counted = CountedDoors(
+            doors.mqtt if settings.mqtt.enabled else None,
+            doors.amqp is not None,
+            lambda: doors.counters,
+            lambda: doors.connections,
+            lambda: self.times.of("POST", PUBLISH).others.total(),
+        )
+        return Overview(
+            parts.store,
+            self.beside.peers,
+            parts.clock,
+            counted,
+            lambda: doors.bridges(),
+            lambda: parts.retained.count,
+            settings.cluster.name or DEFAULT_CLUSTER,
+        )

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Iterator
 from functools import partial
 
 import structlog
 
-from entrepot.domain.clock import Clock
 from entrepot.domain.descriptors import TOO_MANY, descriptors
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.ports import Store
-from entrepot.gateway.messaging.routes import Routes
-from entrepot.gateway.messaging.send import Sender
-from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.mqtt.connections.access import MqttAccess
 from entrepot.gateway.mqtt.connections.admission import Admission
 from entrepot.gateway.mqtt.connections.client import MqttClient
@@ -27,7 +22,6 @@ from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.connections.subscriber_presence import SubscriberPresence
 from entrepot.gateway.mqtt.connections.traces import Traces
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.sessions.census import SessionCensus
 from entrepot.gateway.mqtt.sessions.opening import Sessions
 from entrepot.gateway.mqtt.sessions.operating import SessionOperations
@@ -37,8 +31,8 @@ from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
 from entrepot.gateway.mqtt.sessions.will_publishing import WillPublishing
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.mqtt.shares.unused_groups import UnusedGroups
-from entrepot.gateway.security.security import PrincipalChange, Security
-from entrepot.gateway.settings import MqttSettings, Settings
+from entrepot.gateway.security.security import PrincipalChange
+from entrepot.gateway.settings import MqttSettings
 from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.mqtt.connection_events import ConnectionLimits
 from entrepot.protocols.mqtt.packets import Connect
@@ -48,30 +42,17 @@ log = structlog.get_logger(__name__)
 
 
 class MqttFrontend:
-    """The MQTT front end: a conversation per connection, by client id.  `is_alone`: True if no other gateway is on the
-    store."""
+    """The MQTT front end: a conversation per connection, by client id."""
 
-    def __init__(
-        self,
-        store: Store,
-        sender: Sender,
-        topology: Topology,
-        hub: DeliveryHub,
-        shares: Shares,
-        retained: RetainedMessages,
-        security: Security,
-        settings: Settings,
-        clock: Clock,
-        *,
-        is_alone: bool,
-    ) -> None:
-        mqtt, gateway, loop = settings.mqtt, secrets.token_hex(8), asyncio.get_running_loop()
+    def __init__(self, parts: Parts, hub: DeliveryHub, shares: Shares) -> None:
+        store, sender, routes, retained = parts.store, parts.sender, parts.routes, parts.retained
+        mqtt, clock, is_alone, loop = parts.settings.mqtt, parts.clock, parts.is_alone, asyncio.get_running_loop()
+        self._identity, gateway = parts.identity, parts.identity.incarnation
         self.registry: ClientRegistry[MqttConversation] = ClientRegistry()
         self.conversations: set[MqttConversation] = set()
         """All conversations, unaccepted ones included."""
         self.history, self.traces = ClientHistory(clock), Traces(clock, self._clients)
         self.counters = MqttCounters(self._clients, self.history, sender.incidents, clock)
-        routes = Routes(store, topology, settings.topics.rules)
         hub.any_level_topics = routes.rule_topics
         publish_will = WillPublishing(routes, retained, sender, clock).publish
         self.session_operations = SessionOperations(store, clock, publish_will, sender.incidents)
@@ -97,7 +78,7 @@ class MqttFrontend:
             shares,
             retained,
             routes,
-            MqttAccess(security, shares, clock),
+            MqttAccess(parts.security, shares, clock),
             Admission(mqtt, loop.time()),
             self.counters,
             self.traces,
@@ -113,7 +94,7 @@ class MqttFrontend:
             BackgroundTasks("MQTT"),
         )
         self._is_stopping = False
-        security.watch_principals(self._rights_changed)
+        parts.security.watch_principals(self._rights_changed)
 
     async def start(self) -> None:
         """Begin to manage sessions.  Raises what the store raises."""
@@ -174,7 +155,7 @@ class MqttFrontend:
 
     def _declared_dead(self) -> str:
         """Close all connections, because other gateways took over the sessions of this silent gateway."""
-        self.services.sessions.gateway = secrets.token_hex(8)
+        self.services.sessions.gateway = self._identity.renew()
         for conversation in tuple(self.conversations):
             conversation.fenced()
         return self.services.sessions.gateway

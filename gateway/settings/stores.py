@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from entrepot.domain.cluster_trust import ClusterTrust
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.confirmation_rule import parse_rule
 from entrepot.gateway.settings.addresses import LARGEST_ID, addresses_by_id, checked_addresses
 from entrepot.gateway.settings.table import GIB, MIB, Bytes, Count, Port, Seconds, Table
@@ -216,7 +217,10 @@ class ClusterSettings(Table):
         return value
 
     def trust(self) -> ClusterTrust:
-        """Return what the parts of the cluster know each other by."""
+        """Return what the parts of the cluster know each other by.  Raises BAD_REQUEST for a certificate without its
+        key."""
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise EntrepotError(Code.BAD_REQUEST, "cluster.tls_certificate and cluster.tls_key belong together")
         return ClusterTrust(
             self.tls_certificate,
             self.tls_key,

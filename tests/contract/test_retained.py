@@ -14,9 +14,9 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import Store
 from entrepot.domain.retained import RETAINED_PREFIX, RetainedLimits, retained_key
 from entrepot.gateway.messaging import watched_keys
-from entrepot.gateway.mqtt.retained import retained as module
-from entrepot.gateway.mqtt.retained import writer as retained_writer
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.retained import retained as module
+from entrepot.gateway.retained import writer as retained_writer
+from entrepot.gateway.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.retained import names_matching
 from tests.support.waiting import PATIENCE_SECONDS, until

@@ -12,7 +12,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.retained import RetainedLimits
 from entrepot.gateway.clock import SystemClock
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.retained.retained import RetainedMessages
 from entrepot.store_client.embedded import open_embedded
 from tests.e2e.http.steps import get
 from tests.support.server import ServerProcess

@@ -9,7 +9,7 @@ from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.retained import RetainedLimits
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.retained import names_matching
 from tests.support.served_broker import ServedBroker, connect

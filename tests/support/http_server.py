@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 import threading
 import time
@@ -11,31 +10,23 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import uvloop
 
 from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.ports import Store
+from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.events.admission import Admission
-from entrepot.gateway.events.deduplication import Deduplication
 from entrepot.gateway.events.rules import EventRules
-from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
-from entrepot.gateway.events.webhooks.webhooks import Webhooks
-from entrepot.gateway.http.app import build_app
-from entrepot.gateway.http.requests.context import HttpContext
+from entrepot.gateway.http.door import HttpDoor
+from entrepot.gateway.http.parts.shown_doors import ShownDoors
 from entrepot.gateway.http.server import HttpListener
-from entrepot.gateway.messaging.membership import Memberships
-from entrepot.gateway.messaging.send import Sender
-from entrepot.gateway.messaging.topology import Topology
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
-from entrepot.gateway.peer_listener import PeerListener
-from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
-from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.store_client.embedded import open_embedded
 from entrepot.store_client.remote.opening import RemoteSettings, open_remote
+from tests.support.gateway_parts import parts_of
 from tests.support.model_store import MemoryStore
 from tests.support.served_broker import ServedBroker, remote_store
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -44,6 +35,7 @@ from tests.tiers.marks import soak_only
 STORES = ("embedded", soak_only("memory"), soak_only("remote"))
 """For a fixture's parameters: this door is the same over each, as a few tests show that run `everywhere`."""
 _T = TypeVar("_T")
+STOP_SECONDS: Final = 5.0
 
 
 class ServerClock:
@@ -69,14 +61,19 @@ class HttpServer:
         self._failure: BaseException | None = None
         self.loop: asyncio.AbstractEventLoop
         self.store: Store
-        self.context: HttpContext
-        self.listener: HttpListener
+        self.parts: Parts
+        self.door: HttpDoor
         self.ready = True
         self.brokers: list[ServedBroker] = []
         """Those of the store kind `cluster`."""
         self.port = 0
         self._is_stopping = False
         self._thread = threading.Thread(target=self._main, name="http-server", daemon=True)
+
+    @property
+    def listener(self) -> HttpListener:
+        assert self.door.listener is not None
+        return self.door.listener
 
     @property
     def url(self) -> str:
@@ -122,67 +119,27 @@ class HttpServer:
         self._opened = AsyncExitStack()
         clock = self.clock
         self.store = await self._open(clock)
-        topology = Topology(self.store, self.settings.topics)
-        subscriptions = Subscriptions(self.store, clock, self.settings.webhooks.max_subscriptions)
-        sender = Sender(self.store, topology, clock)
-        webhooks = Webhooks(
-            self.store,
-            subscriptions,
-            self.settings.webhooks,
-            clock,
-            self.settings.http.event_type,
-            random.Random(0),
-            sender.incidents,
-        )
-        security = Security(self.store.key_values, self.settings.security, clock)
-        early = EarlyBytes(1 << 30)
-        beside = PeerListener(self.settings, self.store, clock, security, early, is_alone=True)
-        self.context = HttpContext(
-            store=self.store,
-            sender=sender,
-            topology=topology,
-            memberships=Memberships(self.store, clock, self.settings.groups),
-            retained=RetainedMessages(self.store, clock, self.settings.mqtt.retained_limits),
-            security=security,
-            event_rules=EventRules(self.store.key_values),
-            deduplication=Deduplication(self.store, clock),
-            subscriptions=subscriptions,
-            webhooks=webhooks,
-            settings=self.settings,
-            clock=clock,
-            peers=beside.peers,
-            logins=beside.logins,
-            is_ready=lambda: self.ready,
-        )
-        Admission(self.context.event_rules, self.context.sender)
-        await self.context.event_rules.start()
-        await subscriptions.start()
-        await self.context.retained.start()
-        await self.context.security.start()
-        await beside.start()
+        parts = self.parts = parts_of(self.store, self.settings, clock, is_ready=lambda: self.ready)
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
-        app = build_app(self.context)
-        self.sampler = app.sampler
-        self.listener = HttpListener(app.asgi, bound, self.settings.http, early, publish=app.publish)
-        self.context.connections["http"] = lambda: self.listener.connections
-        await self.listener.start()
-        for work in app.sampler.work:
-            work.start()
-        webhooks.start()
+        parts = self.parts = replace(parts, sockets={"http": bound})
+        self.door = HttpDoor(parts, Admission(EventRules(self.store.key_values), parts.sender), ShownDoors())
+        await self.door.events.rules.start()
+        await parts.retained.start()
+        await parts.security.start()
+        await self.door.start()
+        await self.door.open()
         self._started.set()
         await self._end.wait()
-        for end_of in self.context.on_drain:
-            end_of()
-        await webhooks.close(1)
+        until = self.loop.time() + STOP_SECONDS
+        await self.door.end_waiting(until)
         self.store.consumption.release_waiting()
-        self.context.memberships.release_waiting()
-        await self.listener.stop(5)
-        await self.context.retained.close()
-        for work in app.sampler.work:
-            await work.close()
-        await beside.close()
-        self.context.security.close()
+        parts.memberships.release_waiting()
+        await self.door.close(until)
+        await parts.retained.close()
+        for work in self.door.last_work():
+            await work()
+        parts.security.close()
         await self._opened.aclose()
 
     async def _open(self, clock: ServerClock) -> Store:

@@ -7,14 +7,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from entrepot.domain.key_value import KeyValue, KeyValueChange
-from entrepot.gateway.messaging.send import Sender
-from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.connections.conversation import MqttConversation
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.frontend import MqttFrontend
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.shares.shares import Shares
-from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.transport.source import Source
 from entrepot.protocols.mqtt.decoder import Decoder
@@ -22,6 +18,7 @@ from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
 from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.clock import ManualClock
+from tests.support.gateway_parts import parts_of
 from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -148,10 +145,8 @@ class MqttDoor:
         settings = Settings()
         self.clock: ManualClock = ManualClock() if beside is None else beside.clock
         self.store: HeldStore = HeldStore(self.clock) if beside is None else beside.store
-        topology = Topology(self.store, settings.topics)
-        self.sender = Sender(self.store, topology, self.clock)
-        self.security = Security(self.store.key_values, settings.security, self.clock)
-        self.retained = RetainedMessages(self.store, self.clock, settings.mqtt.retained_limits)
+        parts = parts_of(self.store, settings, self.clock, is_alone=is_alone)
+        self.sender, self.security, self.retained = parts.sender, parts.security, parts.retained
         self.hub = DeliveryHub(self.store, self.clock, self.sender.incidents)
         self.shares = Shares(
             self.store,
@@ -161,18 +156,7 @@ class MqttDoor:
             self.sender.traffic,
             self.sender.incidents,
         )
-        self.mqtt: MqttFrontend = MqttFrontend(
-            self.store,
-            self.sender,
-            topology,
-            self.hub,
-            self.shares,
-            self.retained,
-            self.security,
-            settings,
-            self.clock,
-            is_alone=is_alone,
-        )
+        self.mqtt: MqttFrontend = MqttFrontend(parts, self.hub, self.shares)
 
     async def __aenter__(self) -> MqttDoor:
         await self.security.start(1.0)

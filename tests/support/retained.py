@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.retained.retained import RetainedMessages
 
 
 def names_matching(retained: RetainedMessages, topic_filter: str) -> list[str]:

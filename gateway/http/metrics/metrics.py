@@ -22,12 +22,14 @@ from entrepot.domain.clock import comparison_of
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.ports.cluster import BrokerStatus, ControllerStatus, control_of
 from entrepot.gateway.bridge.status import BridgeState
+from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.http.metrics.controller_metrics import controller_metrics
 from entrepot.gateway.http.metrics.metric_families import counters, gauges
 from entrepot.gateway.http.metrics.mqtt_metrics import MqttFigures, mqtt_figures, mqtt_metrics
 from entrepot.gateway.http.metrics.replica_metrics import replica_metrics
 from entrepot.gateway.http.metrics.status_lines import StatusLines
-from entrepot.gateway.http.requests.context import HttpContext
+from entrepot.gateway.http.parts.shown_doors import ShownDoors
+from entrepot.gateway.http.requests.request_times import RequestTimes
 from entrepot.gateway.operations.overview.figures import DELIVERIES
 from entrepot.gateway.settings.version import own_version
 from entrepot.gateway.work.fresh import Fresh
@@ -126,8 +128,8 @@ BRIDGE_COUNTERS: Final = {
 class GatewayCollector(Collector):
     """The collector; call `look` before a scrape, because the store is asynchronous and collectors are not."""
 
-    def __init__(self, context: HttpContext) -> None:
-        self._context = context
+    def __init__(self, parts: Parts, doors: ShownDoors, times: RequestTimes) -> None:
+        self._parts, self._doors, self._times = parts, doors, times
         self._lines = StatusLines(with_queues=False)
         self._mqtt: MqttFigures | None = None
         self._measurements: dict[str, Histogram] = {}
@@ -137,11 +139,11 @@ class GatewayCollector(Collector):
 
     async def look(self) -> StatusLines:
         """Read the state of the store, and return the lines of topics and groups."""
-        context, store = self._context, self._context.store
-        lines = self._lines = StatusLines(with_queues=context.settings.http.queue_metrics)
-        await lines.look(store, context.sender.traffic)
-        if context.mqtt is not None:
-            self._mqtt = await mqtt_figures(context.mqtt)
+        parts, mqtt, store = self._parts, self._doors.mqtt, self._parts.store
+        lines = self._lines = StatusLines(with_queues=parts.settings.http.queue_metrics)
+        await lines.look(store, parts.sender.traffic)
+        if mqtt is not None:
+            self._mqtt = await mqtt_figures(mqtt)
         self._measurements, self._gauges = await store.condition.measurements(), await store.condition.gauges()
         control = control_of(store)
         if control is not None:
@@ -154,23 +156,23 @@ class GatewayCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        sender = self._context.sender
+        sender, totals = self._parts.sender, self._doors.counters
         yield CounterMetricFamily("entrepot_messages_in", "Messages accepted from all protocols", value=sender.sent)
         yield CounterMetricFamily("entrepot_messages_refused", "Messages refused by the store", value=sender.refused)
-        for name, (description, total) in self._context.counters.items():
+        for name, (description, total) in totals.items():
             yield CounterMetricFamily(name, description, value=total())
         out = CounterMetricFamily(
             "entrepot_messages_out", "Messages delivered to consumers, by protocol", labels=["door"]
         )
         for door, name in DELIVERIES.items():
-            if name in self._context.counters:
-                out.add_metric([door], self._context.counters[name][1]())
+            if name in totals:
+                out.add_metric([door], totals[name][1]())
         yield out
         yield _build_info()
-        yield from self._context.times.metrics()
+        yield from self._times.metrics()
         connections = GaugeMetricFamily("entrepot_connections", "Open connections, by protocol", labels=["door"])
-        for door, count in self._context.connections.items():
-            connections.add_metric([door], count())
+        for door, count in self._doors.connections.items():
+            connections.add_metric([door], count)
         yield connections
         yield from self._bridges()
         yield from self._background()
@@ -182,14 +184,14 @@ class GatewayCollector(Collector):
         yield GaugeMetricFamily(
             "entrepot_clock_apart_seconds",
             "Seconds by which the machine's clock is ahead of the brokers'",
-            value=comparison_of(self._context.clock).apart_ms / 1000,
+            value=comparison_of(self._parts.clock).apart_ms / 1000,
         )
         yield GaugeMetricFamily(
             "entrepot_store_failed",
             "1 once the store has failed and stopped for good",
-            value=self._context.store.condition.failure is not None,
+            value=self._parts.store.condition.failure is not None,
         )
-        retained = self._context.retained
+        retained = self._parts.retained
         yield GaugeMetricFamily("entrepot_mqtt_retained_messages", "Retained messages", value=retained.count)
         yield GaugeMetricFamily(
             "entrepot_mqtt_retained_bytes",
@@ -206,7 +208,7 @@ class GatewayCollector(Collector):
         yield from self._numbers()
 
     def _bridges(self) -> Iterator[Metric]:
-        bridges = self._context.bridges()
+        bridges = self._doors.bridges()
         if not bridges:
             return
         connected = GaugeMetricFamily(
@@ -222,7 +224,7 @@ class GatewayCollector(Collector):
             yield family
 
     def _background(self) -> Iterator[Metric]:
-        works, register = self._context.background, background()
+        works, register = self._doors.background, background()
         described = {
             "entrepot_background_runs": "Runs of background work",
             "entrepot_background_failures": "Failed runs of background work",
@@ -278,9 +280,9 @@ def _build_info() -> Metric:
 class Scrapes:
     """Texts of `/metrics`, in pieces, each made once for all who ask within a moment."""
 
-    def __init__(self, context: HttpContext) -> None:
-        self._registry = context.registry
-        self._gateway = GatewayCollector(context)
+    def __init__(self, parts: Parts, doors: ShownDoors, times: RequestTimes) -> None:
+        self._registry = CollectorRegistry()
+        self._gateway = GatewayCollector(parts, doors, times)
         self._registry.register(self._gateway)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)

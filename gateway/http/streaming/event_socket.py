@@ -20,9 +20,9 @@ from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.event_filters.event_filter import EventFilters
 from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
+from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.http.requests.access import HttpAccess
 from entrepot.gateway.http.requests.asgi import Receive, Scope, Send, decoded_name
-from entrepot.gateway.http.requests.context import HttpContext
 from entrepot.gateway.http.requests.page_guard import check_page
 from entrepot.gateway.http.requests.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
 from entrepot.gateway.http.streaming import frames
@@ -55,11 +55,10 @@ log = structlog.get_logger(__name__)
 class EventSockets:
     """The ASGI application for WebSockets."""
 
-    def __init__(self, context: HttpContext, access: HttpAccess, origins: WebOrigins) -> None:
-        self._context, self._access, self._origins = context, access, origins
+    def __init__(self, parts: Parts, access: HttpAccess, origins: WebOrigins) -> None:
+        self._parts, self._access, self._origins = parts, access, origins
         self.count = 0
         self._open: set[_Consumer] = set()
-        context.group_consumers.append(self.consumers_of)
 
     def consumers_of(self, group: str) -> list[GroupConsumer]:
         """The open connections that consume for a group."""
@@ -95,7 +94,7 @@ class EventSockets:
         place = place_in(scope.get("raw_path") or scope["path"].encode())
         if place is None:
             return None
-        context = self._context
+        parts = self._parts
         check_page(scope["headers"], self._origins)
         principal = await self._access.principal(scope)
         raw_namespace, raw_topic, raw_group = place
@@ -111,16 +110,16 @@ class EventSockets:
             self._access.check(principal, Action.SUB, ResourceType.GROUP, access_name(group))
 
         check_rights()
-        known_namespace(context.store, namespace)
+        known_namespace(parts.store, namespace)
         if frames.SUBPROTOCOL not in scope.get("subprotocols", ()):
             raise EntrepotError(Code.BAD_REQUEST, f"the sub-protocol to ask for is {frames.SUBPROTOCOL!r}")
-        if not context.is_ready() or self.count >= context.settings.http.max_event_sockets:
+        if not parts.is_ready() or self.count >= parts.settings.http.max_event_sockets:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "no more WebSockets are taken now")
-        await ensure_both(context.store, context.topology, context.settings.groups, topic, group)
+        await ensure_both(parts.store, parts.topology, parts.settings.groups, topic, group)
         query = parse_qs((scope.get("query_string") or b"").decode("latin-1"))
         filters = filters_in(_last(query, "filters"), _last(query, "cesql"))
         client = GroupConsumer("websocket", _peer(scope), principal.name, principal.source, (topic,))
-        return _Consumer(context, topic, group, _credit_in(query), filters, check_rights, receive, send, client)
+        return _Consumer(parts, topic, group, _credit_in(query), filters, check_rights, receive, send, client)
 
 
 class _Consumer:
@@ -129,7 +128,7 @@ class _Consumer:
 
     def __init__(
         self,
-        context: HttpContext,
+        parts: Parts,
         topic: str,
         group: str,
         credit: int,
@@ -139,15 +138,15 @@ class _Consumer:
         send: Send,
         client: GroupConsumer,
     ) -> None:
-        self._context, self._store = context, context.store
+        self._parts, self._store = parts, parts.store
         self._topic, self.group, self._credit = topic, group, credit
         self._client = client
         self._filters, self._check_rights = filters, check_rights
-        self._default_type = context.settings.http.event_type
+        self._default_type = parts.settings.http.event_type
         self._receive, self._send = receive, send
         self._fit = MessagesThatFit()
         self._leased = LeasedConsumer(
-            self._store, context.clock, topic, group, renews=False, on_end=self._settled_or_over
+            self._store, parts.clock, topic, group, renews=False, on_end=self._settled_or_over
         )
         self._held: dict[str, Ticket] = {}
         """Unsettled tickets by lock token."""
@@ -180,7 +179,7 @@ class _Consumer:
     # -- deliveries ----------------------------------------------------------------------------------------------
 
     async def _push(self) -> None:
-        while self._context.is_ready():
+        while self._parts.is_ready():
             room = self._credit - len(self._held)
             if room <= 0:
                 self._room.clear()
@@ -218,7 +217,7 @@ class _Consumer:
 
     async def _hand_out(self, tickets: Sequence[Ticket]) -> None:
         self._fit.note(max((len(each.message.body) for each in tickets), default=0))
-        incidents = self._context.sender.incidents
+        incidents = self._parts.sender.incidents
         texts = incidents.encoded(
             PART,
             tickets,
@@ -228,7 +227,7 @@ class _Consumer:
         )
         for text in texts:
             await self._send({"type": "websocket.send", "text": text})
-        self._context.sender.traffic.count_out(self._topic, self.group, tickets)
+        self._parts.sender.traffic.count_out(self._topic, self.group, tickets)
 
     def _settled_or_over(self, tickets: Sequence[Ticket], is_back: bool) -> None:
         for ticket in tickets:

@@ -20,9 +20,9 @@ from entrepot.gateway.mqtt.connections.history import ClientHistory
 from entrepot.gateway.mqtt.connections.subscriber_presence import SubscriberPresence
 from entrepot.gateway.mqtt.connections.traces import Traces
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.sessions.opening import Sessions
 from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.gateway.retained.retained import RetainedMessages
 from entrepot.gateway.settings import MqttSettings
 from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.mqtt.connection_events import ConnectionLimits

@@ -9,9 +9,9 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import SystemProperty
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender, first_refusal
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.sessions.record import SessionRecord, WillRecord
 from entrepot.gateway.mqtt.topics.names import DELAYED, parse_delayed
+from entrepot.gateway.retained.retained import RetainedMessages
 from entrepot.protocols.mqtt.mapping import to_message
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.properties import PropertyId

@@ -8,14 +8,9 @@ from typing import Any, Final
 
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
+from entrepot.gateway.amqp.connections.shown_names import channel_name, connection_name
 from entrepot.gateway.amqp.frontend import AmqpFrontend
-from entrepot.gateway.operations.local_views.amqp_shapes import (
-    channel_name,
-    channel_shape,
-    connection_name,
-    connection_shape,
-    consumer_shape,
-)
+from entrepot.gateway.operations.local_views.amqp_shapes import channel_shape, connection_shape, consumer_shape
 from entrepot.gateway.operations.row.gathered import page_of
 from entrepot.gateway.peers.peers import Peers
 from entrepot.protocols.amqp.reply_codes import ReplyCode

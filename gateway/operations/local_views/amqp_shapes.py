@@ -9,16 +9,8 @@ from entrepot.domain.field_value import text_of
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
 from entrepot.gateway.amqp.connections.consuming import Consumer
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
+from entrepot.gateway.amqp.connections.shown_names import channel_name, connection_name
 from entrepot.gateway.transport.driver import Driver
-
-
-def connection_name(driver: Driver | None) -> str:
-    """RabbitMQ's name of a connection: the client's address, an arrow, the server's address."""
-    return " -> " if driver is None else f"{driver.peer} -> {driver.local}"
-
-
-def channel_name(channel: AmqpChannel) -> str:
-    return f"{connection_name(channel.out.driver)} ({channel.out.number})"
 
 
 def connection_shape(conversation: AmqpConversation) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -12,7 +13,6 @@ from entrepot.domain.url import host_of
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.operations.local_views.group_consumers import (
     CONSUMERS,
-    Doors,
     consumer_shape,
     serve_group_consumers,
 )
@@ -62,10 +62,15 @@ class GroupConsumers:
     """The operation of consumers, and this gateway's answers to the others."""
 
     def __init__(
-        self, store: Store, memberships: Memberships, subscriptions: Subscriptions, peers: Peers, doors: Doors
+        self,
+        store: Store,
+        memberships: Memberships,
+        subscriptions: Subscriptions,
+        peers: Peers,
+        consumers_of: Callable[[str], Sequence[GroupConsumer]],
     ) -> None:
         self._store, self._memberships, self._subscriptions, self._peers = store, memberships, subscriptions, peers
-        serve_group_consumers(peers, doors)
+        serve_group_consumers(peers, consumers_of)
 
     @GROUP_CONSUMERS.get(
         "/consumers",

@@ -22,8 +22,8 @@ from entrepot.gateway.operations.row.shapes import Continued, Flag, Part, PlainN
 from entrepot.gateway.operations.row.times import time_shape
 
 if TYPE_CHECKING:
-    from entrepot.gateway.mqtt.retained.retained import RetainedMessages
     from entrepot.gateway.operations.row.seen import Contents
+    from entrepot.gateway.retained.retained import RetainedMessages
 
 MAX_LIMIT: Final = 1000
 _TEXT: Final = "text/plain; charset=utf-8"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from entrepot.gateway.operations.overview.shapes import DOORS
 
 if TYPE_CHECKING:
+    from entrepot.gateway.door.door import Counters
     from entrepot.gateway.mqtt.frontend import MqttFrontend
 
 HTTP_PUBLISHES: Final = "entrepot_http_publishes"
@@ -49,36 +50,36 @@ class CountedDoors:
 
     mqtt: MqttFrontend | None
     has_amqp: bool
-    counters: Mapping[str, tuple[str, Callable[[], int]]]
-    connections: Mapping[str, Callable[[], int]]
+    counters: Callable[[], Counters]
+    connections: Callable[[], Mapping[str, int]]
     refused_by_http: Callable[[], int]
 
     def figures(self) -> dict[str, DoorFigures]:
         """Return the figures of each door that is open."""
-        found = {door: self._figures(door) for door in DOORS if self._is_open(door)}
+        counters, connections = self.counters(), self.connections()
+        found = {door: self._figures(door, counters, connections) for door in DOORS if self._is_open(door, counters)}
         if self.mqtt is not None:
-            counters, there = self.mqtt.counters, found["mqtt"]
-            published, refused = sum(counters.publishes.values()), sum(counters.refused.values())
+            counted, there = self.mqtt.counters, found["mqtt"]
+            published, refused = sum(counted.publishes.values()), sum(counted.refused.values())
             found["mqtt"] = DoorFigures(
-                there.connections, published, there.messages_out, refused, counters.bytes_received
+                there.connections, published, there.messages_out, refused, counted.bytes_received
             )
         return found
 
-    def _is_open(self, door: str) -> bool:
+    def _is_open(self, door: str, counters: Counters) -> bool:
         match door:
             case "mqtt":
                 return self.mqtt is not None
             case "amqp":
                 return self.has_amqp
             case _:
-                return _IN[door] in self.counters
+                return _IN[door] in counters
 
-    def _figures(self, door: str) -> DoorFigures:
-        count = self.connections.get(_CONNECTIONS[door])
-        refused = self.refused_by_http() if door == "http" else self._total(_REFUSED.get(door))
+    def _figures(self, door: str, counters: Counters, connections: Mapping[str, int]) -> DoorFigures:
+        def total(name: str | None) -> int:
+            return counters[name][1]() if name is not None and name in counters else 0
+
+        refused = self.refused_by_http() if door == "http" else total(_REFUSED.get(door))
         return DoorFigures(
-            0 if count is None else count(), self._total(_IN.get(door)), sum(map(self._total, _OUT[door])), refused
+            connections.get(_CONNECTIONS[door], 0), total(_IN.get(door)), sum(map(total, _OUT[door])), refused
         )
-
-    def _total(self, name: str | None) -> int:
-        return self.counters[name][1]() if name is not None and name in self.counters else 0

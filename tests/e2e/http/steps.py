@@ -6,6 +6,8 @@ import json
 
 import httpx2
 
+from tests.support.waiting import wait_until
+
 BATCH = "application/cloudevents-batch+json"
 
 
@@ -53,3 +55,12 @@ def is_problem(answer: httpx2.Response, status: int, *words: str) -> None:
     assert problem["error"]["code"] and problem["error"]["message"] == problem["detail"], "as Azure's clients read it"
     for word in words:
         assert word in problem["detail"]
+
+
+def metrics_now(client: httpx2.Client) -> str:
+    """The present text of `/metrics`: a dear one is shared for a second, and each scrape counts the one before."""
+    shared = client.get("/metrics").text
+    answer = wait_until(lambda: found if (found := client.get("/metrics")).text != shared else None, "it is made anew")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return answer.text

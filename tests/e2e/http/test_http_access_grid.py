@@ -216,7 +216,7 @@ def test_who_may_not_consume_a_topic_sees_none_of_its_subscriptions(
 
 def test_timers_belong_to_who_may_publish(server: HttpServer, user: Callable[..., httpx2.Client]) -> None:
     with as_user(server, "root", "root") as root:
-        now_ms = server.context.clock.now_ms()
+        now_ms = server.parts.clock.now_ms()
         later = {**EVENT, "ce-deliverytime": str(to_rfc3339(now_ms + 3_600_000))}
         assert root.post("/topics/grid:publish", headers=later).status_code == 200
         handle = root.get("/api/v1/timers?topic=grid").json()["value"][0]["handle"]

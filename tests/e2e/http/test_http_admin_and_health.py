@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
 from entrepot.gateway.http.server import HttpListener
 from entrepot.gateway.messaging.send import OnSent, Sender
+from tests.e2e.http.steps import metrics_now
 from tests.support.http_client import http_client, http_request
 from tests.support.http_server import STORES, HttpServer, serving
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -209,12 +210,12 @@ def test_a_failed_store_fails_the_health_check(server: HttpServer, client, monke
 
 def test_a_partly_refused_batch_names_the_first_refusal(server: HttpServer, client, topic, monkeypatch):
     client.put(f"/api/v1/topics/{topic}")
-    send, refusals = type(server.context.sender).send, [None, EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, "too large")]
+    send, refusals = type(server.parts.sender).send, [None, EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, "too large")]
 
     def refusing(self: Sender, messages: list, on_sent: OnSent) -> None:
         send(self, messages[:1], lambda failure, _: on_sent(failure, refusals))
 
-    monkeypatch.setattr(type(server.context.sender), "send", refusing)
+    monkeypatch.setattr(type(server.parts.sender), "send", refusing)
     event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
     headers = {"content-type": "application/cloudevents-batch+json"}
     answer = client.post(f"/topics/{topic}:publish", content=json.dumps([event, event]), headers=headers)
@@ -281,12 +282,8 @@ def _busy(listener: HttpListener) -> int:
 
 
 def _samples(client: httpx2.Client) -> dict[tuple[str, tuple], float]:
-    """The present samples: a dear text is shared for a second, and each scrape counts the one before."""
-    shared = client.get("/metrics").text
-    answer = wait_until(lambda: found if (found := client.get("/metrics")).text != shared else None, "it is made anew")
-    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain")
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(answer.text)
+        for family in text_string_to_metric_families(metrics_now(client))
         for sample in family.samples
     }

@@ -135,9 +135,9 @@ def test_a_change_of_unknown_outcome_is_told(
         raise EntrepotError(Code.OUTCOME_UNKNOWN, "the answer was lost")
 
     with monkeypatch.context() as patched:
-        patched.setattr(server.context.store.topology, "put_group", lost)
+        patched.setattr(server.parts.store.topology, "put_group", lost)
         assert root.put("/api/v1/groups/workers", json={"maxAttempts": 3}).status_code == 504
-        patched.setattr(server.context.store.key_values, "write", lost)
+        patched.setattr(server.parts.store.key_values, "write", lost)
         assert root.put("/api/v1/users/lost", json={"password": "canary"}).status_code == 504
     user, group = entries(root)[:2]
     assert (group["event"], group["detail"]) == ("group changed (outcome unknown)", "status 504")

@@ -74,7 +74,7 @@ def test_one_reason_is_resent(server, client, topic, group):
     outcome = act(client, group, "resend", reason="odd <b>")
     assert outcome == {"resentOffsets": [1, 3, 5], "failedOffsets": [], "next": None}
     assert ids(receive(client, topic, group)) == ["e1", "e3", "e5"]
-    entry = next(each for each in server.context.security.audit.newest(10) if each.event == "dead letters resent")
+    entry = next(each for each in server.parts.security.audit.newest(10) if each.event == "dead letters resent")
     assert (entry.resource, entry.detail) == (f"group {group}", "3 of reason 'odd <b>', 0 failed, status 200")
     assert act(client, group, "resend", reason="odd <b>", fromOffset=4)["resentOffsets"] == [5]
 
@@ -93,7 +93,7 @@ def test_some_are_deleted(server, client, topic, group):
     resent = act(client, group, "resend", offsets=[1, 2])
     assert (resent["resentOffsets"], [one["offset"] for one in resent["failedOffsets"]]) == ([2], [1])
     assert act(client, group, "resend", all=True)["resentOffsets"] == [0, 2, 3, 5]
-    entry = next(each for each in server.context.security.audit.newest(10) if each.event == "dead letters deleted")
+    entry = next(each for each in server.parts.security.audit.newest(10) if each.event == "dead letters deleted")
     assert (entry.resource, entry.detail) == (f"group {group}", "0, 1 failed, status 200")
 
 

@@ -100,7 +100,7 @@ def test_a_second_process_knows_what_the_first_stored(server, client: httpx2.Cli
     """As a gateway does that has just started: the memory of this one is emptied."""
     rules(client, topic, dedupSeconds=600)
     publish(client, topic, event(1))
-    server.call(server.context.deduplication._stored.clear)
+    server.call(server.door.events.deduplication._stored.clear)
     publish(client, topic, event(1), event(2))
     assert sorted(ids(receive(client, topic))) == ["e1", "e2"]
 

@@ -29,7 +29,7 @@ Person = Callable[..., httpx2.Client]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     with serving("embedded", tmp_path_factory.mktemp("data"), SETTINGS) as running:
-        token = running.context.security.setup_token.value
+        token = running.parts.security.setup_token.value
         with http_client(running.url) as first:
             setup = first.post("/api/v1/session", json={"token": token})
             assert setup.json()["user"] == "setup"
@@ -185,12 +185,12 @@ def test_many_wrong_passwords_are_refused_unchecked(
         return client.post("/api/v1/session", json={"name": name, "password": password}).status_code
 
     assert [tried(f"no{number}") for number in range(FEW)] == [401] * FEW
-    before = server.context.security._passwords.checks
+    before = server.parts.security._passwords.checks
     refused = client.post("/api/v1/session", json={"name": person, "password": "pw"})
     assert refused.status_code == 429
     assert "retry-after" in refused.headers
     assert client.get("/api/v1/topics", auth=httpx2.BasicAuth(person, "other")).status_code == 429, "at every door"
-    assert server.context.security._passwords.checks == before
+    assert server.parts.security._passwords.checks == before
     assert tried("rootpw", "root") == 200, "others are not touched"
     server.clock.advance(61)
     assert tried("pw") == 200

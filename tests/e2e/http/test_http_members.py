@@ -152,7 +152,7 @@ def test_a_stale_commit_is_refused(client, topic, consumer):
 def test_a_long_poll_wakes_when_the_queues_are_shared_out_anew(server, client, topic, consumer):
     a, b = consumer("a"), consumer("b")
     a.heartbeat()
-    waiters = server.context.memberships._waiters
+    waiters = server.parts.memberships._waiters
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(a.heartbeat, generation=a.assignment["generation"], waitTime=60)
         wait_until(lambda: waiters._count, "the long poll")
@@ -169,7 +169,7 @@ def test_a_member_that_hung_up_is_not_kept(server, client, topic, consumer):
     brief = httpx2.Timeout(PATIENCE_SECONDS, read=0.5)
     with pytest.raises(httpx2.ReadTimeout):
         client.post(gone.path, json={"leaseSeconds": 60}, params={"generation": 1, "waitTime": 60}, timeout=brief)
-    wait_until(lambda: server.context.memberships._waiters._count == 0, "the end of the long poll")
+    wait_until(lambda: server.parts.memberships._waiters._count == 0, "the end of the long poll")
     server.clock.advance(60)
     assert queues_by_member(client, topic) == {}
     assert members(client, topic)["strategy"] is None

@@ -15,7 +15,7 @@ MESSAGES = "/api/v1/messages"
 
 def send(server, topic: str, body: bytes = b"x", **fields: object) -> None:
     message = Message(topic=topic, body=body, sub_topic=topic, **fields)  # type: ignore[arg-type]
-    assert server.run(server.context.sender.send_and_wait([message])) is None
+    assert server.run(server.parts.sender.send_and_wait([message])) is None
 
 
 def test_the_id_of_an_event_is_a_key(client, topic):

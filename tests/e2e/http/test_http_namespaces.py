@@ -78,7 +78,7 @@ def test_events_of_other_doors_name_their_namespace(server, client, topic, names
     publish(client, topic, below=f"/namespaces/{namespace}")
     publish(client, topic, event(1), below=f"/namespaces/{namespace}")
     message = Message(topic=f"{namespace}/{topic}", body=b"1", sub_topic=f"{topic}/line1")
-    assert server.run(server.context.sender.send_and_wait([message])) is None
+    assert server.run(server.parts.sender.send_and_wait([message])) is None
     received = receive(client, topic, below=f"/namespaces/{namespace}")
     [made] = [one["event"] for one in received if one["event"]["id"] != "e1"]
     assert (made["source"], made["subject"]) == (f"/{namespace}/{topic}", "line1")

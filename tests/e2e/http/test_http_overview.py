@@ -48,7 +48,7 @@ def test_a_group_that_is_behind_is_told_in_messages_and_seconds(
     publish(client, topic, *(event(number) for number in range(3)))
     assert len(receive(client, topic, "late", 1)) == 1
     server.clock.advance(1000)
-    server.run(server.sampler.take_cluster())
+    server.run(server.door.app.sampler.take_cluster())
     wait_until(lambda: lag_of(client, topic) is not None, "the lag is in the overview")
     lag = lag_of(client, topic)
     assert lag is not None

@@ -12,7 +12,7 @@ import pytest
 from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.row import paging
 from entrepot.gateway.settings import SecuritySettings, Settings
-from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
+from tests.e2e.http.steps import event, get, is_problem, metrics_now, publish, receive, settle
 from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer, serving
 from tests.support.waiting import wait_until
@@ -140,11 +140,11 @@ def test_a_page_has_what_its_reader_may_get(tmp_path):
             assert root.put("/api/v1/acls/eye", json={"statements": statements}).status_code == 201
             assert walked(root, TOPICS, limit=1) == ["red", "reed", "rust", "secret"]
         with http_client(server.url, auth=("eye", "pw")) as eye:
-            denied = len(server.context.security.audit.newest(1000))
+            denied = len(server.parts.security.audit.newest(1000))
             assert walked(eye, TOPICS, limit=1) == ["red", "reed"]
             assert get(eye, TOPICS, limit=10)["total"] == 2
             assert get(eye, "/api/v1/namespaces/none/topics", limit=10)["value"] == []
-            assert len(server.context.security.audit.newest(1000)) == denied
+            assert len(server.parts.security.audit.newest(1000)) == denied
             is_problem(eye.get(TOPICS), 403)
 
 
@@ -184,11 +184,11 @@ def test_a_broker_that_is_away_is_named(cluster: HttpServer):
             whole = get(client, TOPICS)
             assert [each["name"] for each in whole["answered"]["missing"]] == ["broker-1"], "the reason may be another"
             assert [each["name"] for each in whole["value"]] == ["both", "zero"], "of one nobody tells"
-            assert "entrepot_statuses_incomplete 1.0" in client.get("/metrics").text.splitlines()
+            assert "entrepot_statuses_incomplete 1.0" in metrics_now(client).splitlines()
         finally:
             cluster.run(cluster.brokers[1].serve())
         wait_until(lambda: get(client, TOPICS, limit=9)["answered"]["answered"] == 2, "the broker's return")
-        assert "entrepot_statuses_incomplete 0.0" in client.get("/metrics").text.splitlines()
+        assert "entrepot_statuses_incomplete 0.0" in metrics_now(client).splitlines()
 
 
 def test_a_silent_broker_holds_nobody_up(cluster: HttpServer):

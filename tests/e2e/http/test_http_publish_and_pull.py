@@ -135,7 +135,7 @@ def test_the_sdk_makes_and_parses_events(client, topic, mode):
 def test_a_message_of_another_door_is_an_event(server: HttpServer, client, topic):
     publish(client, topic, 0)
     message = Message(topic=topic, body=b"21.5", sub_topic=f"{topic}/line1", properties=(("unit", "C"),))
-    assert server.run(server.context.sender.send_and_wait([message])) is None
+    assert server.run(server.parts.sender.send_and_wait([message])) is None
     [received] = receive(client, topic)
     got = received["event"]
     assert (got["type"], got["source"], got["subject"], got["unit"], got["data"]) == (

@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 import httpx2
 
-from tests.e2e.http.steps import event, publish, receive
+from tests.e2e.http.steps import event, metrics_now, publish, receive
 from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer
 
@@ -17,7 +17,7 @@ PUBLISH = "/topics/{topic}:publish"
 
 
 def outcomes(client: httpx2.Client) -> dict[tuple[str, str, str], float]:
-    text = client.get("/metrics").text
+    text = metrics_now(client)
     return {(found[1], found[2], found[3]): float(found[4]) for found in _SAMPLE.finditer(text)}
 
 
@@ -64,7 +64,7 @@ def test_times_are_those_of_the_answers(client: httpx2.Client, server: HttpServe
     publish(client, topic, event(1))
     with http_client(server.url) as other, other.stream("GET", f"/topics/{topic}/events") as live:
         assert live.status_code == 200  # a stream counts when it begins
-        text = client.get("/metrics").text
+        text = metrics_now(client)
     labels = 'method="GET",route="/topics/{topic}/events"'
     buckets = re.findall(rf"entrepot_http_request_seconds_bucket\{{le=\"[^\"]+\",{re.escape(labels)}\}} (\S+)", text)
     assert len(buckets) > 10 and float(buckets[-1]) >= 1

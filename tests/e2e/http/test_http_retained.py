@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.cli.app import run
-from tests.e2e.http.steps import get, is_problem
+from tests.e2e.http.steps import get, is_problem, metrics_now
 from tests.support.cases import cases
 from tests.support.command_line import build_commands_once
 from tests.support.http_server import HttpServer
@@ -34,7 +34,7 @@ def keep(server: HttpServer):
     def kept(*messages: Message) -> None:
         async def work() -> EntrepotError | None:
             outcome = asyncio.get_running_loop().create_future()
-            server.context.retained.keep(messages, outcome.set_result)
+            server.parts.retained.keep(messages, outcome.set_result)
             return await outcome
 
         assert server.run(work()) is None
@@ -149,11 +149,11 @@ def test_nothing_is_deleted_without_a_filter(client, topic, keep):
 
 def test_metrics(server, client, topic, keep):
     def gauges() -> tuple[float, float]:
-        families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
+        families = {family.name: family for family in text_string_to_metric_families(metrics_now(client))}
         told = ("entrepot_mqtt_retained_messages", "entrepot_mqtt_retained_bytes")
         return families[told[0]].samples[0].value, families[told[1]].samples[0].value
 
-    server.run(server.context.retained.sweep())  # else it comes in between, for what others left to expire
+    server.run(server.parts.retained.sweep())  # else it comes in between, for what others left to expire
     count, size = gauges()
     keep(message(f"{topic}/a", b"x" * 1000), message(f"{topic}/b", b"x" * 1000))
     later_count, later_size = gauges()

@@ -22,7 +22,7 @@ SECRET = '{"pan": "4111", "who": {"name": "eve", "pan": "4222"}, "items": [{"pan
 
 def send(server: HttpServer, topic: str, body: bytes = b"x", **fields: Any) -> None:
     message = Message(topic=topic, body=body, sub_topic=topic, **fields)
-    assert server.run(server.context.sender.send_and_wait([message])) is None
+    assert server.run(server.parts.sender.send_and_wait([message])) is None
 
 
 def view(client: httpx2.Client, topic: str, **query: object) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def as_user(server: HttpServer, name: str) -> httpx2.Client:
 
 
 def contents_seen(server: HttpServer) -> list[Any]:
-    return [entry for entry in server.context.security.audit.newest(1000) if entry.event == "contents seen"]
+    return [entry for entry in server.parts.security.audit.newest(1000) if entry.event == "contents seen"]
 
 
 def test_who_may_only_get_sees_no_contents(guarded):
@@ -272,7 +272,7 @@ def test_masks_hold_on_every_way_that_shows_contents(guarded):
 def test_masks_hold_for_retained_messages(guarded):
     def kept(name: str, body: bytes) -> None:
         message = Message("cards-kept", body, name, message_id=b"id", system={SystemProperty.RETAIN: "1"})
-        guarded.run(guarded.context.retained.keep_first([message], guarded.context.sender))
+        guarded.run(guarded.parts.retained.keep_first([message], guarded.parts.sender))
 
     kept("cards-kept/json", SECRET.encode())
     kept("cards-kept/text", b"pan=4111")

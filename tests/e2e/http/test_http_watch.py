@@ -53,7 +53,7 @@ def test_new_messages_come_as_the_viewer_shows_them(server, client, topic):
     [viewed] = get(client, f"/api/v1/topics/{topic}/messages", queue=0, limit=1)["value"]
     assert viewed == row
     assert len(receive(client, topic, topic)) == 2, "nothing was consumed"
-    entry = next(each for each in server.context.security.audit.newest(20) if "watch" in each.detail)
+    entry = next(each for each in server.parts.security.audit.newest(20) if "watch" in each.detail)
     assert (entry.event, entry.resource) == ("contents seen", f"Topic:{topic}")
 
 
@@ -94,7 +94,7 @@ def test_watches_are_limited(server, client, topic, monkeypatch):
     client.put(f"/api/v1/topics/{topic}", json={})
     watches = next(
         callback.__self__
-        for callback in server.context.on_drain
+        for callback in server.door.app.on_drain
         if getattr(callback, "__self__", None).__class__ is Streams and callback.__self__.most == MAX_WATCHES
     )
     monkeypatch.setattr(watches, "most", 1)

@@ -333,7 +333,7 @@ def test_a_topic_that_goes_and_comes_back_is_delivered_again(
     publish(client, topic, event(100))
     receiver.wait(topic, 1)
     assert client.delete(f"/api/v1/topics/{topic}").status_code == 204
-    known = server.context.subscriptions
+    known = server.door.events.subscriptions
     wait_until(lambda: known.get("default", made["id"]).record.begins == {}, "the end of catching up")  # type: ignore[union-attr]
     publish(client, topic, event(101))
     found = receiver.wait(topic, 2)
@@ -347,7 +347,7 @@ def test_messages_of_another_door_come_as_events(
 
     subscribe(config={"mode": "structured"}, filters=[{"sql": "subject LIKE 'line1/%' AND EXISTS unit"}])
     message = Message(topic, b'{"n": 1}', sub_topic=f"{topic}/line1/temp", properties=(("unit", "c"),))
-    assert server.run(server.context.sender.send_and_wait([message])) is None
+    assert server.run(server.parts.sender.send_and_wait([message])) is None
     [event_] = events_of(receiver.wait(topic, 1)[0])
     assert (event_["source"], event_["subject"], event_["type"]) == (
         f"/default/{topic}",
@@ -362,7 +362,7 @@ def test_what_a_gateway_left_that_died_in_the_middle_is_deleted(
 ) -> None:
     made = subscribe()
     own = Subscription(SubscriptionRecord("00112233445566aa", "default", topic, "http://127.0.0.1/", 0))
-    known, orphans = server.context.subscriptions, server.context.webhooks.orphans
+    known, orphans = server.door.events.subscriptions, server.door.events.webhooks.orphans
     server.run(known._make_feed(own))
     left = server.run(known._new_dispatch_group(topic))
     assert server.run(orphans.sweep()) == 0

@@ -256,7 +256,7 @@ def test_above_the_limit_the_oldest_waiting_events_are_dead_letters(
     state: str,
 ) -> None:
     monkeypatch.setattr(deliverer, "LOOK_SECONDS", 0.05)
-    counts = server.context.sender.incidents.counts
+    counts = server.parts.sender.incidents.counts
     noted = counts["webhook", Outcome.DEAD_LETTERED]
     name = f"{topic}-{handshake}"
     receiver.behave(name, steps=[{"status": 410}] if state == "suspended" else [], consent=False)

@@ -22,7 +22,7 @@ def store(server: HttpServer, topic: str, **attributes: object) -> None:
     message = Message(topic, json.dumps(body).encode(), f"{topic}/line1")
     message.system = {SystemProperty.CONTENT_TYPE: "application/cloudevents+json"}
     told: list[object] = []
-    server.call(lambda: server.context.sender.send([message], lambda *outcome: told.append(outcome)))
+    server.call(lambda: server.parts.sender.send([message], lambda *outcome: told.append(outcome)))
     wait_until(lambda: bool(told), "the outcome")
     assert told == [(None, None)]
 

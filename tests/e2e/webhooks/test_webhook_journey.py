@@ -87,7 +87,7 @@ def test_from_publishing_through_failures_to_a_resend(client, receiver, topic, b
 
 
 def test_on_a_traced_topic_the_way_in_and_every_attempt_are_known(client, server, topic):
-    server.run(server.context.sender.provenance.introduce("gw-1:8080"))
+    server.run(server.parts.sender.provenance.introduce("gw-1:8080"))
     assert client.put(f"/api/v1/topics/{topic}", json={"trace": 1.0}).status_code in (200, 201)
     publish(client, topic, event(7))
     first = receive(client, topic, "workers")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import structlog
 
-from entrepot.gateway.counters import LOG_COUNTERS
 from entrepot.gateway.log import configure_logging, lost_lines
 from entrepot.gateway.log_floods import BURST, MAX_KINDS, FloodProcessor, Floods
 from tests.support.terminal import acting_on_a_terminal
@@ -212,7 +211,7 @@ def test_lines_that_were_lost_are_counted_and_told_in_the_form_of_the_log(form: 
     else:
         assert "lines were lost" in told and "lost=2" in told and "warning" in told
     assert "three" in third
-    assert LOG_COUNTERS["entrepot_log_lines_lost"][1]() == 2
+    assert lost_lines() == 2
 
 
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "critical"])

@@ -14,10 +14,10 @@ from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent, O
 from entrepot.domain.message import Message
 from entrepot.domain.retained import RetainedLimits
 from entrepot.gateway.messaging import watched_keys
-from entrepot.gateway.mqtt.retained import retained as module
-from entrepot.gateway.mqtt.retained import writer as retained_writer
-from entrepot.gateway.mqtt.retained.record import encode_retained
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.retained import retained as module
+from entrepot.gateway.retained import writer as retained_writer
+from entrepot.gateway.retained.record import encode_retained
+from entrepot.gateway.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced

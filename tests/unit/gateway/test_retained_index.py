@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.domain.routing.topic_filter import matches
-from entrepot.gateway.mqtt.retained.index import BUCKET_MS, PAGE_VISITS, RetainedIndex
+from entrepot.gateway.retained.index import BUCKET_MS, PAGE_VISITS, RetainedIndex
 
 LEVEL = st.sampled_from(["", "a", "b", "c", "$x", "temp"])
 NAME = st.lists(LEVEL, min_size=1, max_size=5).map("/".join).filter(bool)

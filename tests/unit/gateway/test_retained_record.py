@@ -21,8 +21,8 @@ from entrepot.domain.retained import (
     name_in_key,
     retained_key,
 )
-from entrepot.gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
-from entrepot.gateway.mqtt.retained.retained import _size_at_most
+from entrepot.gateway.retained.record import decode_retained, encode_retained, head_of
+from entrepot.gateway.retained.retained import _size_at_most
 from entrepot.protocols.mqtt.mapping import is_expired, to_properties
 from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.cases import cases

@@ -67,7 +67,7 @@ class World:
         self.clock, self.published = ManualClock(), 0
         self.store, self.peers = MemoryStore(self.clock), Peers(**others)
         counters = {HTTP_PUBLISHES: ("published", lambda: self.published)}
-        doors = CountedDoors(None, False, counters, {"http": lambda: 2}, lambda: 0)
+        doors = CountedDoors(None, False, lambda: counters, lambda: {"http": 2}, lambda: 0)
         bridge = BridgeStatus("plant", "mqtt://p", 5, BridgeState.BACK_OFF, 0, "", False, "refused", BridgeCounters())
         self.overview = Overview(
             self.store, cast("Any", self.peers), self.clock, doors, lambda: [bridge], lambda: 4, "plant"

@@ -10,11 +10,11 @@ import pytest
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.messaging.answer import Answer
-from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.operations.nouns.retained import Retained, RetainedAsked, RetainedToDelete
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.seen import Contents
 from entrepot.gateway.operations.row.shapes import PlainName
+from entrepot.gateway.retained.retained import RetainedMessages
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.settings.listeners import MaskRule

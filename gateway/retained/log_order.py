@@ -19,7 +19,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.retained import expiry_of, is_over, retained_key
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
-from entrepot.gateway.mqtt.retained.record import decode_retained, encode_retained
+from entrepot.gateway.retained.record import decode_retained, encode_retained
 
 MAX_LOOKS: Final = 100
 """Looks at one name; each further one means that another gateway has just kept a message of it."""

@@ -32,10 +32,10 @@ from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
-from entrepot.gateway.mqtt.retained.index import RetainedIndex
-from entrepot.gateway.mqtt.retained.log_order import LogOrder
-from entrepot.gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
-from entrepot.gateway.mqtt.retained.writer import NameChange, RetainedWriter
+from entrepot.gateway.retained.index import RetainedIndex
+from entrepot.gateway.retained.log_order import LogOrder
+from entrepot.gateway.retained.record import decode_retained, encode_retained, head_of
+from entrepot.gateway.retained.writer import NameChange, RetainedWriter
 from entrepot.gateway.work.periodic_work import PeriodicWork
 
 READ_NAMES: Final = 1000

@@ -1,0 +1,121 @@
+"""HttpDoor: HTTP with all operations, events and webhooks, and this gateway's place among the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from entrepot.gateway.door.door import Counters, Door, Work
+from entrepot.gateway.http.app import build_app
+from entrepot.gateway.http.parts.event_parts import EventParts
+from entrepot.gateway.http.peer_listener import PeerListener
+from entrepot.gateway.http.server import NO_WEBSOCKETS, HttpListener
+from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from entrepot.gateway.door.parts import Parts
+    from entrepot.gateway.events.admission import Admission
+    from entrepot.gateway.http.parts.shown_doors import ShownDoors
+    from entrepot.gateway.messaging.group_consumer import GroupConsumer
+    from entrepot.gateway.transport.certificates import ServerCertificates
+    from entrepot.gateway.work.periodic_work import PeriodicWork
+
+DRAIN_ORDER: Final = 90
+"""Last: it answers health."""
+WEBHOOK_MARGIN_SECONDS: Final = 3.0
+"""Share of the drain time kept back from webhook deliveries, in seconds."""
+LEAST_STOP_SECONDS: Final = 0.1
+
+
+class HttpDoor(Door):
+    """The HTTP application, and its listener where there is a socket."""
+
+    name, drain_order = "http", DRAIN_ORDER
+
+    def __init__(
+        self,
+        parts: Parts,
+        admission: Admission,
+        doors: ShownDoors,
+        websockets: Mapping[bytes, type[asyncio.Protocol]] = NO_WEBSOCKETS,
+    ) -> None:
+        """`doors`: all doors, which it shows; this one is added.  `websockets`: the protocols of WebSocket paths.
+        Raises CannotListenError, and OSError for unusable certificates."""
+        doors.doors.append(self)
+        self._traffic, self._start_seconds = parts.sender.traffic, parts.settings.cluster.start_seconds
+        self._loop = asyncio.get_running_loop()
+        self.events = EventParts.of(parts, admission)
+        self.beside = PeerListener(parts)
+        self.app = build_app(parts, self.events, self.beside, doors)
+        self.listener: HttpListener | None = None
+        if "http" in parts.sockets:
+            self.listener = HttpListener(
+                self.app.asgi,
+                parts.sockets["http"],
+                parts.settings.http,
+                parts.early,
+                websockets,
+                self.app.publish,
+            )
+
+    async def start(self) -> None:
+        await self.beside.start()
+        await self.events.subscriptions.start(self._start_seconds)
+
+    async def open(self) -> None:
+        if self.listener is not None:
+            await self.listener.start()
+        for work in self.app.sampler.work:
+            work.start()
+        self.events.webhooks.start()
+
+    async def end_waiting(self, until: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                await self.events.webhooks.close(max(until - self._loop.time() - WEBHOOK_MARGIN_SECONDS, 0.0))
+        for end in self.app.on_drain:
+            end()
+
+    def last_work(self) -> Sequence[Work]:
+        return (self.beside.close,)
+
+    async def close(self, until: float) -> None:
+        for work in self.app.sampler.work:
+            await work.close()
+        if self.listener is not None:
+            await self.listener.stop(max(until - self._loop.time(), LEAST_STOP_SECONDS))
+        self.events.subscriptions.close()
+
+    @property
+    def certificates(self) -> ServerCertificates | None:
+        return None if self.listener is None else self.listener.certificates
+
+    @property
+    def background(self) -> Sequence[PeriodicWork]:
+        beside, webhooks = self.beside, self.events.webhooks
+        return beside.peers.pinging, beside.logins.sweeping, webhooks.sweeping, *self.app.sampler.work
+
+    def counters(self) -> Counters:
+        publishing, traffic = self.app.publishing, self._traffic
+        return {
+            "entrepot_http_deliveries": (
+                "Messages delivered to HTTP consumers of groups",
+                lambda: traffic.handed["http"],
+            ),
+            HTTP_PUBLISHES: (
+                "Events published over HTTP, refused ones included",
+                lambda: publishing.published,
+            ),
+            **self.events.counters(),
+        }
+
+    @property
+    def connections(self) -> int:
+        return 0 if self.listener is None else self.listener.connections
+
+    def consumers_of(self, group: str) -> list[GroupConsumer]:
+        return self.app.sockets.consumers_of(group)

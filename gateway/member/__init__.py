@@ -1,0 +1,1 @@
+"""A gateway as one member of its cluster."""

@@ -1,0 +1,110 @@
+"""RocketMqDoor: the gRPC listener for RocketMQ's clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from entrepot.gateway.door.door import Counters, Door, Work
+from entrepot.gateway.messaging.group_consumer import GroupConsumer
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.listener import GrpcListener
+from entrepot.gateway.rocketmq.service import RocketMqService
+
+if TYPE_CHECKING:
+    from entrepot.gateway.door.parts import Parts
+    from entrepot.gateway.transport.certificates import ServerCertificates
+
+DRAIN_ORDER: Final = 20
+LEAST_STOP_SECONDS: Final = 0.1
+
+
+class RocketMqDoor(Door):
+    """The RocketMQ clients of one gateway.  Made only where its listener is bound: its libraries are heavy."""
+
+    name, drain_order = "grpc", DRAIN_ORDER
+
+    def __init__(self, parts: Parts) -> None:
+        settings, bound = parts.settings, parts.sockets["grpc"]
+        host, port = bound.getsockname()[:2]
+        self._loop = asyncio.get_running_loop()
+        self.frontend = RocketMqFrontend(
+            parts.store,
+            parts.sender,
+            parts.topology,
+            parts.security,
+            settings.grpc,
+            settings.groups,
+            parts.clock,
+            (host, port),
+            f"{os.getpid()}-{parts.chance.getrandbits(48):x}",
+        )
+        self.service = RocketMqService(self.frontend)
+        is_shared = settings.cluster.workers > 1
+        self._listener = GrpcListener(settings.grpc, bound, self.service.handler(), self._relayed, is_shared=is_shared)
+
+    def _relayed(self, peer: str, source: str | None) -> None:
+        """Note where a relayed connection comes from; None: it has ended."""
+        hosts = self.frontend.access.hosts
+        if source is None:
+            hosts.pop(peer, None)
+        else:
+            hosts[peer] = source
+
+    async def open(self) -> None:
+        await self.service.start()
+        await self._listener.start()
+
+    async def end_waiting(self, until: float) -> None:
+        self.frontend.shut_down()
+
+    async def stop_accepting(self, until: float) -> None:
+        await self._listener.stop(max(until - self._loop.time(), LEAST_STOP_SECONDS))
+
+    def last_work(self) -> Sequence[Work]:
+        return (self.service.close,)
+
+    @property
+    def certificates(self) -> ServerCertificates | None:
+        return self._listener.certificates
+
+    def counters(self) -> Counters:
+        counted = self.frontend.counters
+        return {
+            "entrepot_rocketmq_calls": ("Calls of RocketMQ clients", lambda: counted.calls),
+            "entrepot_rocketmq_refused_calls": (
+                "Calls of RocketMQ clients refused as a whole",
+                lambda: counted.refused,
+            ),
+            "entrepot_rocketmq_publishes": ("Messages sent by RocketMQ clients", lambda: counted.published),
+            "entrepot_rocketmq_deliveries": ("Messages delivered to RocketMQ consumers", lambda: counted.delivered),
+            "entrepot_rocketmq_acknowledgements": (
+                "Messages acknowledged by RocketMQ consumers",
+                lambda: counted.acknowledged,
+            ),
+            "entrepot_rocketmq_transaction_checks": (
+                "Transaction checks sent to RocketMQ producers",
+                lambda: counted.checks,
+            ),
+        }
+
+    @property
+    def connections(self) -> int:
+        return self.frontend.counters.clients
+
+    def consumers_of(self, group: str) -> list[GroupConsumer]:
+        return [
+            GroupConsumer(
+                "rocketmq",
+                client.client_id,
+                client.user,
+                client.address,
+                tuple(topic for topic, _ in client.topics),
+                held=client.in_flight,
+                detail=client.kind,
+            )
+            for client in self.service.clients()
+            if client.group == group
+        ]
