@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
@@ -20,19 +20,15 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.cluster import Clustered
-from entrepot.gateway.amqp.door import AmqpDoor
 from entrepot.gateway.door.door import Counters, Door, Work
+from entrepot.gateway.door.kind import door_kinds
 from entrepot.gateway.door.parts import Parts
-from entrepot.gateway.events.admission import Admission
-from entrepot.gateway.events.rules import EventRules
-from entrepot.gateway.http.parts.shown_doors import ShownDoors
 from entrepot.gateway.log import lost_lines
 from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
-from entrepot.gateway.mqtt.door import MqttDoor
 from entrepot.gateway.peers.place import gateway_name
 from entrepot.gateway.process import StopSignal, announce, withdraw
 from entrepot.gateway.retained.retained import RetainedMessages
@@ -45,8 +41,10 @@ from entrepot.gateway.transport.deadlines import DeadlineWheel
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 
 if TYPE_CHECKING:
+    from entrepot.gateway.amqp.door import AmqpDoor
     from entrepot.gateway.http.door import HttpDoor
     from entrepot.gateway.http.requests.asgi import AsgiApp
+    from entrepot.gateway.mqtt.door import MqttDoor
 
 LOG_COUNTERS: Final[Counters] = {
     "entrepot_log_lines_lost": ("Log lines that could not be written: no reader, no room, or closed", lost_lines)
@@ -99,51 +97,34 @@ class Gateway:
             origins,
             lambda: self._is_ready,
             not isinstance(store, Clustered) and not settings.broker.enabled,
+            is_embedded,
             random.SystemRandom(),
+            LOG_COUNTERS,
         )
-        self._admission = Admission(EventRules(store.key_values), sender)
-        self._http: HttpDoor | None = None
-        self.doors: list[Door] = []
-        self._build_doors(is_embedded=is_embedded)
+        self.doors = self.parts.doors
+        for kind in door_kinds():
+            door = kind.opened(self.parts)
+            if door is not None:
+                self.doors.append(door)
+        self._share_queues()
         certificates = [door.certificates for door in self.doors]
         self._certificate_watch = CertificateWatch(
             [each for each in certificates if each is not None], settings.mqtt.tls_reload_seconds
         )
 
-    def _build_doors(self, *, is_embedded: bool) -> None:
-        """Build the doors.  Libraries of those that are seldom open are imported only with them."""
-        parts, settings = self.parts, self.parts.settings
-        mqtt, amqp = MqttDoor(parts), AmqpDoor(parts)
+    def _door(self, name: str) -> Door | None:
+        return next((door for door in self.doors if door.name == name), None)
+
+    def _share_queues(self) -> None:
+        """Let MQTT's shared subscriptions read AMQP's queues."""
+        mqtt, amqp = cast("MqttDoor", self._door("mqtt")), cast("AmqpDoor", self._door("amqp"))
         mqtt.shares.queues = amqp.shared_queues
-        self.doors += [mqtt, amqp]
-        shown = ShownDoors(
-            self.doors,
-            mqtt.frontend,
-            amqp.frontend if settings.amqp.enabled else None,
-            shared_work=(parts.retained.sweeping,),
-            shared_counters=LOG_COUNTERS,
-        )
-        if "grpc" in parts.sockets:
-            from entrepot.gateway.rocketmq.door import RocketMqDoor
-
-            rocketmq = RocketMqDoor(parts)
-            shown.rocketmq = rocketmq.service
-            self.doors.append(rocketmq)
-        if settings.bridge.remotes:
-            from entrepot.gateway.bridge.door import BridgeDoor
-
-            bridge = BridgeDoor(parts)
-            shown.bridges = bridge.bridges.status
-            self.doors.append(bridge)
-        if "http" in parts.sockets or is_embedded:
-            from entrepot.gateway.http.door import HttpDoor
-
-            self._http = HttpDoor(parts, self._admission, shown, mqtt.websockets())
 
     @property
     def http_app(self) -> AsgiApp | None:
         """The HTTP application; None where that door is not open."""
-        return None if self._http is None else self._http.app.asgi
+        http = cast("HttpDoor | None", self._door("http"))
+        return None if http is None else http.app.asgi
 
     @property
     def security(self) -> Security:
@@ -154,7 +135,6 @@ class Gateway:
         parts, wait_seconds = self.parts, self.parts.settings.cluster.start_seconds
         await parts.security.start(wait_seconds)
         await parts.sender.provenance.introduce(parts.identity.name)
-        await self._admission.rules.start(wait_seconds)
         await parts.retained.start()
         for door in self.doors:
             await door.start()
@@ -199,7 +179,6 @@ class Gateway:
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
                 await self.parts.retained.close()
         self.parts.sender.provenance.close()
-        self._admission.rules.close()
         self.parts.security.close()
         self.parts.wheel.close()
 

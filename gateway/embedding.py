@@ -22,8 +22,8 @@ from fastapi import Depends, Request
 from entrepot.domain.access.model import Action, Principal, ResourceType
 from entrepot.gateway.app import Gateway
 from entrepot.gateway.clock import SystemClock
+from entrepot.gateway.door.kind import listener_names
 from entrepot.gateway.process import bind_listeners
-from entrepot.gateway.serving import listener_names
 from entrepot.gateway.settings import Settings, load_settings
 from entrepot.gateway.stores import open_store, open_store_elsewhere
 

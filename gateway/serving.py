@@ -16,12 +16,11 @@ from entrepot.domain.ports import Store
 from entrepot.domain.ports.cluster import Clustered
 from entrepot.domain.printable import printable
 from entrepot.domain.route import UNIX
-from entrepot.gateway.amqp.listener import amqp_listener_names
 from entrepot.gateway.app import Gateway
 from entrepot.gateway.clock import SystemClock
+from entrepot.gateway.door.kind import listener_names
 from entrepot.gateway.log import configure_logging
 from entrepot.gateway.log_stream import LogStream
-from entrepot.gateway.mqtt.listener import mqtt_listener_names
 from entrepot.gateway.process import bind_listeners, run_process, settle_memory
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import LoadedSettings, Settings
@@ -95,13 +94,6 @@ async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], bool] = l
         return await _run_listeners(loaded, store, clock, sockets, on_ready)
     finally:
         await store.close()
-
-
-def listener_names(settings: Settings) -> tuple[str, ...]:
-    """The listeners for clients that are enabled."""
-    http = ("http",) if settings.http.enabled else ()
-    grpc = ("grpc",) if settings.grpc.enabled else ()
-    return (*mqtt_listener_names(settings.mqtt), *amqp_listener_names(settings.amqp), *grpc, *http)
 
 
 def broker_listener_name(settings: Settings) -> tuple[str, ...]:

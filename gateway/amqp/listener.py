@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from typing import Final
 
-from entrepot.gateway.settings.amqp import AmqpSettings
+from entrepot.gateway.settings.amqp import AMQP_LISTENERS, AmqpSettings
 from entrepot.gateway.transport.certificates import CertificateFiles, ServerCertificates
 from entrepot.gateway.transport.deadlines import DeadlineWheel
 from entrepot.gateway.transport.driver import Conversation, ListenerTerms
@@ -15,15 +14,6 @@ from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits
 from entrepot.gateway.transport.listeners import Listeners, listener
 from entrepot.gateway.transport.proxy_trust import ProxyTrust
-
-LISTENERS: Final = ("amqp", "amqps")
-
-
-def amqp_listener_names(settings: AmqpSettings) -> tuple[str, ...]:
-    """The names of the listeners that the settings ask for."""
-    if not settings.enabled:
-        return ()
-    return LISTENERS[:1] if settings.tls_port is None else LISTENERS
 
 
 def amqp_listeners(
@@ -49,7 +39,7 @@ def amqp_listeners(
     return Listeners(
         [
             listener(terms(name), sockets[name], seconds, certificates if name == "amqps" else None, proxies)
-            for name in LISTENERS
+            for name in AMQP_LISTENERS
             if name in sockets
         ],
         certificates,

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import asyncio
+
     from entrepot.gateway.messaging.group_consumer import GroupConsumer
     from entrepot.gateway.transport.certificates import ServerCertificates
     from entrepot.gateway.work.periodic_work import PeriodicWork
@@ -60,6 +62,10 @@ class Door:
     def background(self) -> Sequence[PeriodicWork]:
         """Its periodic work, whose failures are shown."""
         return ()
+
+    def websockets(self) -> Mapping[bytes, type[asyncio.Protocol]]:
+        """Return the protocols of the WebSocket paths that it has on the HTTP port."""
+        return {}
 
     def counters(self) -> Counters:
         """Return its counters since the start of the process."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
+from entrepot.gateway.door.door import Counters, Door
 from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.routes import Routes
@@ -27,7 +28,8 @@ class Parts:
 
     `origins`: origin of each setting that is not its default, by its key.  `sockets`: bound listeners by their names,
     `addresses`: where they are bound.  `is_ready`: False during the start and the drain.  `is_alone`: no other gateway
-    is on the store.  `chance`: the randomness of ids and pauses.
+    is on the store.  `is_embedded`: another program serves the HTTP application.  `chance`: the randomness of ids
+    and pauses.  `counters`: those of the process.  `doors`: those that are made so far, for the one that shows them.
     """
 
     settings: Settings
@@ -47,4 +49,7 @@ class Parts:
     origins: Mapping[str, str]
     is_ready: Callable[[], bool]
     is_alone: bool
+    is_embedded: bool
     chance: Random
+    counters: Counters = field(default_factory=dict)
+    doors: list[Door] = field(default_factory=list)

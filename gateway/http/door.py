@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Final
 from entrepot.gateway.door.door import Counters, Door, Work
 from entrepot.gateway.http.app import build_app
 from entrepot.gateway.http.parts.event_parts import EventParts
+from entrepot.gateway.http.parts.shown_doors import ShownDoors
 from entrepot.gateway.http.peer_listener import PeerListener
-from entrepot.gateway.http.server import NO_WEBSOCKETS, HttpListener
+from entrepot.gateway.http.server import HttpListener
 from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from entrepot.gateway.door.parts import Parts
-    from entrepot.gateway.events.admission import Admission
-    from entrepot.gateway.http.parts.shown_doors import ShownDoors
     from entrepot.gateway.messaging.group_consumer import GroupConsumer
     from entrepot.gateway.transport.certificates import ServerCertificates
     from entrepot.gateway.work.periodic_work import PeriodicWork
@@ -36,23 +33,17 @@ class HttpDoor(Door):
 
     name, drain_order = "http", DRAIN_ORDER
 
-    def __init__(
-        self,
-        parts: Parts,
-        admission: Admission,
-        doors: ShownDoors,
-        websockets: Mapping[bytes, type[asyncio.Protocol]] = NO_WEBSOCKETS,
-    ) -> None:
-        """`doors`: all doors, which it shows; this one is added.  `websockets`: the protocols of WebSocket paths.
-        Raises CannotListenError, and OSError for unusable certificates."""
-        doors.doors.append(self)
+    def __init__(self, parts: Parts) -> None:
+        """Raises CannotListenError, and OSError for unusable certificates."""
         self._traffic, self._start_seconds = parts.sender.traffic, parts.settings.cluster.start_seconds
         self._loop = asyncio.get_running_loop()
-        self.events = EventParts.of(parts, admission)
+        doors = ShownDoors.of(parts)
+        self.events = EventParts.of(parts, doors.admission)
         self.beside = PeerListener(parts)
         self.app = build_app(parts, self.events, self.beside, doors)
         self.listener: HttpListener | None = None
         if "http" in parts.sockets:
+            websockets = {path: each for door in parts.doors for path, each in door.websockets().items()}
             self.listener = HttpListener(
                 self.app.asgi,
                 parts.sockets["http"],

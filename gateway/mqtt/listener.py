@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from entrepot.gateway.settings import MqttSettings
+from entrepot.gateway.settings.listeners import MQTT_LISTENERS
 from entrepot.gateway.transport.acceptor import Acceptor
 from entrepot.gateway.transport.binding import TcpListener
 from entrepot.gateway.transport.certificates import CertificateFiles, HostCertificate, ServerCertificates
@@ -20,18 +21,8 @@ from entrepot.gateway.transport.proxy_trust import ProxyTrust
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.gateway.transport.websocket import WebSocketTerms, upgraded
 
-LISTENERS: Final = ("mqtt", "mqtts", "ws", "wss")
 HTTP_PATH: Final = "/mqtt"
 """Path of MQTT over WebSocket on the HTTP port."""
-
-
-def mqtt_listener_names(settings: MqttSettings) -> tuple[str, ...]:
-    """The names of the listeners that the settings ask for."""
-    if not settings.enabled:
-        return ()
-    ports = (settings.tls_port, settings.ws_port, settings.wss_port)
-    is_open = (settings.tcp, *(port is not None for port in ports))
-    return tuple(name for name, wanted in zip(LISTENERS, is_open, strict=True) if wanted)
 
 
 class MqttListeners(Listeners):
@@ -58,7 +49,7 @@ class MqttListeners(Listeners):
         self._proxies = ProxyTrust(settings.proxy_protocol, settings.trusted_proxies)
         is_tls = "mqtts" in sockets or "wss" in sockets
         certificates = ServerCertificates(_files(settings)) if is_tls else None
-        there = [name for name in LISTENERS if name in sockets]
+        there = [name for name in MQTT_LISTENERS if name in sockets]
         super().__init__([self._listener(name, sockets[name], certificates) for name in there], certificates)
 
     @property

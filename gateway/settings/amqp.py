@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -18,6 +18,8 @@ from entrepot.gateway.settings.table import (
     checked_client_certificates,
     checked_tls_port,
 )
+
+AMQP_LISTENERS: Final = ("amqp", "amqps")
 
 
 class AmqpSettings(Table):
@@ -56,6 +58,12 @@ class AmqpSettings(Table):
     tls_port: Port | None = Field(None, description="Port of AMQP over TLS; 0: a free one; unset: closed")
     product: str = Field("RabbitMQ", description="Product name in the server properties; some clients expect this one")
     product_version: str = Field("3.13.7", description="Product version in the server properties")
+
+    def listener_names(self) -> tuple[str, ...]:
+        """Return the names of the listeners that are enabled."""
+        if not self.enabled:
+            return ()
+        return AMQP_LISTENERS[:1] if self.tls_port is None else AMQP_LISTENERS
 
     _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
     _needs_a_certificate = field_validator("tls_port")(checked_tls_port)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
@@ -36,6 +36,9 @@ class ServerSettings(Table):
         description="Maximum bytes received from all unauthenticated connections together; beyond it they are refused",
     )
     free_ports: bool = Field(False, description="Use a free port for every listener without a configured one")
+
+
+MQTT_LISTENERS: Final = ("mqtt", "mqtts", "ws", "wss")
 
 
 class MqttSettings(MqttTransportSettings, MqttLimitSettings):
@@ -107,6 +110,14 @@ class MqttSettings(MqttTransportSettings, MqttLimitSettings):
     sys_interval_seconds: Seconds = Field(
         10, description="Interval between updates of the $SYS topics; 0: no such topics"
     )
+
+    def listener_names(self) -> tuple[str, ...]:
+        """Return the names of the listeners that are enabled."""
+        if not self.enabled:
+            return ()
+        ports = (self.tls_port, self.ws_port, self.wss_port)
+        is_open = (self.tcp, *(port is not None for port in ports))
+        return tuple(name for name, wanted in zip(MQTT_LISTENERS, is_open, strict=True) if wanted)
 
     @property
     def retained_limits(self) -> RetainedLimits:

@@ -15,6 +15,7 @@ from typing import Any, Final, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from entrepot.domain.written_text import WrittenTextError, written_text
+from entrepot.gateway.settings.installed import installed_doors, whole_tree
 from entrepot.gateway.settings.tree import Settings
 
 ENVIRONMENT_PREFIX: Final = "ENTREPOT__"
@@ -75,10 +76,12 @@ class LoadedSettings:
 
 def setting_rows(settings: Settings, origins: Mapping[str, str]) -> list[SettingRow]:
     """Every setting, in the order of the tree; one without a known origin has its default's."""
-    values, defaults = settings.model_dump(mode="json"), Settings().model_dump(mode="json")
+    values, defaults = settings.model_dump(mode="json"), whole_tree()().model_dump(mode="json")
     rows = []
     for key in KNOWN_KEYS:
         section, name = key.split(".")
+        if section not in values:  # settings that were made without the section of an installed door
+            continue
         field = _SECTIONS[section].model_fields[name]
         is_secret = SecretStr in (field.annotation, *get_args(field.annotation))
         origin = origins.get(key, DEFAULT_ORIGIN)
@@ -105,7 +108,7 @@ def _without_user_info(value: Any) -> Any:
 
 
 def _sections() -> dict[str, type[BaseModel]]:
-    tables = {name: field.annotation for name, field in Settings.model_fields.items()}
+    tables = {name: field.annotation for name, field in whole_tree().model_fields.items()}
     return {name: table for name, table in tables.items() if isinstance(table, type) and issubclass(table, BaseModel)}
 
 
@@ -153,7 +156,7 @@ class _Loader:
     def __init__(self) -> None:
         self._values: dict[str, dict[str, object]] = {}
         self._origins: dict[str, str] = dict.fromkeys(KNOWN_KEYS, DEFAULT_ORIGIN)
-        self._problems: list[str] = []
+        self._problems: list[str] = list(installed_doors().problems)
 
     def add_file(self, path: Path) -> None:
         origin = f"file {path}"
@@ -183,7 +186,7 @@ class _Loader:
     def load(self) -> LoadedSettings:
         settings = None
         try:
-            settings = Settings.model_validate(self._values)
+            settings = whole_tree().model_validate(self._values)
         except ValidationError as invalid:
             self._problems += [self._explain(tuple(error["loc"]), error) for error in invalid.errors()]
         if settings is None or self._problems:
@@ -243,7 +246,7 @@ def _from_text(text: str, annotation: Any) -> object:
 
 def _names_at(location: tuple[int | str, ...]) -> tuple[str, ...]:
     """The keys of the table at a place in the tree."""
-    table: Any = Settings
+    table: Any = whole_tree()
     for step in location:
         table = get_args(table)[0] if isinstance(step, int) else table.model_fields[step].annotation
     return tuple(table.model_fields)

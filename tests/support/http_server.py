@@ -18,10 +18,8 @@ from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.gateway.door.parts import Parts
-from entrepot.gateway.events.admission import Admission
-from entrepot.gateway.events.rules import EventRules
+from entrepot.gateway.events.door import EventsDoor
 from entrepot.gateway.http.door import HttpDoor
-from entrepot.gateway.http.parts.shown_doors import ShownDoors
 from entrepot.gateway.http.server import HttpListener
 from entrepot.gateway.settings import Settings
 from entrepot.store_client.embedded import open_embedded
@@ -123,8 +121,11 @@ class HttpServer:
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
         parts = self.parts = replace(parts, sockets={"http": bound})
-        self.door = HttpDoor(parts, Admission(EventRules(self.store.key_values), parts.sender), ShownDoors())
-        await self.door.events.rules.start()
+        events = EventsDoor(parts)
+        parts.doors.append(events)
+        self.door = HttpDoor(parts)
+        parts.doors.append(self.door)
+        await events.start()
         await parts.retained.start()
         await parts.security.start()
         await self.door.start()

@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from entrepot.gateway.door.door import Counters, Door
+from entrepot.gateway.door.door import Counters
+from entrepot.gateway.door.parts import Parts
+from entrepot.gateway.events.admission import Admission
 from entrepot.gateway.work.periodic_work import PeriodicWork
 
 if TYPE_CHECKING:
+    from entrepot.gateway.amqp.door import AmqpDoor
     from entrepot.gateway.amqp.frontend import AmqpFrontend
+    from entrepot.gateway.bridge.door import BridgeDoor
     from entrepot.gateway.bridge.status import BridgeStatus
+    from entrepot.gateway.events.door import EventsDoor
     from entrepot.gateway.messaging.group_consumer import GroupConsumer
+    from entrepot.gateway.mqtt.door import MqttDoor
     from entrepot.gateway.mqtt.frontend import MqttFrontend
     from entrepot.gateway.rocketmq.connected import RocketMqClients
+    from entrepot.gateway.rocketmq.door import RocketMqDoor
 
 LISTENED: Final = ("amqp", "mqtt", "http", "grpc")
 """Doors that have a number of connections in `/metrics` also where they are not open."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ShownDoors:
-    """All doors, and those with operations of their own; None for one that is not open.
+    """All doors of `parts`, and what has operations of its own; None for a door that is not open.
 
-    `shared_work`, `shared_counters`: those of what all doors share.  `bridges`: the state of each bridge.
+    `bridges`: returns the state of each bridge.
     """
 
-    doors: list[Door] = field(default_factory=list)
-    mqtt: MqttFrontend | None = None
-    amqp: AmqpFrontend | None = None
-    rocketmq: RocketMqClients | None = None
-    bridges: Callable[[], list[BridgeStatus]] = list
-    shared_work: Sequence[PeriodicWork] = ()
-    shared_counters: Counters = field(default_factory=dict)
+    parts: Parts
+    admission: Admission
+    mqtt: MqttFrontend | None
+    amqp: AmqpFrontend | None
+    rocketmq: RocketMqClients | None
+    bridges: Callable[[], list[BridgeStatus]]
+
+    @classmethod
+    def of(cls, parts: Parts) -> ShownDoors:
+        """Find them among the doors that were made before."""
+        named: dict[str, Any] = {door.name: door for door in parts.doors}
+        mqtt: MqttDoor | None = named.get("mqtt")
+        amqp: AmqpDoor | None = named.get("amqp")
+        rocketmq: RocketMqDoor | None = named.get("grpc")
+        bridge: BridgeDoor | None = named.get("bridge")
+        events: EventsDoor = named["events"]
+        return cls(
+            parts,
+            events.admission,
+            None if mqtt is None else mqtt.frontend,
+            amqp.frontend if amqp is not None and parts.settings.amqp.enabled else None,
+            None if rocketmq is None else rocketmq.service,
+            list if bridge is None else bridge.bridges.status,
+        )
 
     @property
     def counters(self) -> Counters:
         """The counters of the gateway, by their names."""
-        found = dict(self.shared_counters)
-        for door in self.doors:
+        found = dict(self.parts.counters)
+        for door in self.parts.doors:
             found |= door.counters()
         return found
 
@@ -47,14 +71,14 @@ class ShownDoors:
     def connections(self) -> dict[str, int]:
         """Numbers of open connections, by the name of the door."""
         return dict.fromkeys(LISTENED, 0) | {
-            door.name: door.connections for door in self.doors if door.connections is not None
+            door.name: door.connections for door in self.parts.doors if door.connections is not None
         }
 
     @property
     def background(self) -> list[PeriodicWork]:
         """The periodic work of the gateway."""
-        return [*self.shared_work, *(work for door in self.doors for work in door.background)]
+        return [self.parts.retained.sweeping, *(work for door in self.parts.doors for work in door.background)]
 
     def consumers_of(self, group: str) -> list[GroupConsumer]:
         """Return the consumers of a group that are connected to this gateway, by the group's stored name."""
-        return [consumer for door in self.doors for consumer in door.consumers_of(group)]
+        return [consumer for door in self.parts.doors for consumer in door.consumers_of(group)]
