@@ -77,16 +77,15 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._stop = None if is_embedded else StopSignal()
         self._is_ready = False
-        topology = Topology(store, settings.topics)
-        sender = Sender(store, topology, clock)
+        topology, identity = Topology(store, settings.topics), Identity(gateway_name(settings))
         self.parts = Parts(
             settings,
             store,
             clock,
-            Identity(gateway_name(settings)),
+            identity,
             Security(store.key_values, settings.security, clock, _setup_token_file(settings, store)),
             topology,
-            sender,
+            Sender(store, topology, clock, identity),
             Routes(store, topology, settings.topics.rules),
             Memberships(store, clock, settings.groups),
             RetainedMessages(store, clock, settings.mqtt.retained_limits),

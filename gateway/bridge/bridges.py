@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from functools import partial
 from random import Random
 from typing import Final
@@ -43,8 +41,9 @@ class Bridges:
         any_level_topics: set[str],
         clock: Clock,
         random: Random,
+        owner: str,
     ) -> None:
-        owner = f"{socket.gethostname()}-{os.getpid()}-{random.getrandbits(32):08x}"
+        """`owner`: this gateway's name in leases, another one at each start."""
         parts = BridgeParts(store, sender, retained, routes, any_level_topics, clock, random, owner)
         self._bridges = [Bridge(remote, parts) for remote in settings.remotes]
         self._tasks: list[asyncio.Task[None]] = []

@@ -12,7 +12,6 @@ from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.shared_secret import CLUSTER_SECRET_KEY, derived_key, shared_secret
 from entrepot.gateway.settings.version import own_version
 
-ID_BYTES = 8
 STOP_SECONDS = 0.1
 """Time for questions of other gateways to end at the stop."""
 
@@ -31,7 +30,7 @@ class PeerListener:
         of_listener = listener_settings(settings)
         is_tls = of_listener.tls_certificate is not None
         own = PeerRecord(parts.identity.name, address, own_version(), clock.now_ms(), is_tls)
-        self.peers = Peers(key_values, clock, own, self._random_bytes(ID_BYTES).hex())
+        self.peers = Peers(key_values, clock, own, parts.identity.process)
         self.logins = LoginSessions(parts.security, key_values, clock, settings.http.login_seconds, self._random_bytes)
         if bound is not None:
             self._listener = HttpListener(PeerAnswers(self.peers), bound, of_listener, parts.early, event_sockets=False)

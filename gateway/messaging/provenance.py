@@ -14,11 +14,13 @@ import msgspec
 import structlog
 
 from entrepot.domain.access.model import Principal
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.journey.taking_in import TakenIn
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import Store
+from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.compare_and_set import if_unchanged
 
 ORIGINS_KEY: Final = "gateway-origins"
@@ -49,10 +51,11 @@ def consumer_at(who: str, gateway: str) -> str:
 class Provenance:
     """The provenance of one gateway's messages.  `topics`: those with tracing on, whose messages are marked."""
 
-    def __init__(self, store: Store, origin: bytes) -> None:
+    def __init__(self, store: Store, identity: Identity) -> None:
         self.topics: set[str] = set()
         self.gateway = ""
-        self._store, self._origin = store, origin.hex()
+        self._store, self._identity = store, identity
+        identity.on_renewed.append(self._introduce_again)
         for topic in store.topology.topics():
             self._look(topic.name)
         self.close = store.topology.watch_topics(self._look)
@@ -72,6 +75,10 @@ class Provenance:
                 text = text or TakenIn(door, self.gateway, _with_source(client, principal)).text
                 message.system = {**message.system, SystemProperty.TAKEN_IN: text}
 
+    def _introduce_again(self) -> None:
+        if self.gateway:
+            background().start("name of this gateway", self.introduce(self.gateway))
+
     async def introduce(self, name: str) -> None:
         """Write this gateway's name down.  Without it, journeys do not tell the gateway."""
         self.gateway = name.replace(" ", "_")
@@ -86,8 +93,9 @@ class Provenance:
 
     async def _write(self, name: str) -> bool:
         [kept] = await self._store.key_values.get([ORIGINS_KEY])
-        known = [] if kept is None else [each for each in origins_in(kept.value) if each[0] != self._origin]
-        value = msgspec.json.encode([_Origin(*each) for each in [*known, (self._origin, name)][-MAX_ORIGINS:]])
+        origin = self._identity.incarnation
+        known = [] if kept is None else [each for each in origins_in(kept.value) if each[0] != origin]
+        value = msgspec.json.encode([_Origin(*each) for each in [*known, (origin, name)][-MAX_ORIGINS:]])
         change = KeyValueChange(ORIGINS_KEY, value, ABSENT if kept is None else kept.version)
         return await if_unchanged(self._store.key_values.write([change])) is not None
 

@@ -7,7 +7,6 @@ each connection's order holds. Each call of `send` gets its outcome through one 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
@@ -24,6 +23,7 @@ from entrepot.domain.message import BY_SUB_TOPIC, Message, ordering_key
 from entrepot.domain.ports import Store
 from entrepot.domain.routing.queue_selector import RoundRobin, priority_queues, queue_for_key
 from entrepot.domain.topic import Topic, TopicType
+from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.new_topics import NewTopics
@@ -67,7 +67,7 @@ class Admission(Protocol):
 class Sender:
     """The one way into the store: chooses the queue of messages without one, mints ids, and batches."""
 
-    def __init__(self, store: Store, topology: Topology, clock: Clock) -> None:
+    def __init__(self, store: Store, topology: Topology, clock: Clock, identity: Identity | None = None) -> None:
         self._store = store
         self._topology = topology
         self._clock = clock
@@ -80,10 +80,10 @@ class Sender:
         self._is_scheduled = False
         self._relieved: list[tuple[Callable[[], None], Source]] = []
         self._round_robin = RoundRobin()
-        self._origin = os.urandom(6)
+        self._identity = identity or Identity()
         self._count = count()
         self.traffic = Traffic()
-        self.provenance = Provenance(store, self._origin)
+        self.provenance = Provenance(store, self._identity)
         self.incidents = Incidents(clock)
         self.bindings: Bindings | None = None
         """Bindings that add further queues; None for no bindings."""
@@ -109,7 +109,7 @@ class Sender:
     def new_message_id(self) -> bytes:
         """Return an id for a message that must be known before it is sent."""
         number = next(self._count) & 0xFFFFFFFF
-        return self._clock.now_ms().to_bytes(6, "big") + self._origin + number.to_bytes(4, "big")
+        return self._clock.now_ms().to_bytes(6, "big") + self._identity.origin + number.to_bytes(4, "big")
 
     async def send_and_wait(self, messages: Sequence[Message]) -> Refusals:
         """Send and return the refusals. Raises what made all of them fail."""
@@ -233,7 +233,7 @@ class Sender:
     def _stamp(self, messages: Sequence[Message]) -> None:
         """Give each an id, a time, a queue and a hash, where it has none."""
         now_ms, number, topic_of = self._clock.now_ms(), self._count, self._store.topology.topic
-        stamp = now_ms.to_bytes(6, "big") + self._origin
+        stamp = now_ms.to_bytes(6, "big") + self._identity.origin
         for message in messages:
             if not message.message_id:
                 message.message_id = stamp + (next(number) & 0xFFFFFFFF).to_bytes(4, "big")

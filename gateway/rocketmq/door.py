@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +38,7 @@ class RocketMqDoor(Door):
             settings.groups,
             parts.clock,
             (host, port),
-            f"{os.getpid()}-{parts.chance.getrandbits(48):x}",
+            parts.identity.process,
         )
         self.service = RocketMqService(self.frontend)
         is_shared = settings.cluster.workers > 1

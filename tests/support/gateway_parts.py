@@ -30,15 +30,15 @@ def parts_of(
     is_alone: bool = True,
 ) -> Parts:
     """Its parts on the running loop, without listeners."""
-    topology = Topology(store, settings.topics)
+    topology, identity = Topology(store, settings.topics), Identity("gateway")
     return Parts(
         settings,
         store,
         clock,
-        Identity("gateway"),
+        identity,
         Security(store.key_values, settings.security, clock),
         topology,
-        Sender(store, topology, clock),
+        Sender(store, topology, clock, identity),
         Routes(store, topology, settings.topics.rules),
         Memberships(store, clock, settings.groups),
         RetainedMessages(store, clock, settings.mqtt.retained_limits),

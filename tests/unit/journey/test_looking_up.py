@@ -7,6 +7,7 @@ import pytest
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Topic
+from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging import provenance
 from entrepot.gateway.messaging.provenance import ORIGINS_KEY, Provenance, gateway_of, origins_in
 from entrepot.gateway.operations.journey import looking_up
@@ -81,18 +82,18 @@ async def test_a_look_up_ends_in_time(store: MemoryStore, clock: ManualClock, mo
 async def test_a_gateway_is_known_by_the_ids_that_it_made(store: MemoryStore, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(provenance, "MAX_ORIGINS", 3)
     for number in range(5):
-        await Provenance(store, bytes(5) + bytes([number])).introduce(f"gw {number}")
+        await Provenance(store, Identity(origin=bytes(5) + bytes([number]))).introduce(f"gw {number}")
     names = [await gateway_of(store, bytes(11) + bytes([number]) + bytes(4)) for number in range(6)]
     assert names == ["", "", "gw_2", "gw_3", "gw_4", ""], "the newest starts"
     assert await gateway_of(store, b"chosen by a producer") == ""
-    await Provenance(store, bytes(5) + b"\x03").introduce("renamed")
+    await Provenance(store, Identity(origin=bytes(5) + b"\x03")).introduce("renamed")
     [kept] = await store.key_values.get([ORIGINS_KEY])
     assert kept is not None and [name for _, name in origins_in(kept.value)] == ["gw_2", "gw_4", "renamed"]
     assert origins_in(b"nonsense") == []
 
 
 async def test_only_messages_of_traced_topics_are_marked(store: MemoryStore):
-    marks = Provenance(store, bytes(6))
+    marks = Provenance(store, Identity(origin=bytes(6)))
     assert not marks.topics
     await store.topology.put_topic(Topic("a", queues=1, trace=0.5))
     assert marks.topics == {"a"}
