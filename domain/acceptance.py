@@ -49,7 +49,7 @@ def unfit(message: Message) -> EntrepotError:
             if isinstance(value, str):
                 value.encode()
     except UnicodeEncodeError as error:
-        return EntrepotError(Code.BAD_REQUEST, f"a text of the message is no Unicode: {error.reason}")
+        return EntrepotError(Code.BAD_REQUEST, f"a text field of the message is not valid Unicode: {error.reason}")
     number = "a number of the message does not fit its record"
     return too_long or EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, number)
 

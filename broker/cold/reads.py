@@ -167,4 +167,4 @@ class AwayTier:
 
 
 def _away(queue: ConsumeQueue) -> EntrepotError:
-    return EntrepotError(Code.UNAVAILABLE, f"a slave does not read the cold messages of topic {queue.topic!r}")
+    return EntrepotError(Code.UNAVAILABLE, f"slaves cannot read tiered messages of topic {queue.topic!r}")

@@ -1,8 +1,27 @@
-"""GroupCommit: the one loop that makes data durable and then confirms. Nothing else confirms.
+"""GroupCommit: the one loop that makes data durable, and then confirms.  Nothing else confirms.
 
-Everything appended during one tick of the event loop is written with one call. It is made durable together with
-everything gathered during the previous sync. Right before the write, claims and settlements are decided
-(`consume/decision_step.py`). Confirmations are settled in the order of their appends.
+A confirmation means: the record is on this disk, and on as many replicas as the rule asks.  One number says how far
+that is, and it only grows; a confirmation waits for its offset.
+
+A sync for each message was too slow.  A future for each message cost more than the message.  A thread that syncs got
+its turn too late beside a busy loop, so a small process does it, and is asked over a socket (ADR 2).
+
+A round of the loop:
+
+1. Whatever came in this tick lies in the log's pending bytes, in the order in which it came.
+2. Claims and settlements that wait are decided now (`decision_step.py`): a message and its delivery share one sync
+   (ADR 43).
+3. One write; then the disk process is asked for `fdatasync`, and the same bytes go to the replicas.
+4. The answer moves the watermark: queues tell their followers, then those who wait are told, in the order of their
+   appends.
+5. What came meanwhile is the next round.  A lone producer never waits for others; a loop without time to spare gathers
+   up to 2 ms, or 64 answers (`pace.py`, ADR 30).
+
+Three doors lead in: `submit` waits for what is appended, `decide` is decided in the next round, and the disk process
+answers `_on_synced`.
+
+Invariants: the order of confirmations is that of the appends.  Nothing is told before its record is durable.  A round
+under way is never cancelled.  An error of a write or a sync is final: nobody knows what the disk has.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Member:
             case raft.Unknown(token):
                 self._refused(token, "another controller leads now: the outcome is not known")
             case raft.RoleChanged(role, term, leader):
-                log.info("controller", role=role.value, term=term, leader=leader)
+                log.info("the controller's role changed", role=role.value, term=term, leader=leader)
                 self._role_changed(role)
             case raft.Halt(reason):
                 self.fail(reason)

@@ -146,7 +146,7 @@ class ControllerServer:
         )
         self._member.start()
         self._tick()
-        log.info("controller", controller=identity.controller, cluster=identity.cluster)
+        log.info("controller started", controller=identity.controller, cluster=identity.cluster)
 
     async def close(self) -> None:
         await cancel_tasks(self._beginning)

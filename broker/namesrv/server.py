@@ -139,7 +139,7 @@ class NameServer:
     def _tell_all(self) -> None:
         self._telling = None
         self._seen_version = self.table.version
-        log.info("routes", version=self.table.version, brokers=_words(self.table.brokers()))
+        log.info("routes changed", version=self.table.version, brokers=_words(self.table.brokers()))
         for stream in tuple(self._watchers):
             self._tell(stream)
         self._item = None  # the whole of it may be large

@@ -239,7 +239,7 @@ class Link:
         try:
             stream.on_item(event.payload)
         except Exception:
-            log.exception("an item of a stream could not be taken")
+            log.exception("a stream callback raised")
         stream.consumed += event.size
         if stream.consumed >= STREAM_CREDIT_BYTES // 2 and self._connection is not None:
             self._connection.grant(event.id, stream.consumed)

@@ -174,7 +174,7 @@ class Controllers:
         if problem != self._refusal:
             self._refusal = problem
             if problem:
-                log.warning("the controllers", problem=problem)
+                log.warning("controllers cannot be used", problem=problem)
 
     def _ordered(self, address: str, item: bytes) -> None:
         order, link = _ORDER.decode(item), self._links.get(address)

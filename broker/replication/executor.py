@@ -54,8 +54,8 @@ class Executor:
                 self._fail(error)
                 return
             except Exception as error:
-                log.exception("a replica cannot do what it has to")
-                self._fail(StoreFailedError(f"a replica cannot do what it has to: {error}"))
+                log.exception("an effect of the replica failed")
+                self._fail(StoreFailedError(f"an effect of the replica failed: {error}"))
                 return
             if work is not None:
                 self._working = background(self._loop).start("work of a replica", self._work(work))
@@ -66,8 +66,8 @@ class Executor:
         except (OSError, EntrepotError) as error:
             self._fail(error)
         except Exception as error:
-            log.exception("a replica cannot do what it has to")
-            self._fail(StoreFailedError(f"a replica cannot do what it has to: {error}"))
+            log.exception("an effect of the replica failed")
+            self._fail(StoreFailedError(f"an effect of the replica failed: {error}"))
         finally:
             self._working = None
         self._go_on()

@@ -94,7 +94,7 @@ class Leading:
         start = start._replace(recovery_epoch=epoch)
         offset = self.engine.append_record(RecordKind.EPOCH, start.payload(), self.broker.core.now_ms())
         self.broker.core.commit.submit(Confirmation())
-        log.info("leads", epoch=start.epoch, run=start.run, end=self.engine.end)
+        log.info("became master", epoch=start.epoch, run=start.run, end=self.engine.end)
         return start._replace(start=offset)
 
     def _durable(self, end: int) -> None:
@@ -219,7 +219,7 @@ class Leading:
     def resign(self, listener: RemotingListener, reason: str) -> StoreFailedError | None:
         """Confirm nothing any more: waiting confirmations are unknown; held-back and arriving messages are refused.
         `close` is to follow: then gateways look for the next master. Returns the store's failure, if any."""
-        log.warning("leads no more", reason=reason)
+        log.warning("lost mastership", reason=reason)
         failure = self.engine.failure
         self.engine.on_written = self.engine.on_durable = lambda offset: None
         if self._server is not None:

@@ -171,7 +171,7 @@ class ReplicaProcess:
         self._peers.start()
         self._controllers.start()
         self._log.start()
-        log.info("replica", group=self._process.name, replica=self._group.replica, role=self.machine.role.value)
+        log.info("replica started", group=self._process.name, replica=self._group.replica, role=self.machine.role.value)
 
     async def close(self) -> None:
         """Stop, cleanly: a master hands over first, and nobody waits for a slave that is gone."""

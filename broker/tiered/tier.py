@@ -302,7 +302,7 @@ class Tier:
                 self._has_failed = self._objects is None
                 self._unreached += self._has_failed
             if self.problem:
-                log.error("the tier", problem=self.problem, again_in=pause)
+                log.error("the tier failed", problem=self.problem, again_in=pause)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._accepted.wait(), pause)
             self._accepted.clear()

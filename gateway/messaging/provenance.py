@@ -86,10 +86,10 @@ class Provenance:
             for _ in range(TRIES):
                 if await self._write(self.gateway):
                     return
-            log.warning("the gateway's name is not written down: others are faster", gateway=name)
+            log.warning("gave up writing the gateway's name: others changed the list meanwhile", gateway=name)
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
-                log.warning("the gateway's name is not written down", gateway=name, problem=error.message)
+                log.warning("could not write the gateway's name", gateway=name, problem=error.message)
 
     async def _write(self, name: str) -> bool:
         [kept] = await self._store.key_values.get([ORIGINS_KEY])

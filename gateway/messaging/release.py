@@ -31,4 +31,4 @@ def release(store: Store, topic: str, group: str, receipts: Sequence[Receipt]) -
 def _given_back(task: asyncio.Task[list[EntrepotError | None]]) -> None:
     _releasing.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.info("what was popped for nobody waits until its time is over", problem=str(error))
+        log.info("messages popped for a client that left stay invisible until their lease ends", problem=str(error))

@@ -140,7 +140,7 @@ class Peers:
             try:
                 await self._key_values.write([KeyValueChange(PREFIX + self.own_id, None)])
             except EntrepotError as error:
-                log.warning("the others learn later that this gateway has left", problem=error.message)
+                log.warning("could not announce that this gateway is leaving", problem=error.message)
         for client in (self._client, *self._former):
             if client is not None:
                 await client.aclose()

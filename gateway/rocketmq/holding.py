@@ -264,9 +264,9 @@ class Holding:
         try:
             await self._look_at(client_id, client)
         except EntrepotError as error:  # the store is away: the next look may find it
-            log.warning("what a consumer holds was not looked after", client=client_id, problem=error.message)
+            log.warning("the leases of a consumer were not renewed", client=client_id, problem=error.message)
         except Exception:  # a fault of our own: the messages of all others are renewed all the same
-            log.exception("what a consumer holds was not looked after", client=client_id)
+            log.exception("the leases of a consumer were not renewed", client=client_id)
 
     async def _look_at(self, client_id: str, client: HeldClient) -> None:
         now_ms = self._clock.now_ms()

@@ -43,7 +43,7 @@ class Sending:
         if any(wire.topic != resource for wire in wires[1:]):
             raise WireError(v2.BAD_REQUEST, "the messages of one request are of one topic")
         if frontend.sender.backlogged and frontend.store.condition.failure is None:
-            raise EntrepotError(Code.TOO_MANY_REQUESTS, "more is waiting for the disk than there may: send later")
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too much is waiting for the disk: retry later")
         topic = topic_of(resource)
         frontend.access.check_publish(caller, topic, "")
         answer, name = v2.SendMessageResponse(status=OK_STATUS), plain(topic)

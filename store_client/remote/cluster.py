@@ -311,7 +311,7 @@ class Cluster:
     ) -> None:
         for other in self.clients.values():
             if other is not client and other.is_ready and client.is_ready and other.number == client.number:
-                log.error("two brokers have one number", one=other.name, other=client.name, number=client.number)
+                log.error("two brokers use the same number", one=other.name, other=client.name, number=client.number)
         self.merge(topics, groups, are_complete=is_first)  # definitions of a broker that has just come are not new
         self._repairing.look_at(topics, groups)
         assert client.info is not None

@@ -239,7 +239,7 @@ class ClusterOperations:
             await old.call(wire.SEAL_KEY_VALUES, token)
             await new.call(wire.KEEP_KEY_VALUES, True, 0)
             await old.call(wire.KEEP_KEY_VALUES, False, token)
-            log.info("key-values moved", count=moved, to=new.name, was=old.name)
+            log.info("another broker now owns the key-values", count=moved, to=new.name, was=old.name)
 
 
 def as_known(client: BrokerClient) -> BrokerStatus:

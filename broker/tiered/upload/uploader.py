@@ -283,7 +283,7 @@ class Uploader:
         try:
             return topic.json.typed(rows, schema)
         except (pa.ArrowException, ValueError) as error:  # bodies are anybody's: they never stop a topic
-            log.error("bodies went without their columns", topic=state.name, problem=str(error))
+            log.error("JSON bodies were uploaded without typed columns", topic=state.name, problem=str(error))
             return plain(rows), schema
 
     def _run(

@@ -108,7 +108,7 @@ class ConsumerPresence:
                         return
                     if not isinstance(error, EntrepotError):
                         background().failed("presence of consumers", error)
-                    log.warning("what consumers are here is not told", problem=str(error))
+                    log.warning("could not publish this gateway's consumers", problem=str(error))
                     self._dirty |= topics
                     await asyncio.sleep(AGAIN_SECONDS)
         finally:

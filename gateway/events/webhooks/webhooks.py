@@ -251,10 +251,14 @@ class Webhooks:
                     await self._subscriptions.caught_up(known)
                     continue
                 if error.code is not Code.PRECONDITION_FAILED:
-                    log.warning("the past is not dispatched now", subscription=known.key, problem=error.message)
+                    log.warning(
+                        "stored events are not dispatched at the moment; will retry",
+                        subscription=known.key,
+                        problem=error.message,
+                    )
                 await asyncio.sleep(PAUSE_SECONDS)
             except Exception:  # a fault of our own: the next messages are dispatched all the same
-                log.exception("the past is not dispatched now", subscription=known.key)
+                log.exception("stored events are not dispatched at the moment; will retry", subscription=known.key)
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _has_caught_up(self, subscription: Subscription) -> bool:

@@ -97,7 +97,9 @@ class Sessions:
             if session.doubtful and found is not None:
                 await self._other_has_let_go(name, decode_session(found.value).owner)
             return session
-        raise EntrepotError(Code.UNAVAILABLE, f"others take the session of {arrival.client_id[:80]!r} all the time")
+        raise EntrepotError(
+            Code.UNAVAILABLE, f"the session of {arrival.client_id[:80]!r} keeps being taken over by others"
+        )
 
     async def _other_has_let_go(self, name: str, owner: str) -> None:
         """Wait until the session's earlier gateway appends no more for it, or is dead. Then the store can tell its QoS

@@ -79,7 +79,7 @@ class Wills:
         try:
             await self._store.key_values.write([KeyValueChange(key, None) for key in keys])
         except EntrepotError as error:
-            log.warning("wills are out and not forgotten", keys=len(keys), problem=error.message)
+            log.warning("wills were published but their records could not be deleted", keys=len(keys), problem=error.message)
 
     async def publish_overdue(self) -> None:
         """Publish other gateways' overdue wills.  One that fails again is tried again later, behind the others."""
