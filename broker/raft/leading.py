@@ -2,9 +2,9 @@
 
 Rules against known faults:
 
-    entries of earlier terms are committed by one of the own term alone (3.6.2): the no-op at the start
-    the own disk counts when it is synced, like any other
-    no change of members before an entry of the own term is committed, and one at a time
+    entries of earlier terms are committed by one of its own term alone (3.6.2): the no-op at the start
+    its own disk counts when it is synced, like any other
+    no change of members before an entry of its own term is committed, and one at a time
     a read needs a round of answers from a majority: no clock is trusted
     a leader that hears no majority for an election timeout leads no more (6.2)
 """
@@ -75,7 +75,7 @@ class Leadership:
     # -- members -------------------------------------------------------------------------------------------------
 
     def _has_committed(self) -> bool:
-        """True once an entry of the own term is committed."""
+        """True once an entry of this term is committed."""
         return self._state.log.term_at(self._state.commit) == self._state.term
 
     def _change_under_way(self) -> str:
@@ -196,7 +196,7 @@ class Leadership:
     # -- majorities ---------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Commit entries of a majority; one of the own term carries those before it."""
+        """Commit what a majority has; an entry of this term commits all before it."""
         state = self._state
         voters = state.log.configuration.voters
         index = sorted((self._durable_at(voter) for voter in voters), reverse=True)[len(voters) // 2]
@@ -211,7 +211,7 @@ class Leadership:
         return self._followers[voter].match
 
     def _counts(self, index: int) -> bool:
-        """True for entries of the own term: only they are committed by counting."""
+        """True for entries of this term: only they are committed by counting."""
         return self._state.log.term_at(index) == self._state.term
 
     def _is_heard(self, member: int) -> bool:

@@ -203,7 +203,7 @@ class Raft:
         self._count_pre_votes()
 
     def _pre_vote_asked(self, source: int, message: PreVote) -> None:
-        """Answer with the own term, so that a member that lacks it learns it, whatever else the answer is."""
+        """Answer with its own term, so that a member that lacks it learns it, whatever else the answer is."""
         state = self.state
         is_granted = (
             message.term > state.term

@@ -172,7 +172,7 @@ class RaftState:
         return ready
 
     def apply(self) -> None:
-        """Apply entries that are committed and durable here: the state machine is never ahead of the own disk."""
+        """Apply entries that are committed and durable here: the state machine is never ahead of its own disk."""
         snapshot = self.log.snapshot
         if self.applied < snapshot.index:
             if self.log.synced < snapshot.index:

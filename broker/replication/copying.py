@@ -27,7 +27,7 @@ FAR_BYTES: Final = 64 << 20
 """Missing bytes above which a replica copies; the rest comes from its master."""
 ASK_SECONDS: Final = 10.0
 MAX_UNSYNCED_BYTES: Final = 32 << 20
-"""Most bytes written ahead of the own disk's syncs."""
+"""Most bytes written ahead of its own disk's syncs."""
 log = structlog.get_logger(__name__)
 
 
@@ -86,11 +86,11 @@ class Copying:
             self._on_end()
 
     def progressed(self) -> None:
-        """Write on, as more of the own log is synced."""
+        """Write on, as more of its own log is synced."""
         self._progress.set()
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for the own disk. Raises TimeoutError."""
+        """Wait for its own disk. Raises TimeoutError."""
         async with asyncio.timeout(ASK_SECONDS):
             while not is_so():
                 self._progress.clear()

@@ -167,7 +167,7 @@ class FollowingReplica:
         self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
 
     def synced_to(self, end: int, generation: int | None = None) -> list[Effect]:
-        """Note the durable end of the own log. `generation`: of the sync that was asked for; None: of now."""
+        """Note the durable end of its own log. `generation`: of the sync that was asked for; None: of now."""
         if generation not in (None, self.generation):
             return []
         self._is_syncing = False

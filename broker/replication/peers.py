@@ -87,7 +87,7 @@ def link_settings(process: BrokerProcessSettings, group: GroupSettings) -> LinkS
 class Peers:
     """The questions. `is_settled`: nothing is to be asked. `take`: takes an appointment that another knows.
     `hint`: takes the addresses of controllers that others know.  `nobody_later`: all others were heard, and none has
-    promised an epoch above the own one."""
+    promised an epoch above its own."""
 
     def __init__(
         self,

@@ -302,7 +302,7 @@ class Driver(asyncio.Protocol):
             self._look_at_reading()
 
     def resume_reading(self, reason: Hashable) -> None:
-        """Take back a reason not to read; what is none changes nothing."""
+        """Remove a pause reason; an unknown one is ignored."""
         if reason not in self._pauses:
             return
         self._pauses -= {reason}

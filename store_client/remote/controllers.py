@@ -57,7 +57,7 @@ class ControllerClients:
         return {group.name: _election(group) for group in groups}
 
     async def _views(self) -> dict[str, ControllerView]:
-        """Return the own views of controllers that answer, by address."""
+        """Return the views of controllers that answer, by address."""
         found: dict[str, ControllerView] = {}
         asked: set[str] = set()
         while new := self._addresses - asked:

@@ -79,7 +79,8 @@ class Wills:
         try:
             await self._store.key_values.write([KeyValueChange(key, None) for key in keys])
         except EntrepotError as error:
-            log.warning("wills were published but their records could not be deleted", keys=len(keys), problem=error.message)
+            told = "wills were published but their records could not be deleted"
+            log.warning(told, keys=len(keys), problem=error.message)
 
     async def publish_overdue(self) -> None:
         """Publish other gateways' overdue wills.  One that fails again is tried again later, behind the others."""

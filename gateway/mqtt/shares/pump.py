@@ -69,7 +69,7 @@ class SharePump:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, EntrepotError):  # else the topic is gone
             self.has_failed = True
-            log.error("a share stopped reading its topic; its members get nothing of it until they subscribe again", topic=self.leased.topic, exc_info=error)
+            log.error("a share stopped reading a topic", topic=self.leased.topic, exc_info=error)
         self._on_end(self)
 
     async def _run(self) -> None:
