@@ -89,8 +89,7 @@ class SetKeeping:
         return self._propose(wanted, effects)
 
     def _propose(self, wanted: Appointment, effects: list[Effect]) -> tuple[list[Effect], SetChange]:
-        """Return a proposal. One that is not the own appointment, or is as late as the register's, has a version of its
-        own."""
+        """Return a proposal. It gets a new version unless it is this replica's, and later than the register's."""
         register = self._register
         if wanted != self._machine.state.appointment or wanted.order == register.order:
             reserving, version = self._machine.reserve_version()
