@@ -69,15 +69,7 @@ class Broker:
         self.core = core = BrokerCore(settings, clock, opened, asyncio.get_running_loop())
         self.engine, self.registry = core.engine, core.registry
         self._lock = lock
-        core.commit = GroupCommit(
-            core.engine,
-            core.step,
-            pace=CommitPace(settings.linger_ms / 1000),
-            max_unconfirmed_bytes=settings.max_unconfirmed_bytes,
-            on_grown=self._on_grown,
-            on_failure=self._on_failure,
-            measured=core.measured,
-        )
+        core.commit = self._group_commit(settings)
         self.messages = Messages(core)
         self.consumption = Consumption(core)
         self.topology = Topology(core, self.consumption)
@@ -109,7 +101,24 @@ class Broker:
         self._checkpoint_target: int | None = None
         self._saved = asyncio.Event()
         self._burying = SlicedRound(core.loop, self._bury_exhausted)
-        self._steps: tuple[tuple[str, Callable[[], object]], ...] = (
+        self._steps = self._background_steps()
+        self._look_at_disk()  # before anybody is let in: a full disk takes not even the first message
+        self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
+        self._timer_tick = self.core.loop.call_later(TIMER_TICK_SECONDS, self._run_timers)
+
+    def _group_commit(self, settings: BrokerSettings) -> GroupCommit:
+        return GroupCommit(
+            self.core.engine,
+            self.core.step,
+            pace=CommitPace(settings.linger_ms / 1000),
+            max_unconfirmed_bytes=settings.max_unconfirmed_bytes,
+            on_grown=self._on_grown,
+            on_failure=self._on_failure,
+            measured=self.core.measured,
+        )
+
+    def _background_steps(self) -> tuple[tuple[str, Callable[[], object]], ...]:
+        return (
             ("dead letters", self._burying.step),
             ("transactions", self.transactions.expire_transactions),
             ("traces", self._write_traces),
@@ -119,9 +128,6 @@ class Broker:
             ("disk", self._look_at_disk),
             ("retention", self._clean),
         )
-        self._look_at_disk()  # before anybody is let in: a full disk takes not even the first message
-        self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
-        self._timer_tick = self.core.loop.call_later(TIMER_TICK_SECONDS, self._run_timers)
 
     @classmethod
     async def open(cls, settings: BrokerSettings, clock: Clock) -> Broker:

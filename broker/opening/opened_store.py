@@ -120,13 +120,7 @@ def assemble(
     """Assemble and recover engine and appliers over any disk and channels. `is_replica`: as in `recovery.recover`."""
     root = str(settings.data_dir)
     disk.make_directory(root)
-    files = StoreFiles(disk, root)
-    identity = files.identity()
-    if identity is None:
-        identity = StoreIdentity.new(settings.layout.segment_size_bytes)
-        files.write_identity_draft(identity)
-        log_channel.publish([root], files.identity_draft, files.identity_path)
-        log_channel.finish()
+    identity = _identity(settings, StoreFiles(disk, root), log_channel)
     engine = StorageEngine(
         disk,
         root,
@@ -164,6 +158,17 @@ def assemble(
     return OpenedStore(
         engine, registry, key_values, progress, restatements, beginning, consumption, watchers, identity.store_id
     )
+
+
+def _identity(settings: BrokerSettings, files: StoreFiles, log_channel: SyncChannel) -> StoreIdentity:
+    """Return the identity of a store; a new one is durable."""
+    identity = files.identity()
+    if identity is None:
+        identity = StoreIdentity.new(settings.layout.segment_size_bytes)
+        files.write_identity_draft(identity)
+        log_channel.publish([str(settings.data_dir)], files.identity_draft, files.identity_path)
+        log_channel.finish()
+    return identity
 
 
 def _row_readers(

@@ -60,6 +60,11 @@ def list_messages(
     if as_json:
         print_json(answer)
         return
+    _print_messages(answer, "--cursor" if queue is None else "--offset")
+
+
+def _print_messages(answer: dict[str, Any], option: str) -> None:
+    """Print a table.  `option`: the one that goes on behind it."""
     columns = ("stored", "queue", "offset", "keys", "tag", "size", "body")
     print_table(
         columns,
@@ -69,7 +74,6 @@ def list_messages(
         ),
     )
     if answer["next"] is not None:
-        option = "--cursor" if queue is None else "--offset"
         print_line(f"{answer['lookedAt']} looked at; more: {option} {answer['next']}", err=True)
 
 

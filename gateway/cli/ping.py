@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -67,14 +67,7 @@ def ping(
     unready = "" if pong is None else _unready(pong, max_behind)
     told = None if pong is None else pong.replica
     if as_json:
-        import msgspec
-
-        from entrepot.gateway.operations.nouns.replicas import replica_of  # the command alone does not pay for it
-
-        shape = None if told is None else msgspec.to_builtins(replica_of(told))
-        if shape is not None:
-            del shape["address"]  # that is the target
-        parts = {"replica": shape, "controller": _controller_shape(pong)}
+        parts = {"replica": _replica_shape(told), "controller": _controller_shape(pong)}
         print_json({"target": target, "seconds": round(seconds, 6), "isReady": not unready, **parts})
     else:
         print_line(f"{target} answers after {seconds * 1000:.1f} ms{_told(pong)}")
@@ -100,6 +93,18 @@ def _told(pong: Pong | None) -> str:
         return f": {_words(pong.replica, pong.master)}"
     view = None if pong is None else pong.controller
     return "" if view is None else f": controller {view.controller}" + (view.problem and f", {view.problem}")
+
+
+def _replica_shape(view: ReplicaView | None) -> dict[str, Any] | None:
+    import msgspec
+
+    from entrepot.gateway.operations.nouns.replicas import replica_of  # the command alone does not pay for it
+
+    if view is None:
+        return None
+    shape: dict[str, Any] = msgspec.to_builtins(replica_of(view))
+    del shape["address"]  # that is the target
+    return shape
 
 
 def _controller_shape(pong: Pong | None) -> dict[str, object] | None:

@@ -29,6 +29,7 @@ from entrepot.gateway.mqtt.sessions.record import NEVER_EXPIRES
 from entrepot.gateway.mqtt.sessions.shared_filters import shared_filters
 from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
 from entrepot.gateway.mqtt.sessions.will_publishing import WillPublishing
+from entrepot.gateway.mqtt.sessions.wills import PublishWill
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.mqtt.shares.unused_groups import UnusedGroups
 from entrepot.gateway.security.security import PrincipalChange
@@ -57,19 +58,9 @@ class MqttFrontend:
         publish_will = WillPublishing(routes, retained, sender, clock).publish
         self.session_operations = SessionOperations(store, clock, publish_will, sender.incidents)
         self.census = SessionCensus(store, mqtt.max_sessions)
-        self.sweeper = Sweeper(
-            store,
-            clock,
-            gateway,
-            publish_will,
-            sender.incidents,
-            self._taken,
-            self._declared_dead,
-            self._kicked,
-            is_alone=is_alone,
-        )
-        lasting, life = partial(shared_filters, store), mqtt.share_group_expiry_seconds
-        self.unused_groups = UnusedGroups(store, clock, life, shares.groups_in_use, lasting)
+        self.sweeper = self._make_sweeper(parts, publish_will)
+        life = mqtt.share_group_expiry_seconds
+        self.unused_groups = UnusedGroups(store, clock, life, shares.groups_in_use, partial(shared_filters, store))
         shares.groups.on_made, shares.on_used = self.unused_groups.made, self.unused_groups.used
         self.services = MqttServices(
             store,
@@ -95,6 +86,19 @@ class MqttFrontend:
         )
         self._is_stopping = False
         parts.security.watch_principals(self._rights_changed)
+
+    def _make_sweeper(self, parts: Parts, publish_will: PublishWill) -> Sweeper:
+        return Sweeper(
+            parts.store,
+            parts.clock,
+            parts.identity.incarnation,
+            publish_will,
+            parts.sender.incidents,
+            self._taken,
+            self._declared_dead,
+            self._kicked,
+            is_alone=parts.is_alone,
+        )
 
     async def start(self) -> None:
         """Begin to manage sessions.  Raises what the store raises."""

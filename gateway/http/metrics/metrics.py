@@ -156,24 +156,12 @@ class GatewayCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        sender, totals = self._parts.sender, self._doors.counters
+        sender = self._parts.sender
         yield CounterMetricFamily("entrepot_messages_in", "Messages accepted from all protocols", value=sender.sent)
         yield CounterMetricFamily("entrepot_messages_refused", "Messages refused by the store", value=sender.refused)
-        for name, (description, total) in totals.items():
-            yield CounterMetricFamily(name, description, value=total())
-        out = CounterMetricFamily(
-            "entrepot_messages_out", "Messages delivered to consumers, by protocol", labels=["door"]
-        )
-        for door, name in DELIVERIES.items():
-            if name in totals:
-                out.add_metric([door], totals[name][1]())
-        yield out
+        yield from self._of_doors()
         yield _build_info()
         yield from self._times.metrics()
-        connections = GaugeMetricFamily("entrepot_connections", "Open connections, by protocol", labels=["door"])
-        for door, count in self._doors.connections.items():
-            connections.add_metric([door], count)
-        yield connections
         yield from self._bridges()
         yield from self._background()
         yield from counters(
@@ -206,6 +194,22 @@ class GatewayCollector(Collector):
         if self._controllers:
             yield from controller_metrics(self._controllers, self._brokers)
         yield from self._numbers()
+
+    def _of_doors(self) -> Iterator[Metric]:
+        totals = self._doors.counters
+        for name, (description, total) in totals.items():
+            yield CounterMetricFamily(name, description, value=total())
+        out = CounterMetricFamily(
+            "entrepot_messages_out", "Messages delivered to consumers, by protocol", labels=["door"]
+        )
+        for door, name in DELIVERIES.items():
+            if name in totals:
+                out.add_metric([door], totals[name][1]())
+        yield out
+        connections = GaugeMetricFamily("entrepot_connections", "Open connections, by protocol", labels=["door"])
+        for door, count in self._doors.connections.items():
+            connections.add_metric([door], count)
+        yield connections
 
     def _bridges(self) -> Iterator[Metric]:
         bridges = self._doors.bridges()
