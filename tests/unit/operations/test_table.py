@@ -127,5 +127,7 @@ def test_a_row_that_cannot_be_read_is_refused_at_once() -> None:
     for handler in (misses_a_name, has_no_kind):
         with pytest.raises(TypeError):
             noun.get("/{name}", "getT", "Get", SUPER_USERS)(handler)
+    with pytest.raises(TypeError, match="right"):
+        noun.get("/{name}", "getT", "Get")(whole)  # type: ignore[call-arg]
     with pytest.raises(AssertionError, match="is there twice"):
         Table([*noun.operations, *noun.operations])
