@@ -6,7 +6,7 @@ import { quoted } from "./copying.js";
 export const DEFAULT_NAMESPACE = "default";
 
 /** True for the namespace that paths and commands need not name. */
-const isDefault = (namespace) => !namespace || namespace === DEFAULT_NAMESPACE;
+export const isDefault = (namespace) => !namespace || namespace === DEFAULT_NAMESPACE;
 
 /** A path below `/api/v1/` in a namespace. */
 export const inNamespace = (namespace, path) => (isDefault(namespace) ? path : `namespaces/${segment(namespace)}/${path}`);
