@@ -17,7 +17,7 @@ async function start() {
     if (!(error instanceof ApiError)) throw error;
     document.title = "Entrepôt";
     document.body.className = "";
-    fill(document.body, h("main.main", h("h1", "Entrepôt"), failure("The gateway does not tell who is logged in", error, { again: start })));
+    fill(document.body, h("main.main", h("h1", "Entrepôt"), failure("The dashboard did not start", error, { again: start })));
     return;
   }
   if (isIn()) {
