@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from types import NoneType
-from typing import Annotated, Any, Final, get_args, get_origin
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
-import msgspec
 import typer
-from msgspec import NODEFAULT, UNSET, Meta
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_table
 from entrepot.gateway.cli.pages import all_pages, listing, print_page
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below, read
+from entrepot.gateway.operations.row.command_options import CommandOption, options_of
 from entrepot.gateway.operations.row.operation import PREFIX, Noun, Operation, Words
-from entrepot.gateway.operations.row.option_texts import NONE, number_or_none
-from entrepot.gateway.operations.row.reading import plain_of
-from entrepot.gateway.operations.row.schema import hints_of
-from entrepot.gateway.operations.row.shapes import MAX_NUMBER, Flag
 
 _Parameter = inspect.Parameter
 _BY_NAME: Final = _Parameter.KEYWORD_ONLY
@@ -45,63 +39,37 @@ def path_of(noun: Noun, operation: str, namespace: str = DEFAULT_NAMESPACE, **na
     return _path(next(each for each in noun.operations if each.id == operation), namespace, names)
 
 
-class _Option:
-    """A field of a query or a body as an option or an argument.  `is_paged`: it has no default."""
-
-    def __init__(self, field: msgspec.structs.FieldInfo, kind: Any, flag: Flag, *, is_paged: bool) -> None:
-        self.name, self.encoded, self._sends, self._read = field.name, field.encode_name, flag.sends, flag.read
-        plain, metavar = plain_of(kind), flag.metavar
-        if plain is int and field.default is UNSET and NoneType in get_args(get_args(kind)[0]):
-            self._read, metavar = number_or_none, f"N|{NONE}"
-        taken: Any = plain if self._read is None and plain in (int, bool, float) else str
-        taken = list[str] if flag.is_many else bool if flag.sends is not None else taken
-        self.flag = flag.name or "--" + self.name.replace("_", "-")
-        self.is_argument = not self.flag.startswith("-")
-        default = None if field.default in (NODEFAULT, UNSET, "") or taken is bool or is_paged else field.default
-        option: Any
-        if self.is_argument:
-            option = typer.Argument(metavar=flag.name, help=flag.help or None, show_default=False)
-        else:
-            names = f"{self.flag}/--no-{self.flag[2:]}" if plain is bool and "/" not in self.flag else self.flag
-            limits = _limits(kind) if taken in (int, float) else {}
-            told = default is not None
-            option = typer.Option(names, help=flag.help, metavar=metavar, show_default=told, **limits)
-        annotation: Any = Annotated[taken if field.required else taken | None, option]
-        default = _Parameter.empty if field.required else default
-        self.parameter = _Parameter(self.name, _BY_NAME, default=default, annotation=annotation)
-
-    def value(self, given: Any) -> Any:
-        if self._sends is not None:
-            return self._sends
-        return given if self._read is None else read(self.flag, self._read, given)
+def _value(option: CommandOption, given: Any) -> Any:
+    if option.sends is not None:
+        return option.sends
+    return given if option.read is None else read(option.flag, option.read, given)
 
 
-def _limits(kind: Any) -> dict[str, Any]:
-    """Return the limits of a number, unless they are those of any."""
-    for each in (kind, *get_args(get_args(kind)[0])):
-        for meta in get_args(each)[1:]:
-            if isinstance(meta, Meta) and meta.ge is not None and meta.le is not None and meta.le < MAX_NUMBER:
-                return {"min": meta.ge, "max": meta.le}
-    return {}
-
-
-def _options(kind: type[msgspec.Struct] | None, *, is_paged: bool = False) -> Iterator[_Option]:
-    hints = {} if kind is None else hints_of(kind)
-    for each in () if kind is None else msgspec.structs.fields(kind):
-        metas = get_args(hints[each.name])[1:] if get_origin(hints[each.name]) is Annotated else ()
-        for meta in metas:
-            if isinstance(meta, Flag):
-                yield _Option(each, hints[each.name], meta, is_paged=is_paged)
+def _parameter(option: CommandOption, *, is_paged: bool) -> inspect.Parameter:
+    """Return the parameter of a field.  `is_paged`: it has no default."""
+    default: Any = None if is_paged else option.default
+    told: Any
+    if option.is_argument:
+        told = typer.Argument(metavar=option.flag, help=option.help or None, show_default=False)
+    else:
+        is_told = default is not None
+        told = typer.Option(
+            option.flag, help=option.help, metavar=option.metavar, show_default=is_told, **option.limits
+        )
+    annotation: Any = Annotated[option.takes if option.required else option.takes | None, told]
+    return _Parameter(
+        option.name, _BY_NAME, default=_Parameter.empty if option.required else default, annotation=annotation
+    )
 
 
 def _command(operation: Operation, words: Words) -> Callable[..., None]:
-    query, body = list(_options(operation.query, is_paged=words.is_paged)), list(_options(operation.body))
+    query, body = list(options_of(operation.query)), list(options_of(operation.body))
 
     def command(**given: Any) -> None:
         named = {name: given[name] for name in operation.names}
         if words.confirm:
             confirm(words.confirm.format(**given), given["yes"])
-        asked, told = ({o.encoded: o.value(given[o.name]) for o in each if given[o.name] is not None}
+        asked, told = ({o.encoded: _value(o, given[o.name]) for o in each if given[o.name] is not None}
                        for each in (query, body))  # fmt: skip
         client, path = Client(given["server"]), _path(operation, given.get("namespace", DEFAULT_NAMESPACE), named)
         if words.must_exist:
@@ -121,13 +89,13 @@ def _command(operation: Operation, words: Words) -> Callable[..., None]:
     return command
 
 
-def _parameters(operation: Operation, words: Words, options: list[_Option]) -> list[inspect.Parameter]:
+def _parameters(operation: Operation, words: Words, options: list[CommandOption]) -> list[inspect.Parameter]:
+    arguments_first = sorted(options, key=lambda each: not each.is_argument)
     yes = _Parameter("yes", _BY_NAME, default=False, annotation=YesOption)
     namespace = _Parameter("namespace", _BY_NAME, default=DEFAULT_NAMESPACE, annotation=NamespaceOption)
     return [
         *(_argument(operation, words, name) for name in operation.names),
-        *(each.parameter for each in options if each.is_argument),
-        *(each.parameter for each in options if not each.is_argument),
+        *(_parameter(each, is_paged=words.is_paged) for each in arguments_first),
         *([yes] if words.confirm else []),
         *([namespace] if operation.is_in_namespaces else []),
         _Parameter("server", _BY_NAME, default=DEFAULT_SERVER, annotation=ServerOption),

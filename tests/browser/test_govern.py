@@ -398,7 +398,7 @@ def test_settings_are_found(shown: Shown) -> None:
     row = rows(page, "Settings").first
     expect(row).to_contain_text("65536")
     expect(row).to_contain_text("flag --set security.argon2_memory_bytes")
-    expect(page.get_by_role("group", name="CLI")).to_have_text("entrepot config running --find 'argon2_memory'")
+    expect(page.get_by_role("group", name="CLI")).to_have_text("entrepot config running --find argon2_memory")
     page.get_by_label("Only").select_option("different")
     expect(page.get_by_role("heading", name="No settings fit the filter")).to_be_visible()
 

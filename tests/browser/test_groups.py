@@ -325,7 +325,10 @@ def test_a_timer_gets_another_time_and_is_taken_back(shown: Shown, root: httpx2.
     assert last["deliverAt"].startswith(wanted)
     page.get_by_label("Select all rows shown").check()
     page.get_by_role("button", name="Take back 2").click()
-    press(dialog_of(page, "Take back 2 messages?"), "Take back 2 messages")
+    dialog = dialog_of(page, "Take back 2 messages?")
+    lines = outside(dialog, "CLI").splitlines()
+    assert len(lines) == 2 and all(each.endswith(" --yes") for each in lines)  # the second is no answer to the first
+    press(dialog, "Take back 2 messages")
     told(page, "2 messages were taken back.")
     expect(page.get_by_role("heading", name="No timers fit the filter")).to_be_visible()
     assert root.get("/api/v1/timers", params={"topic": "meetings"}).json()["value"] == []

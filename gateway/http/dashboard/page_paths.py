@@ -7,3 +7,5 @@ from typing import Final
 ROOT: Final = "/"
 DASHBOARD: Final = "/dashboard"
 DASHBOARD_FILES: Final = "/dashboard/{file:path}"
+OPERATIONS_FILE: Final = "operations.json"
+"""The one file that is made: the hints of all operations."""

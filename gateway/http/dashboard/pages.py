@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
+import orjson
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from entrepot.gateway.http.dashboard.page_headers import PAGE_HEADERS
-from entrepot.gateway.http.dashboard.page_paths import DASHBOARD, DASHBOARD_FILES, ROOT
+from entrepot.gateway.http.dashboard.page_paths import DASHBOARD, DASHBOARD_FILES, OPERATIONS_FILE, ROOT
+from entrepot.gateway.operations.all_nouns import NOUNS
+from entrepot.gateway.operations.row.hints import hints_of_rows
 
 _MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 """Media types by suffix.  Files of other kinds are not served."""
@@ -26,10 +31,13 @@ def dashboard_routes() -> APIRouter:
     served = _files(files("entrepot.gateway.http.dashboard").joinpath("page"))
 
     async def file(request: Request) -> Response:
-        found = served.get(request.path_params["file"] or _START)
+        name = request.path_params["file"] or _START
+        if name == OPERATIONS_FILE:
+            return _answer(request, await asyncio.to_thread(_operations), "application/json")
+        found = served.get(name)
         if found is None:
             raise HTTPException(HTTPStatus.NOT_FOUND)
-        return _answer(request, found)
+        return _answer(request, found.read_bytes(), _MEDIA_TYPES[_suffix(found.name)])
 
     router = APIRouter()
     router.add_route(ROOT, _root, methods=["GET"], include_in_schema=False)
@@ -53,13 +61,17 @@ def _suffix(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _answer(request: Request, file: Traversable) -> Response:
-    content = file.read_bytes()
+@cache
+def _operations() -> bytes:
+    return orjson.dumps(hints_of_rows(row for noun in NOUNS for row in noun.operations))
+
+
+def _answer(request: Request, content: bytes, media_type: str) -> Response:
     tag = f'"{hashlib.blake2b(content, digest_size=16).hexdigest()}"'
     headers = {**PAGE_HEADERS, "etag": tag}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Response(content, media_type=_MEDIA_TYPES[_suffix(file.name)], headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
 
 
 async def _root(request: Request) -> Response:

@@ -167,7 +167,7 @@ class WhoAsked(Query, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 100
 
 
-ACCESS_TESTER: Final = Noun("acls", "/acls", "policy")
+ACCESS_TESTER: Final = Noun("acls", "/acls", "policy", group="acl")
 
 
 class AccessTester:

@@ -86,6 +86,7 @@ ACLS: Final = Noun(
     "/acls",
     "policy",
     "Policies of a running server.",
+    group="acl",
     helps={"subject": "User name; * for everybody."},
 )
 _COLUMNS: Final = ("subject", "effect", "actions", "resources", "sources")

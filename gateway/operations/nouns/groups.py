@@ -16,7 +16,7 @@ from entrepot.gateway.operations.nouns.kinds import GROUP_KINDS, check_kinds, gr
 from entrepot.gateway.operations.nouns.start_position import position_to
 from entrepot.gateway.operations.row.asked import Asked, known_namespace
 from entrepot.gateway.operations.row.operation import Noun, Words
-from entrepot.gateway.operations.row.option_texts import filter_expression, retry_policy
+from entrepot.gateway.operations.row.option_texts import FILTER_FORMS, RETRY_FORMS, filter_expression, retry_policy
 from entrepot.gateway.operations.row.paging import (
     PAGED,
     Page,
@@ -164,6 +164,7 @@ class GroupChange(Body, frozen=True):
             "list:1000,5000.",
             "POLICY",
             read=retry_policy,
+            forms=RETRY_FORMS,
         ),
     ] = UNSET
     max_in_flight: Annotated[Number | UnsetType | None, Flag("Maximum number of unsettled messages of a topic.")] = (
@@ -176,6 +177,7 @@ class GroupChange(Body, frozen=True):
             "Filter of messages: 'TAG:a || b', 'SQL92:price > 3', 'SUB_TOPIC:t/+/x'.",
             "KIND:TEXT|none",
             read=filter_expression,
+            forms=FILTER_FORMS,
         ),
     ] = UNSET
 

@@ -95,7 +95,9 @@ class RetainedToDelete(Query, frozen=True):
     filter: _Name
 
 
-RETAINED: Final = Noun("retained", "/retained", "retained message", "Retained messages of a running server.")
+RETAINED: Final = Noun(
+    "retained", "/retained", "retained message", "Retained messages of a running server.", group="retained"
+)
 
 
 class Retained:

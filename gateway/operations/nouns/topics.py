@@ -17,7 +17,7 @@ from entrepot.gateway.operations.nouns.kinds import TOPIC_KINDS, check_kinds, to
 from entrepot.gateway.operations.nouns.topic_definition import DefinitionShown, TopicShown, definition_of, topic_shown
 from entrepot.gateway.operations.row.asked import Asked, known_namespace
 from entrepot.gateway.operations.row.operation import Noun, Table, Words
-from entrepot.gateway.operations.row.option_texts import placement
+from entrepot.gateway.operations.row.option_texts import PLACEMENT_FORMS, placement
 from entrepot.gateway.operations.row.paging import (
     PAGED,
     Page,
@@ -113,6 +113,7 @@ class _Change(Body, frozen=True):
             "--on",
             placement,
             is_many=True,
+            forms=PLACEMENT_FORMS,
         ),
     ] = UNSET
     """Number of queues by broker name; null: `queues` on every broker."""

@@ -129,8 +129,8 @@ class Operation:
 
 class Noun:
     """A noun of the API.  `name`: its tag in the document.  `one`, `about`: a single one, and the help of its group, in
-    commands; `helps`: that of names of its paths there.  `prefix`: of its paths, before that of a namespace.  `form`:
-    of its problems."""
+    commands; `group`: that group, where it has another name; `helps`: help of names of its paths there.  `prefix`: of
+    its paths, before that of a namespace.  `form`: of its problems."""
 
     def __init__(
         self,
@@ -139,12 +139,14 @@ class Noun:
         one: str = "",
         about: str = "",
         *,
+        group: str = "",
         is_in_namespaces: bool = False,
         prefix: str = PREFIX,
         form: Form = Form.PLAIN,
         helps: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.name, self.path, self.one, self.about, self.helps = name, path, one, about, helps
+        self.group = group or one
         self.is_in_namespaces, self.prefix, self.form = is_in_namespaces, prefix, form
         self.operations: list[Operation] = []
 

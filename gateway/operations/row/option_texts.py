@@ -6,6 +6,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 NONE: Final = "none"
+RETRY_FORMS: Final = (
+    "{kind}",
+    "{kind}:{initialMs}:{maxMs}",
+    "{kind}:{initialMs}:{maxMs}:{multiplier}",
+    "{kind}:{delaysMs}",
+)
+FILTER_FORMS: Final = (NONE, "{kind}:{text}")
+PLACEMENT_FORMS: Final = ("{name}={value}",)
+"""Texts that the readers below read, as `Flag.forms` has them."""
 
 
 def number_or_none(text: str) -> int | None:

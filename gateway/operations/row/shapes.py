@@ -146,7 +146,8 @@ class Flag:
     """How the command line takes a field: part of its annotation.  `name`: of a truth value perhaps with that of its
     opposite, `--on/--off`; without dashes that of an argument.  `read`: the JSON value of the option's text; it raises
     ValueError, which begins with the text.  `is_many`: the option may be repeated, and `read` gets all texts.
-    `sends`: the value of a plain flag."""
+    `sends`: the value of a plain flag.  `forms`: texts that `read` reads, for null and for objects: one stands for what
+    has just the fields that it names in braces.  For a repeated option, `name` and `value` of an entry."""
 
     help: str = ""
     metavar: str | None = None
@@ -154,6 +155,7 @@ class Flag:
     read: Callable[[Any], Any] | None = None
     is_many: bool = False
     sends: str | None = None
+    forms: tuple[str, ...] = ()
 
 
 EXAMPLES: Final[dict[type, Struct]] = {}

@@ -61,12 +61,25 @@ def test_a_file_that_did_not_change_is_not_sent_again(client: httpx2.Client) -> 
     assert other.status_code == 200
 
 
+def test_the_hints_of_operations_are_a_file_like_the_others(client: httpx2.Client) -> None:
+    answer, page = client.get("/dashboard/operations.json"), client.get("/dashboard/app.js")
+    assert answer.json()["getTopic"]["path"] == "/api/v1/topics/{name}"
+    for name in ("content-security-policy", "x-content-type-options", "referrer-policy", "cache-control"):
+        assert answer.headers[name] == page.headers[name]
+    again = client.get("/dashboard/operations.json", headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
 def test_media_types(client: httpx2.Client) -> None:
-    kinds = {name: client.get(f"/dashboard/{name}").headers["content-type"] for name in ("", "app.js", "mark.svg")}
+    kinds = {
+        name: client.get(f"/dashboard/{name}").headers["content-type"]
+        for name in ("", "app.js", "mark.svg", "operations.json")
+    }
     assert kinds == {
         "": "text/html; charset=utf-8",
         "app.js": "text/javascript; charset=utf-8",
         "mark.svg": "image/svg+xml",
+        "operations.json": "application/json",
     }
 
 

@@ -47,14 +47,14 @@ export function parsed(text) {
  * raises the signal's reason.
  *
  * `body`: a value, sent as JSON; or a string or Blob with `type`.  `raw`: return the Response instead. */
-export async function call(method, path, { query, body, type, headers = {}, signal, raw = false } = {}) {
+export async function call(method, path, { query, body, type, headers = {}, signal, raw = false, cache = "no-store" } = {}) {
   const sent = { accept: "application/json", "x-entrepot-dashboard": "1", ...headers };
   let content = body;
   if (body !== undefined && body !== null && !type) {
     content = JSON.stringify(body);
     sent["content-type"] = "application/json";
   } else if (type) sent["content-type"] = type;
-  const answer = await fetched(address(path, query), { method, headers: sent, body: content, signal });
+  const answer = await fetched(address(path, query), { method, headers: sent, body: content, signal, cache });
   if (!answer.ok) throw await refusal(answer);
   if (raw) return answer;
   const text = await whole(answer, signal);
@@ -68,7 +68,7 @@ export const del = (path, options) => call("DELETE", path, options);
 
 async function fetched(url, options) {
   try {
-    return await fetch(url, { ...options, credentials: "same-origin", cache: "no-store", redirect: "error" });
+    return await fetch(url, { ...options, credentials: "same-origin", redirect: "error" });
   } catch (error) {
     options.signal?.throwIfAborted();
     throw new ApiError(0, "NO_ANSWER", `${location.host} gave no answer. Check that the gateway runs and can be reached.`);

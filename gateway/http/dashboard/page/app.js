@@ -5,18 +5,19 @@ import { fill, h } from "./dom.js";
 import { showFrame, tellLoginOver } from "./frame.js";
 import { showLogin, showLoginDialog } from "./pages/login.js";
 import { failure } from "./parts/answers.js";
+import { loadOperations } from "./parts/operations.js";
 import { isIn, loadSession } from "./session.js";
 import { overviewStream } from "./stream.js";
 import { applyTheme } from "./choices.js";
 
 async function start() {
   try {
-    await loadSession();
+    await Promise.all([loadSession(), loadOperations()]);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     document.title = "Entrepôt";
     document.body.className = "";
-    fill(document.body, h("main.main", h("h1", "Entrepôt"), failure("The gateway does not tell who is logged in", error, { again: start })));
+    fill(document.body, h("main.main", h("h1", "Entrepôt"), failure("The dashboard did not start", error, { again: start })));
     return;
   }
   if (isIn()) {

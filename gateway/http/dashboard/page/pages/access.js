@@ -4,12 +4,13 @@ import { get } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { keepInAddress, link, path } from "../links.js";
 import { ask } from "../parts/answers.js";
-import { sameFromOutside, quoted } from "../parts/copying.js";
+import { commandText, sameFromOutside, quoted } from "../parts/copying.js";
 import { decisionTrail, effectiveTrail, reachLegend, reachSign, verdict } from "../parts/decisions.js";
 import { head } from "../parts/head.js";
 import { columns, panel } from "../parts/panel.js";
 import { ACTIONS, subjectName, subjectWords, TYPES } from "../parts/statements.js";
 import { state } from "../parts/states.js";
+import { rest } from "../parts/operations.js";
 import { table } from "../parts/table.js";
 import { session } from "../session.js";
 
@@ -100,8 +101,8 @@ function explain(answer, { subject, action, resource, clientId, source }, signal
   const query = { subject, action, resource, clientId, source };
   const options = `${clientId ? ` --client-id ${quoted(clientId)}` : ""}${source ? ` --source ${quoted(source)}` : ""}`;
   const outside = {
-    cli: `entrepot acl explain ${quoted(subject)} ${action} ${quoted(resource)}${options}`,
-    rest: { method: "GET", path: `/api/v1/acls:explain?${new URLSearchParams(Object.entries(query).filter(([, value]) => value))}` },
+    cli: commandText("entrepot acl explain", [subject, action, resource], options),
+    rest: rest("explainAccess", {}, undefined, query),
   };
   const draw = (found) => [
     h("div.pad", verdict({ subject, action, resource }, found)),

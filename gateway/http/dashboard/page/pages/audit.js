@@ -7,6 +7,7 @@ import { link } from "../links.js";
 import { banner } from "../parts/banner.js";
 import { sameFromOutside } from "../parts/copying.js";
 import { head } from "../parts/head.js";
+import { rest } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { none, state } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -58,7 +59,7 @@ export function show(place, parameters, signal) {
       text: "Each gateway keeps its newest ones; its log has all. Reading, publishing and consuming have none.",
     },
   });
-  const same = sameFromOutside({ cli: "entrepot user audit --limit 50", rest: { method: "GET", path: "/api/v1/audit?limit=50" } });
+  const same = sameFromOutside({ cli: "entrepot user audit --limit 50", rest: rest("listAuditEntries", {}, undefined, { limit: 50 }) });
   place.append(top.element, lost, panel("Entries", { flush: list.element }), h("section.panel.pad", same));
 }
 

@@ -10,6 +10,7 @@ import { sameFromOutside } from "../parts/copying.js";
 import { confirm } from "../parts/dialog.js";
 import { form } from "../parts/form.js";
 import { head } from "../parts/head.js";
+import { same } from "../parts/operations.js";
 import { columns, facts, keyNumbers, panel, scrolling } from "../parts/panel.js";
 import { exampleHistory, exampleRows } from "../parts/sheet.js";
 import { sparkline } from "../parts/sparkline.js";
@@ -40,7 +41,7 @@ export function show(place, parameters, signal) {
     h("div.stack", banner("info", "Updates are paused.", "What you see is of 20:41:20.", { label: "Go on", act: () => {} }), banner("warn", "3 of 4 gateways answered.", "gw-4 gave no answer within 1.5 s. Sums marked ≥ leave it out.", { label: "Ask again", act: () => {} }), banner("bad", "No broker answers.", "Gateways are up; nothing can be read or written.")),
     columns(
       h("div.c4.stack", h("h2", "Empty, loading, refused"), empty("No webhooks on returns", "A webhook sends each new event of a topic to an https address.", { label: "Add a webhook", act: () => {} }), waiting(signal), failure("The topic was not made", new ApiError(409, "TOPIC_EXISTS", "A topic named “returns” exists in this namespace.", { requestId: "7f31c2" }))),
-      h("div.c4.stack", h("h2", "Confirm"), asking(told), panel("The same from outside", { body: sameFromOutside({ cli: "entrepot topic delete returns", rest: { method: "DELETE", path: "/api/v1/topics/returns" } }) })),
+      h("div.c4.stack", h("h2", "Confirm"), asking(told), panel("The same from outside", { body: sameFromOutside(same("deleteTopic", { name: "returns" })) })),
       h("div.c4.stack", h("h2", "After it"), told.element, h("h2", "Hostile names are text"), hostile()),
     ),
   );
@@ -117,7 +118,7 @@ function waiting(signal) {
 
 function asking(told) {
   const open = async () => {
-    const result = await confirm({ title: "Delete the topic returns?", loss: "12 messages and 1 group lose it. This cannot be undone.", cli: "entrepot topic delete returns", rest: { method: "DELETE", path: "/api/v1/topics/returns" }, verb: "Delete topic", isDanger: true, typed: "returns", run: async () => {} });
+    const result = await confirm({ title: "Delete the topic returns?", loss: "12 messages and 1 group lose it. This cannot be undone.", ...same("deleteTopic", { name: "returns" }), verb: "Delete topic", isDanger: true, typed: "returns", run: async () => {} });
     if (result) told.tell("info", "The question was answered.", "This sheet deletes nothing.");
   };
   return h("div.panel.pad.stack", h("p.s.q2", "Says what is lost, and shows the same from outside. The name is typed first where it cannot be undone."), h("p", h("button.danger", { type: "button", onclick: open }, "Delete returns")));

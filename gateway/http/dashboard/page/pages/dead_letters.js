@@ -4,7 +4,8 @@ import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { count, number } from "../format.js";
 import { head } from "../parts/head.js";
-import { NAMESPACE_FILTER, inNamespace } from "../parts/namespaces.js";
+import { NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { pathOf } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { groupLink, lettersAddress } from "../parts/place_links.js";
 import { form } from "../parts/form.js";
@@ -27,7 +28,7 @@ export async function show(place, { query }, signal) {
     filters: [{ name: "contains", label: "Group contains" }, NAMESPACE_FILTER],
     load: async ({ after, limit, sort, filter, signal: asked }) => {
       const { namespace, contains } = filter;
-      const page = await get(inNamespace(namespace, "topics"), {
+      const page = await get(pathOf("listTopics", { namespace }), {
         query: { after, limit, sort, contains, kind: "deadLetter" },
         signal: asked,
       });

@@ -6,8 +6,9 @@ import { duration } from "../format.js";
 import { link } from "../links.js";
 import { ask } from "../parts/answers.js";
 import { results } from "../parts/banner.js";
-import { deleteEventRule, inLines, memberText, putEventRule, rulePath } from "../parts/event_rule_form.js";
+import { deleteEventRule, inLines, memberText, putEventRule } from "../parts/event_rule_form.js";
 import { head } from "../parts/head.js";
+import { pathOf } from "../parts/operations.js";
 import { facts, panel } from "../parts/panel.js";
 import { none } from "../parts/states.js";
 
@@ -22,7 +23,7 @@ export async function show(place, { topic, query }, signal) {
   const body = h("div.stack.wide-gaps");
   place.append(top.element, told.element, body);
   const load = async (asked) => {
-    const text = await (await get(rulePath(namespace, topic), { signal: asked, raw: true })).text();
+    const text = await (await get(pathOf("getEventRules", { name: topic, namespace }), { signal: asked, raw: true })).text();
     const schema = memberText(text, "schema");
     return { ...parsed(text), topic, namespace, schemaText: schema === null ? null : inLines(schema) };
   };

@@ -7,7 +7,8 @@ import { link, path } from "../links.js";
 import { results } from "../parts/banner.js";
 import { putEventRule } from "../parts/event_rule_form.js";
 import { head } from "../parts/head.js";
-import { inNamespace, NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { pathOf } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { none } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -33,7 +34,7 @@ export async function show(place, { query }, signal) {
     filters: [{ name: "q", label: "Topic contains" }, NAMESPACE_FILTER],
     load: ({ after, limit, filter, signal: asked }) => {
       namespace = filter.namespace;
-      return get(inNamespace(namespace, "event-rules"), { query: { after, limit, name: filter.q }, signal: asked });
+      return get(pathOf("listEventRules", { namespace }), { query: { after, limit, name: filter.q }, signal: asked });
     },
     empty: {
       title: "No event rules",

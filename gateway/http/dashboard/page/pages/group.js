@@ -6,10 +6,10 @@ import { duration, fullTime, isUnknown, number } from "../format.js";
 import { link } from "../links.js";
 import { ask } from "../parts/answers.js";
 import { results } from "../parts/banner.js";
-import { changeGroup, deleteGroups, groupPath, retryWords } from "../parts/group_actions.js";
+import { changeGroup, deleteGroups, retryWords } from "../parts/group_actions.js";
 import { resetGroup } from "../parts/group_reset.js";
 import { head } from "../parts/head.js";
-import { inNamespace } from "../parts/namespaces.js";
+import { pathOf } from "../parts/operations.js";
 import { facts, keyNumbers, panel } from "../parts/panel.js";
 import { lettersAddress, namespaceQuery, topicLink } from "../parts/place_links.js";
 import { door, none, state, unknown } from "../parts/states.js";
@@ -56,8 +56,8 @@ export async function show(place, { name: group, query }, signal) {
 /** The definition of a group, from a page of one row, which comes without its broker, too.  What is not in the page is
  * refused by the server, with the reason. */
 async function definitionOf(group, namespace, signal) {
-  const { value } = await get(inNamespace(namespace, "groups"), { query: { prefix: group, limit: 1 }, signal });
-  return value[0]?.name === group ? value[0] : get(groupPath(group, namespace), { signal });
+  const { value } = await get(pathOf("listGroups", { namespace }), { query: { prefix: group, limit: 1 }, signal });
+  return value[0]?.name === group ? value[0] : get(pathOf("getGroup", { name: group, namespace }), { signal });
 }
 
 function buttons(definition, told, load, lists, sums) {
@@ -84,7 +84,7 @@ function buttons(definition, told, load, lists, sums) {
 /** Where the group is in every queue; none where it is not told, which the result's place says. */
 async function progressOf(group, namespace, told) {
   try {
-    return (await get(groupPath(group, namespace))).progress;
+    return (await get(pathOf("getGroup", { name: group, namespace }))).progress;
   } catch (error) {
     told.tell("warn", "Where the group is now is not known.", error.message);
     return [];
@@ -154,7 +154,7 @@ function lagList(group, namespace, told, signal) {
       { id: "seconds", label: "Lag, time", align: "n", cell: ageOf },
     ],
     load: async ({ after, limit, filter, signal: asked }) => {
-      const page = await get(groupPath(group, namespace, "/lag"), { query: { after, limit, ...filter }, signal: asked });
+      const page = await get(pathOf("getGroupLag", { name: group, namespace }), { query: { after, limit, ...filter }, signal: asked });
       told(page);
       return page;
     },
@@ -189,7 +189,7 @@ function consumerList(group, namespace, signal) {
       { id: "gateway", label: "Gateway", optional: 1, cell: (row) => (row.gateway ? name(row.gateway) : none()) },
     ],
     load: async ({ signal: asked }) => {
-      const page = await get(groupPath(group, namespace, "/consumers"), { signal: asked });
+      const page = await get(pathOf("listGroupConsumers", { name: group, namespace }), { signal: asked });
       cut.hidden = !page.isCut;
       return { ...page, next: null };
     },

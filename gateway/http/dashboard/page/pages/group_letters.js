@@ -6,10 +6,10 @@ import { fullTime, number, time } from "../format.js";
 import { keepInAddress, link } from "../links.js";
 import { ask } from "../parts/answers.js";
 import { results } from "../parts/banner.js";
-import { groupPath } from "../parts/group_actions.js";
 import { head } from "../parts/head.js";
 import { letterActions } from "../parts/letter_actions.js";
 import { letterPanel } from "../parts/letter_view.js";
+import { pathOf } from "../parts/operations.js";
 import { panel, scrolling } from "../parts/panel.js";
 import { groupLink, messageLink, namespaceQuery, topicLink } from "../parts/place_links.js";
 import { none, state, unknown } from "../parts/states.js";
@@ -41,13 +41,14 @@ class GroupLetters {
     this.detail = h("div.stack");
   }
 
-  path(more = "") {
-    return groupPath(this.group, this.namespace, `/dead-letters${more}`);
+  /** The path of an operation on them. */
+  path(id) {
+    return pathOf(id, { name: this.group, namespace: this.namespace });
   }
 
   /** Count by reason, and draw it; all of the counted pages are added up. */
   loadReasons() {
-    const work = (signal) => get(this.path(":reasons"), { signal });
+    const work = (signal) => get(this.path("countDeadLetters"), { signal });
     return ask(this.why, work, (found) => this.drawReasons(found), {
       what: "all brokers",
       fact: "Dead letters were not counted",
@@ -73,7 +74,7 @@ class GroupLetters {
       oldest ? `oldest ${time(oldest)} UTC` : null,
       ["of ", groupLink(this.group, this.namespace)],
     ]);
-    const exported = h("a.btn", { href: address(this.path(":export")).href, download: `${this.group}.ndjson` }, "Export as NDJSON");
+    const exported = h("a.btn", { href: address(this.path("exportDeadLetters")).href, download: `${this.group}.ndjson` }, "Export as NDJSON");
     const all = isComplete ? counted : total;
     this.top.acts(
       total === 0
@@ -101,7 +102,7 @@ class GroupLetters {
   /** Count the next ones, and add them. */
   async countOn() {
     const before = this.reasons;
-    const work = async (signal) => added(before, await get(this.path(":reasons"), { query: { from_offset: before.next }, signal }));
+    const work = async (signal) => added(before, await get(this.path("countDeadLetters"), { query: { from_offset: before.next }, signal }));
     await ask(this.why, work, (found) => this.drawReasons(found), {
       what: "all brokers",
       fact: "Dead letters were not counted",
@@ -211,7 +212,7 @@ class GroupLetters {
 
   /** A page of letters.  A call looks at a bounded number: where none of them fits, it goes on. */
   async page({ after, limit, signal }) {
-    const path = this.path(this.reason === "" ? "?reason=" : ""); // an empty one is a reason, too
+    const path = this.path("listDeadLetters") + (this.reason === "" ? "?reason=" : ""); // an empty one is a reason, too
     let from = after;
     for (;;) {
       const found = await get(path, { query: { from_offset: from, limit, reason: this.reason }, signal });

@@ -6,7 +6,8 @@ import { count, number } from "../format.js";
 import { results } from "../parts/banner.js";
 import { createGroup, deleteGroups } from "../parts/group_actions.js";
 import { head } from "../parts/head.js";
-import { NAMESPACE_FILTER, inNamespace } from "../parts/namespaces.js";
+import { NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { pathOf } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { groupAddress, groupLink, topicLink } from "../parts/place_links.js";
 import { chip, none, state, unknown } from "../parts/states.js";
@@ -53,7 +54,7 @@ export async function show(place, parameters, signal) {
     load: async ({ after, limit, sort, filter, signal: asked }) => {
       const { namespace: chosen, ...rest } = filter;
       namespace = chosen;
-      const page = await get(inNamespace(chosen, "groups"), { query: { after, limit, sort, ...rest }, signal: asked });
+      const page = await get(pathOf("listGroups", { namespace: chosen }), { query: { after, limit, sort, ...rest }, signal: asked });
       top.sub([`${count(page.total, "group")} that you may see`]);
       return page;
     },

@@ -1,14 +1,14 @@
 // Spark jobs that keep tables of topics, by their own last reports.
 
-import { del, get, segment } from "../api.js";
+import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { count, duration, isUnknown, number, time } from "../format.js";
 import { results } from "../parts/banner.js";
 import { lackingRight } from "../parts/client_lists.js";
-import { quoted } from "../parts/copying.js";
 import { confirm, openDialog } from "../parts/dialog.js";
 import { head } from "../parts/head.js";
 import { inTurn, namedInTurn, tellInTurn } from "../parts/in_turn.js";
+import { perform, same } from "../parts/operations.js";
 import { panel, scrolling } from "../parts/panel.js";
 import { none, state } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -114,19 +114,17 @@ function details(row) {
 
 async function forget(rows, told) {
   const runs = rows.filter((row) => row.state === "running").length;
-  const path = (row) => `ingest-jobs/${segment(row.id)}`;
   const result = await confirm({
     title: `Forget ${count(rows.length, "job")}?`,
     loss: `Their reports are deleted. Jobs and tables are not touched: ${runs} of them run, and report again with their next batch.`,
     ...namedInTurn(
       rows,
       (row) => name(row.table || row.id),
-      (row) => `entrepot job forget ${quoted(row.id)}`,
+      (row, how) => same("forgetIngestJob", row, undefined, how),
     ),
-    rest: { method: "DELETE", path: `/api/v1/${path(rows[0])}` },
     verb: `Forget ${count(rows.length, "job")}`,
     isDanger: true,
-    run: () => inTurn(rows, (row) => del(path(row))),
+    run: () => inTurn(rows, (row) => perform("forgetIngestJob", row)),
   });
   if (!result) return false;
   tellInTurn(told, result.done, ["job"], "forgotten", (row) => row.table || row.id);

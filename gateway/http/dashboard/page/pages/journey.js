@@ -1,18 +1,19 @@
 // Message journey: where one message went, attempt by attempt, and what is not known of it.
 
-import { ApiError, address, get, segment } from "../api.js";
+import { ApiError, address, get } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { bytes, count, fullTime, number, time } from "../format.js";
 import { link } from "../links.js";
 import { ask, empty } from "../parts/answers.js";
 import { banner } from "../parts/banner.js";
-import { copyable, quoted } from "../parts/copying.js";
+import { commandText, copyable, quoted } from "../parts/copying.js";
 import { form } from "../parts/form.js";
 import { head } from "../parts/head.js";
 import { hopList } from "../parts/journey_hops.js";
 import { lanesOf } from "../parts/journey_lanes.js";
 import { offset } from "../parts/journey_scale.js";
 import { receiver, topicOf } from "../parts/journey_words.js";
+import { pathOf, rest } from "../parts/operations.js";
 import { columns, facts, keyNumbers, panel, scrolling } from "../parts/panel.js";
 import { chip, state, unknown } from "../parts/states.js";
 
@@ -62,14 +63,13 @@ function wantedOf({ id, query }) {
   return { ...found, id: id ?? found.id, by, namespace: found.namespace || DEFAULT };
 }
 
-const pathOf = ({ namespace }) => (namespace === DEFAULT ? "journeys" : `namespaces/${segment(namespace)}/journeys`);
 const queryOf = (wanted) => Object.fromEntries(ASKED.map((key) => [key, key === "by" && wanted.by === "messageId" ? "" : wanted[key]]));
 const linkTo = (wanted) => link("journey", { ...queryOf(wanted), namespace: wanted.namespace === DEFAULT ? "" : wanted.namespace });
 
 /** The journey, or {problem} where there is no such message. */
 async function journeyOf(wanted, signal) {
   try {
-    return await get(pathOf(wanted), { query: queryOf(wanted), signal });
+    return await get(pathOf("getJourney", wanted), { query: queryOf(wanted), signal });
   } catch (error) {
     if (error instanceof ApiError && error.status === 404) return { problem: error };
     throw error;
@@ -139,7 +139,7 @@ function actions(wanted) {
   });
   return [
     copy,
-    h("a.btn", { href: address(pathOf(wanted), queryOf(wanted)), download: `journey-${wanted.id.slice(0, 64)}.json` }, "Download JSON"),
+    h("a.btn", { href: address(pathOf("getJourney", wanted), queryOf(wanted)), download: `journey-${wanted.id.slice(0, 64)}.json` }, "Download JSON"),
   ];
 }
 
@@ -330,11 +330,9 @@ function candidates({ candidates: found, message }, wanted) {
 function outside(wanted) {
   const options = Object.entries({ ...queryOf(wanted), namespace: wanted.namespace === DEFAULT ? "" : wanted.namespace, id: "" });
   const words = options.filter(([, value]) => value !== "").flatMap(([key, value]) => [`--${key}`, quoted(value)]);
-  const id = wanted.id.startsWith("-") ? ["--", quoted(wanted.id)] : [quoted(wanted.id)];
-  const { pathname, search } = address(pathOf(wanted), queryOf(wanted));
-  const from = pathname.indexOf("/api/v1/");
+  const { method, path } = rest("getJourney", wanted, undefined, queryOf(wanted));
   return [
-    copyable("CLI", ["entrepot message journey", ...words, ...id].join(" ")),
-    copyable("REST", `GET ${pathname.slice(from)}${search}`),
+    copyable("CLI", commandText(["entrepot message journey", ...words].join(" "), [wanted.id])),
+    copyable("REST", `${method} ${path}`),
   ];
 }

@@ -1,20 +1,19 @@
 // Namespaces: each has topics and groups with names of its own.
 
-import { del, get, put, segment } from "../api.js";
+import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { number } from "../format.js";
 import { results } from "../parts/banner.js";
-import { quoted } from "../parts/copying.js";
 import { confirm } from "../parts/dialog.js";
 import { formDialog } from "../parts/form.js";
 import { head } from "../parts/head.js";
+import { perform, same } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { none } from "../parts/states.js";
 import { table } from "../parts/table.js";
 import { audited } from "../parts/user_actions.js";
 
 const DEFAULT = "default";
-const pathOf = (namespace) => `namespaces/${segment(namespace)}`;
 const maybe = (value) => (value === null ? none() : number(value));
 
 export function show(place, parameters, signal) {
@@ -57,11 +56,11 @@ async function createNamespace(told, reload) {
   const result = await formDialog("Create a namespace", {
     fields: [{ name: "name", label: "Name", required: true, wide: true, problem: ["namespace"], hint: "An existing one stays as it is." }],
     submit: "Create the namespace",
-    same: (values) => ({
-      cli: `entrepot namespace create ${quoted(values.name ?? "NAME")}`,
-      rest: { method: "PUT", path: `/api/v1/${pathOf(values.name ?? "NAME")}`, body: {} },
-    }),
-    send: (values) => put(pathOf((made = values.name)), {}),
+    same: (values) => same("putNamespace", values, {}),
+    send: (values) => {
+      made = values.name;
+      return perform("putNamespace", values, {});
+    },
   });
   if (!result) return;
   audited(told, ["The namespace ", name(made), " is there."], made);
@@ -78,11 +77,10 @@ async function deleteNamespace(row, told, reload) {
       number(row.groups),
       " groups. It is deleted only if it has none, so no message is lost. You can create it again.",
     ],
-    cli: `entrepot namespace delete ${quoted(row.name)}`,
-    rest: { method: "DELETE", path: `/api/v1/${pathOf(row.name)}` },
+    ...same("deleteNamespace", row),
     verb: "Delete namespace",
     isDanger: true,
-    run: () => del(pathOf(row.name)).then(() => true),
+    run: () => perform("deleteNamespace", row).then(() => true),
   });
   if (!result) return;
   audited(told, ["The namespace ", name(row.name), " was deleted."], row.name);

@@ -1,19 +1,17 @@
 // One policy: all statements about a subject, to read and to change.
 
-import { ApiError, del, get, put, segment } from "../api.js";
+import { ApiError, get } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { count } from "../format.js";
 import { keepInAddress, link, path } from "../links.js";
 import { ask } from "../parts/answers.js";
 import { banner, results } from "../parts/banner.js";
-import { quoted } from "../parts/copying.js";
 import { confirm } from "../parts/dialog.js";
 import { head } from "../parts/head.js";
+import { pathOf, perform, rest, same } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { commandOf, statementFields, statementNodes, subjectWords } from "../parts/statements.js";
 import { audited } from "../parts/user_actions.js";
-
-const pathOf = (subject) => `acls/${segment(subject)}`;
 
 export async function show(place, { subject, query }, signal) {
   const top = head(
@@ -23,7 +21,7 @@ export async function show(place, { subject, query }, signal) {
   const told = results();
   const content = h("div.stack.wide-gaps");
   place.append(top.element, told.element, content);
-  const load = () => ask(content, (asked) => get(pathOf(subject), { signal: asked }), draw, { fact: "The policy was not loaded", signal });
+  const load = () => ask(content, (asked) => get(pathOf("getAccessPolicy", { subject }), { signal: asked }), draw, { fact: "The policy was not loaded", signal });
   const saved = async (statements) => {
     keepInAddress({ new: null });
     audited(
@@ -49,11 +47,10 @@ function buttons(subject, { statements }, done) {
     const result = await confirm({
       title: `Delete the policy of ${subject}?`,
       loss: `${count(statements.length, "statement")} about it no longer hold, from the next decision on. This cannot be undone.`,
-      cli: `entrepot acl delete ${quoted(subject)}`,
-      rest: { method: "DELETE", path: `/api/v1/${pathOf(subject)}` },
+      ...same("deleteAccessPolicy", { subject }),
       verb: "Delete policy",
       isDanger: true,
-      run: () => del(pathOf(subject)).then(() => true),
+      run: () => perform("deleteAccessPolicy", { subject }).then(() => true),
     });
     if (result) done();
   };
@@ -98,14 +95,14 @@ function saveDialog(subject, before, statements) {
   const headers = before === null ? { "if-none-match": "*" } : {};
   const run = async () => {
     if (before !== null) await checkUnchanged(subject, before);
-    return put(pathOf(subject), { statements }, { headers });
+    return perform("putAccessPolicy", { subject }, { statements }, { headers });
   };
   return {
     title: `Save the policy of ${subject}?`,
     loss: `${count(statements.length, "statement")} will hold from the next decision on. ${was}`,
     body: h("ol.lines.s", statements.map((each) => h("li", statementNodes(each)))),
     cli: commandOf(subject, statements),
-    rest: { method: "PUT", path: `/api/v1/${pathOf(subject)}`, body: { statements } },
+    rest: rest("putAccessPolicy", { subject }, { statements }),
     verb: "Save policy",
     run,
   };
@@ -113,7 +110,7 @@ function saveDialog(subject, before, statements) {
 
 /** Raise ApiError where somebody else has changed the policy since it was shown. */
 async function checkUnchanged(subject, before) {
-  const now = await get(pathOf(subject));
+  const now = await get(pathOf("getAccessPolicy", { subject }));
   if (JSON.stringify(now.statements) === JSON.stringify(before)) return;
   const detail = "The policy was changed since it was shown here. Copy what you typed, and load the page again.";
   throw new ApiError(409, "CHANGED_MEANWHILE", detail);

@@ -1,6 +1,5 @@
 // Policies of queues and exchanges: arguments given by name, users' and operators'.
 
-import { del } from "../api.js";
 import { h, name } from "../dom.js";
 import { count, number } from "../format.js";
 import { putPolicy } from "../parts/amqp_dialogs.js";
@@ -8,8 +7,9 @@ import { results } from "../parts/banner.js";
 import { confirm } from "../parts/dialog.js";
 import { head } from "../parts/head.js";
 import { inTurn, namedInTurn, tellInTurn } from "../parts/in_turn.js";
+import { perform, rest } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
-import { admin, api, argumentsText, pageOf, queueTabs, vhostFilter, vhostNames } from "../parts/rabbitmq.js";
+import { admin, argumentsText, pageOf, queueTabs, vhostFilter, vhostNames } from "../parts/rabbitmq.js";
 import { table } from "../parts/table.js";
 
 const COLUMNS = ["name", "vhost", "pattern", "apply-to", "definition", "priority"];
@@ -88,8 +88,7 @@ function columns(act) {
 }
 
 async function remove(kind, rows, told) {
-  const command = kind === "policies" ? "delete policy" : "delete operator_policy";
-  const path = (row) => api(kind, row.vhost, row.name);
+  const [command, id] = kind === "policies" ? ["delete policy", "deletePolicy"] : ["delete operator_policy", "deleteOperatorPolicy"];
   const amount = count(rows.length, "policy", "policies");
   const result = await confirm({
     title: `Delete ${amount}?`,
@@ -97,12 +96,11 @@ async function remove(kind, rows, told) {
     ...namedInTurn(
       rows,
       (row) => [name(row.name), h("span.q", " in ", name(row.vhost))],
-      (row) => admin(row.vhost, command, { name: row.name }),
+      (row) => ({ cli: admin(row.vhost, command, { name: row.name }), rest: rest(id, row) }),
     ),
-    rest: { method: "DELETE", path: path(rows[0]) },
     verb: `Delete ${amount}`,
     isDanger: true,
-    run: () => inTurn(rows, (row) => del(path(row))),
+    run: () => inTurn(rows, (row) => perform(id, row)),
   });
   if (!result) return false;
   tellInTurn(told, result.done, ["policy", "policies"], "deleted", (row) => row.name);

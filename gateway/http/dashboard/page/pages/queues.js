@@ -1,6 +1,5 @@
 // Queues of AMQP: those of one virtual host, or of all.
 
-import { del } from "../api.js";
 import { h, name } from "../dom.js";
 import { count, number } from "../format.js";
 import { link, path } from "../links.js";
@@ -9,8 +8,9 @@ import { results } from "../parts/banner.js";
 import { confirm } from "../parts/dialog.js";
 import { head } from "../parts/head.js";
 import { inTurn, namedInTurn, tellInTurn } from "../parts/in_turn.js";
+import { perform, rest } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
-import { admin, api, pageOf, queueTabs, vhostFilter, vhostNames } from "../parts/rabbitmq.js";
+import { admin, pageOf, queueTabs, vhostFilter, vhostNames } from "../parts/rabbitmq.js";
 import { chip, none } from "../parts/states.js";
 import { table } from "../parts/table.js";
 
@@ -101,20 +101,18 @@ function columns() {
 async function deleteQueues(rows, told) {
   const isKnown = rows.every((row) => row.messages !== undefined);
   const messages = isKnown ? rows.reduce((sum, row) => sum + Number(row.messages), 0) : null;
-  const [first] = rows;
   const result = await confirm({
     title: `Delete ${count(rows.length, "queue")}?`,
     loss: [h("b", number(messages)), " messages and all bindings of these queues are lost. This cannot be undone."],
     ...namedInTurn(
       rows,
       (row) => [name(row.name), h("span.q", " in ", name(row.vhost))],
-      (row) => admin(row.vhost, "delete queue", { name: row.name }),
+      (row) => ({ cli: admin(row.vhost, "delete queue", { name: row.name }), rest: rest("deleteQueue", row) }),
     ),
-    rest: { method: "DELETE", path: api("queues", first.vhost, first.name) },
     verb: `Delete ${count(rows.length, "queue")}`,
     isDanger: true,
-    typed: rows.length === 1 ? first.name : `delete ${rows.length}`,
-    run: () => inTurn(rows, (row) => del(api("queues", row.vhost, row.name))),
+    typed: rows.length === 1 ? rows[0].name : `delete ${rows.length}`,
+    run: () => inTurn(rows, (row) => perform("deleteQueue", row)),
   });
   if (!result) return false;
   tellInTurn(told, result.done, ["queue"], "deleted", (row) => row.name);

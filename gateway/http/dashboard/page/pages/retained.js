@@ -1,15 +1,16 @@
 // Retained messages of MQTT: what a new subscriber gets at once.
 
-import { del, get, segment } from "../api.js";
+import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { bytes, count, fullTime, number, time } from "../format.js";
 import { results } from "../parts/banner.js";
-import { quoted } from "../parts/copying.js";
+import { commandText, quoted } from "../parts/copying.js";
 import { confirm, openDialog } from "../parts/dialog.js";
 import { failure } from "../parts/answers.js";
 import { head } from "../parts/head.js";
 import { inTurn, namedInTurn, tellInTurn } from "../parts/in_turn.js";
 import { hexShown, textOf, textShown } from "../parts/message_body.js";
+import { pathOf, perform, rest } from "../parts/operations.js";
 import { facts, panel, scrolling } from "../parts/panel.js";
 import { none } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -67,8 +68,6 @@ export async function show(place, parameters, signal) {
   );
 }
 
-const pathOf = (row) => `retained/${segment(row.name)}`;
-
 async function look(row) {
   const body = h("div.stack");
   const close = h("button", { type: "button" }, "Close");
@@ -87,7 +86,7 @@ async function look(row) {
   const controller = new AbortController();
   dialog.closed.then(() => controller.abort());
   try {
-    const answer = await get(pathOf(row), { raw: true, headers: { accept: "*/*" }, signal: controller.signal });
+    const answer = await get(pathOf("getRetained", row), { raw: true, headers: { accept: "*/*" }, signal: controller.signal });
     body.append(...bodyShown(await firstBytes(answer), row.size));
   } catch (error) {
     if (!controller.signal.aborted) body.append(failure("The body was not shown", error));
@@ -125,12 +124,14 @@ async function deleteSome(rows, told) {
     ...namedInTurn(
       rows,
       (row) => name(row.name),
-      (row) => `entrepot retained delete ${quoted(row.name)}`,
+      (row, { isSure }) => ({
+        cli: commandText("entrepot retained delete", [row.name], isSure ? " --yes" : ""),
+        rest: rest("deleteRetained", row),
+      }),
     ),
-    rest: { method: "DELETE", path: `/api/v1/${pathOf(rows[0])}` },
     verb,
     isDanger: true,
-    run: () => inTurn(rows, (row) => del(pathOf(row))),
+    run: () => inTurn(rows, (row) => perform("deleteRetained", row)),
   });
   if (!result) return false;
   tellInTurn(told, result.done, ["retained message"], "deleted", (row) => row.name);
@@ -150,11 +151,11 @@ async function deleteMatching(filter, told, reload, signal) {
     title: `Delete ${amount} retained messages that match ${filter}?`,
     loss: "New subscribers get nothing for these names until the next message. This cannot be undone.",
     cli: `entrepot retained delete --filter ${quoted(filter)}`,
-    rest: { method: "DELETE", path: `/api/v1/retained?filter=${encodeURIComponent(filter)}` },
+    rest: rest("deleteRetainedMatching", {}, undefined, { filter }),
     verb: `Delete ${amount}`,
     isDanger: true,
     typed: filter,
-    run: () => del("retained", { query: { filter } }),
+    run: () => perform("deleteRetainedMatching", {}, undefined, { query: { filter } }),
   });
   if (!result) return;
   told.tell(

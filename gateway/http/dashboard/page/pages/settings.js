@@ -3,8 +3,9 @@
 import { get } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { count } from "../format.js";
-import { sameFromOutside } from "../parts/copying.js";
+import { quoted, sameFromOutside } from "../parts/copying.js";
 import { head } from "../parts/head.js";
+import { rest } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { chip, none, state } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -23,11 +24,8 @@ export function show(place, parameters, signal) {
       differing(page),
       "changed by file, environment or flag, and a restart",
     ]);
-    const flags = `${filter.find ? ` --find '${filter.find.replaceAll("'", "'\\''")}'` : ""}${filter.only ? ` --only ${filter.only}` : ""}`;
-    fill(
-      outside,
-      sameFromOutside({ cli: `entrepot config running${flags}`, rest: { method: "GET", path: `/api/v1/settings${queryOf(filter)}` } }),
-    );
+    const flags = ["find", "only"].map((each) => (filter[each] ? ` --${each} ${quoted(filter[each])}` : "")).join("");
+    fill(outside, sameFromOutside({ cli: `entrepot config running${flags}`, rest: rest("listSettings", {}, undefined, filter) }));
     return page;
   };
   const list = table({
@@ -41,11 +39,6 @@ export function show(place, parameters, signal) {
   });
   place.append(top.element, panel("Settings", { unit: "secrets are masked", flush: list.element }), outside);
 }
-
-const queryOf = (filter) => {
-  const text = new URLSearchParams(Object.entries(filter).filter(([, value]) => value)).toString();
-  return text && `?${text}`;
-};
 
 function differing({ value, answered }) {
   const amount = value.filter((each) => each.different.length).length;

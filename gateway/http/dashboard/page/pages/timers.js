@@ -1,15 +1,15 @@
 // Timers: messages that wait for their time; they can be taken back, or get another time.
 
-import { del, get, put, segment } from "../api.js";
+import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { bytes, count, duration, fullTime, time } from "../format.js";
 import { results } from "../parts/banner.js";
-import { quoted } from "../parts/copying.js";
 import { confirm } from "../parts/dialog.js";
 import { formDialog } from "../parts/form.js";
 import { head } from "../parts/head.js";
 import { inTurn, namedInTurn, tellInTurn } from "../parts/in_turn.js";
-import { NAMESPACE_FILTER, inNamespace } from "../parts/namespaces.js";
+import { NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { pathOf, perform, same } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { messageLink, topicLink } from "../parts/place_links.js";
 import { none } from "../parts/states.js";
@@ -50,7 +50,7 @@ export async function show(place, parameters, signal) {
     ],
     filters: [{ name: "topic", label: "Topic, whole name" }, NAMESPACE_FILTER],
     load: ({ after, limit, filter, signal: asked }) =>
-      get(inNamespace(filter.namespace, "timers"), { query: { cursor: after, limit, topic: filter.topic }, signal: asked }),
+      get(pathOf("listTimers", filter), { query: { cursor: after, limit, topic: filter.topic }, signal: asked }),
     actions: [{ label: (rows) => `Take back ${rows.length}`, isDanger: true, act: (rows) => recall(rows, told) }],
     empty: { title: "No timers", text: "A message with a delivery time waits here until then." },
   });
@@ -60,8 +60,6 @@ export async function show(place, parameters, signal) {
 /** What a row is called: its handle is too long. */
 const calledAs = (row) => `${row.id} of ${row.topic}`;
 
-const pathOf = (row) => `timers/${segment(row.handle)}`;
-
 async function recall(rows, told) {
   const verb = `Take back ${count(rows.length, "message")}`;
   const result = await confirm({
@@ -70,12 +68,11 @@ async function recall(rows, told) {
     ...namedInTurn(
       rows,
       (row) => [name(row.id), " of ", name(row.topic)],
-      (row) => `entrepot timer recall ${quoted(row.handle)}`,
+      (row, how) => same("recallMessage", row, undefined, how),
     ),
-    rest: { method: "DELETE", path: `/api/v1/${pathOf(rows[0])}` },
     verb,
     isDanger: true,
-    run: () => inTurn(rows, (row) => del(pathOf(row))),
+    run: () => inTurn(rows, (row) => perform("recallMessage", row)),
   });
   if (!result) return false;
   tellInTurn(told, result.done, ["message"], "taken back", calledAs);
@@ -98,12 +95,8 @@ function changeButton(row, told, reload) {
         },
       ],
       submit: "Change the time",
-      same: ({ deliverAt }) => {
-        const at = deliverAt ? fromField(deliverAt) : "TIME";
-        const rest = { method: "PUT", path: `/api/v1/${pathOf(row)}`, body: { deliverAt: at } };
-        return { cli: `entrepot timer retime ${quoted(row.handle)} ${quoted(at)}`, rest };
-      },
-      send: ({ deliverAt }) => put(pathOf(row), { deliverAt: fromField(deliverAt) }),
+      same: ({ deliverAt }) => same("retimeMessage", row, { deliverAt: deliverAt ? fromField(deliverAt) : "TIME" }),
+      send: ({ deliverAt }) => perform("retimeMessage", row, { deliverAt: fromField(deliverAt) }),
     });
     if (!result) return;
     told.tell("info", ["The message ", name(row.id), ` comes at ${fullTime(result.done.deliverAt)}.`], "The audit has an entry.");

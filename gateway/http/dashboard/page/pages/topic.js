@@ -1,22 +1,20 @@
 // One topic: its messages, the groups on it, its queues and settings; a test message; its new messages live.
 
-import { del } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { count, number, percent, quantity } from "../format.js";
 import { link, path } from "../links.js";
 import { every } from "../live.js";
 import { ask } from "../parts/answers.js";
 import { partial, results } from "../parts/banner.js";
-import { quoted } from "../parts/copying.js";
 import { confirm } from "../parts/dialog.js";
 import { head } from "../parts/head.js";
-import { namespaceOption } from "../parts/namespaces.js";
+import { perform, same } from "../parts/operations.js";
 import { keyNumbers, panel } from "../parts/panel.js";
 import { Rates } from "../parts/rates.js";
 import { sparkline } from "../parts/sparkline.js";
 import { unknown } from "../parts/states.js";
 import { tabs } from "../parts/tabs.js";
-import { topicNow, topicPath } from "../parts/topic_calls.js";
+import { topicNow } from "../parts/topic_calls.js";
 import { topicSettings } from "../parts/topic_form.js";
 import { topicGroups } from "../parts/topic_groups.js";
 import { topicMessages } from "../parts/topic_messages.js";
@@ -152,12 +150,11 @@ function actionsOf(topic, signal) {
     const done = await confirm({
       title: ["Delete the topic ", name(topic.name), "?"],
       loss: await lossOf(topic, signal),
-      cli: `entrepot topic delete ${quoted(topic.name)}${namespaceOption(namespace)} --yes`,
-      rest: { method: "DELETE", path: `/api/v1/${topicPath(topic.name, namespace)}` },
+      ...same("deleteTopic", topic, undefined, { isSure: true }),
       verb: "Delete topic",
       isDanger: true,
       typed: topic.name,
-      run: () => del(topicPath(topic.name, namespace)),
+      run: () => perform("deleteTopic", topic),
     });
     if (!done) return;
     noteDeleted(topic.name);

@@ -6,7 +6,8 @@ import { bytes, count, duration, number, quantity } from "../format.js";
 import { link, path } from "../links.js";
 import { results } from "../parts/banner.js";
 import { head } from "../parts/head.js";
-import { inNamespace, NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { pathOf } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { Rates } from "../parts/rates.js";
 import { sparkline } from "../parts/sparkline.js";
@@ -53,7 +54,7 @@ function topicList({ rates, top, create, signal }) {
     filter = given;
     const { namespace, kind, ...others } = given;
     const query = { after, limit, sort, ...others, kind: kind === "all" ? "" : kind };
-    const found = await get(inNamespace(namespace, "topics"), { query, signal: asked });
+    const found = await get(pathOf("listTopics", { namespace }), { query, signal: asked });
     rates.take(found.value.map((row) => [keyOf(row), row.isComplete ? row.written : null]));
     top.sub([`${count(found.total, "topic")}${given.contains || given.type ? " fit the filter" : ""}`, kindWords(given.kind)]);
     return found;

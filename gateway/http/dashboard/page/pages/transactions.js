@@ -4,7 +4,8 @@ import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { bytes, duration, fullTime, number, time } from "../format.js";
 import { head } from "../parts/head.js";
-import { NAMESPACE_FILTER, inNamespace } from "../parts/namespaces.js";
+import { NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { pathOf } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { topicLink } from "../parts/place_links.js";
 import { none } from "../parts/states.js";
@@ -37,7 +38,7 @@ export async function show(place, parameters, signal) {
     ],
     filters: [{ name: "topic", label: "Topic, whole name" }, NAMESPACE_FILTER],
     load: ({ after, limit, filter, signal: asked }) =>
-      get(inNamespace(filter.namespace, "transactions"), { query: { cursor: after, limit, topic: filter.topic }, signal: asked }),
+      get(pathOf("listTransactions", filter), { query: { cursor: after, limit, topic: filter.topic }, signal: asked }),
     empty: { title: "No half messages", text: "A transactional message waits here until its producer commits or rolls back." },
   });
   const note = "The server asks the producer again at each check. No group sees them before the commit.";

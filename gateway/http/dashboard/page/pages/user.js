@@ -1,12 +1,13 @@
 // One user: how it logs in, what decides about it, and what can be done.
 
-import { get, segment } from "../api.js";
+import { get } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { link, path } from "../links.js";
 import { ask } from "../parts/answers.js";
 import { results } from "../parts/banner.js";
-import { sameFromOutside, quoted } from "../parts/copying.js";
+import { sameFromOutside } from "../parts/copying.js";
 import { head } from "../parts/head.js";
+import { pathOf, same } from "../parts/operations.js";
 import { facts, panel } from "../parts/panel.js";
 import { chip, state } from "../parts/states.js";
 import { effectiveTrail } from "../parts/decisions.js";
@@ -25,16 +26,15 @@ export async function show(place, { name: user }, signal) {
     audited(told, ["The user ", name(user), " was deleted."], user, "Its logins are refused.");
     fill(content, h("div.empty", h("h2", "This user was deleted"), h("a.btn.small", { href: link("users") }, "All users")));
   };
-  const outside = { cli: `entrepot user show ${quoted(user)}`, rest: { method: "GET", path: `/api/v1/users/${segment(user)}` } };
   const draw = ([found, effective]) => {
     top.acts(userButtons(found, told, { reload: load, leave }));
-    return [overview(found), rights(found, effective), h("section.panel.pad", sameFromOutside(outside))];
+    return [overview(found), rights(found, effective), h("section.panel.pad", sameFromOutside(same("getUser", { name: user })))];
   };
   await load();
 }
 
 async function both(user, signal) {
-  const found = await get(`users/${segment(user)}`, { signal });
+  const found = await get(pathOf("getUser", { name: user }), { signal });
   return [found, await get("acls:effective", { query: { subject: `User:${user}` }, signal })];
 }
 

@@ -1,13 +1,14 @@
 // Users: who may log in, and how.  For super users.
 
-import { get, put, segment } from "../api.js";
+import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { number } from "../format.js";
 import { link, path } from "../links.js";
 import { results } from "../parts/banner.js";
-import { quoted } from "../parts/copying.js";
+import { commandText } from "../parts/copying.js";
 import { formDialog } from "../parts/form.js";
 import { head } from "../parts/head.js";
+import { perform, rest } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { chip, none, state } from "../parts/states.js";
 import { table } from "../parts/table.js";
@@ -92,12 +93,11 @@ const NEW_USER = [
 const bodyOf = ({ password, super: isSuper, enabled }) => ({ ...(password !== undefined && { password }), super: isSuper, enabled });
 
 function creation(values) {
-  const user = values.name ?? "NAME";
-  const flags = [values.password === undefined && "--no-password", values.super && "--super", !values.enabled && "--disable"];
+  const flags = [values.password === undefined && " --no-password", values.super && " --super", !values.enabled && " --disable"];
   const body = bodyOf({ ...values, ...(values.password !== undefined && { password: HIDDEN_PASSWORD }) });
   return {
-    cli: ["entrepot user create", quoted(user), ...flags.filter(Boolean)].join(" "),
-    rest: { method: "PUT", path: `/api/v1/users/${segment(user)}`, body },
+    cli: commandText("entrepot user create", [values.name ?? "NAME"], flags.filter(Boolean).join("")),
+    rest: rest("putUser", values, body),
   };
 }
 
@@ -110,7 +110,7 @@ async function createUser(told, reload) {
     send: async (values) => {
       checkSame(values.password, values.again);
       made = values.name;
-      return put(`users/${segment(made)}`, bodyOf(values), { headers: { "if-none-match": "*" } });
+      return perform("putUser", values, bodyOf(values), { headers: { "if-none-match": "*" } });
     },
   });
   if (!result) return;

@@ -1,6 +1,6 @@
 // One webhook: what waits, the circuit at each gateway, the last answers, when it is tried again, and its definition.
 
-import { del, get, segment } from "../api.js";
+import { get } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { count, duration, isUnknown, number } from "../format.js";
 import { every } from "../live.js";
@@ -9,7 +9,7 @@ import { ask } from "../parts/answers.js";
 import { partial, results } from "../parts/banner.js";
 import { confirm } from "../parts/dialog.js";
 import { head } from "../parts/head.js";
-import { inNamespace, rootedIn } from "../parts/namespaces.js";
+import { pathOf, perform, rest } from "../parts/operations.js";
 import { columns, facts, keyNumbers, panel, scrolling } from "../parts/panel.js";
 import { unknown } from "../parts/states.js";
 import { putWebhook } from "../parts/webhook_form.js";
@@ -23,7 +23,7 @@ export async function show(place, { id, query }, signal) {
   const told = results();
   const body = h("div.stack.wide-gaps");
   place.append(top.element, told.element, body);
-  const load = (asked) => get(inNamespace(namespace, `webhooks/${segment(id)}`), { signal: asked });
+  const load = (asked) => get(pathOf("getWebhook", { id, namespace }), { signal: asked });
   let now = null;
   const draw = (found) => {
     now = found;
@@ -55,15 +55,14 @@ function actions(now, namespace, told, again) {
   };
   const remove = async () => {
     const { id, waiting } = now();
-    const path = rootedIn(now().namespace, `subscriptions/${segment(id)}`);
     const result = await confirm({
       title: `Delete the webhook ${id}?`,
       loss: [h("b", number(waiting)), " waiting events are not sent. The topic keeps its messages. This cannot be undone."],
-      rest: { method: "DELETE", path },
+      rest: rest("deleteSubscription", now()),
       verb: "Delete webhook",
       isDanger: true,
       typed: waiting === 0 ? null : id,
-      run: () => del(path),
+      run: () => perform("deleteSubscription", now()),
     });
     if (result) location.hash = link("webhooks", { namespace });
   };

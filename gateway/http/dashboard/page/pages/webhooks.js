@@ -6,7 +6,8 @@ import { number } from "../format.js";
 import { link, path } from "../links.js";
 import { results } from "../parts/banner.js";
 import { head } from "../parts/head.js";
-import { inNamespace, NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { NAMESPACE_FILTER } from "../parts/namespaces.js";
+import { pathOf } from "../parts/operations.js";
 import { panel } from "../parts/panel.js";
 import { table } from "../parts/table.js";
 import { putWebhook } from "../parts/webhook_form.js";
@@ -46,7 +47,7 @@ export async function show(place, { query }, signal) {
     ],
     load: ({ after, limit, filter, signal: asked }) => {
       namespace = filter.namespace;
-      return get(inNamespace(namespace, "webhooks"), {
+      return get(pathOf("listWebhooks", { namespace }), {
         query: { after, limit, source: filter.source, state: filter.state },
         signal: asked,
       });

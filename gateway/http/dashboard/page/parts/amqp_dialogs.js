@@ -1,11 +1,11 @@
 // Actions on queues, exchanges, bindings and policies: each asks first.  All resolve to undefined if cancelled.
 
-import { call, del, post, put } from "../api.js";
 import { h, name } from "../dom.js";
 import { number } from "../format.js";
 import { confirm } from "./dialog.js";
 import { formDialog } from "./form.js";
-import { admin, api, exchangeName, inPath, objectOf, objectSoFar, vhostField } from "./rabbitmq.js";
+import { perform, rest } from "./operations.js";
+import { admin, exchangeName, inPath, objectOf, objectSoFar, vhostField } from "./rabbitmq.js";
 
 const TYPES = [
   ["classic", "classic"],
@@ -23,10 +23,8 @@ const ARGUMENTS = {
 };
 const CREATED = 201;
 
-const rest = (method, path, body) => ({ method, path, body });
-
 /** Put something that may be there already; true if it is new. */
-const putNew = async (path, body) => (await call("PUT", path, { body, raw: true })).status === CREATED;
+const putNew = async (id, names, body) => (await perform(id, names, body, { raw: true })).status === CREATED;
 
 /** Declare a queue.  Resolves to {done: {vhost, queue, isNew}}. */
 export function declareQueue(vhosts, vhost) {
@@ -57,12 +55,12 @@ export function declareQueue(vhosts, vhost) {
       const given = { name: values.queue ?? "", durable: body.durable, auto_delete: body.auto_delete, arguments: body.arguments };
       return {
         cli: admin(values.vhost ?? "/", "declare queue", given),
-        rest: rest("PUT", api("queues", values.vhost ?? "", values.queue ?? ""), body),
+        rest: rest("declareQueue", { vhost: values.vhost, name: values.queue }, body),
       };
     },
     send: async (values) => {
       const body = read(values, (text) => objectOf("arguments", text));
-      const isNew = await putNew(api("queues", values.vhost, values.queue), body);
+      const isNew = await putNew("declareQueue", { vhost: values.vhost, name: values.queue }, body);
       return { vhost: values.vhost, queue: values.queue, isNew };
     },
   });
@@ -92,11 +90,11 @@ export function declareExchange(vhosts, vhost) {
     same: (values) => {
       const body = read(values, objectSoFar);
       const cli = admin(values.vhost ?? "/", "declare exchange", { name: values.exchange ?? "", ...body });
-      return { cli, rest: rest("PUT", api("exchanges", values.vhost ?? "", values.exchange ?? ""), body) };
+      return { cli, rest: rest("declareExchange", { vhost: values.vhost, name: values.exchange }, body) };
     },
     send: async (values) => {
       const body = read(values, (text) => objectOf("arguments", text));
-      const isNew = await putNew(api("exchanges", values.vhost, values.exchange), body);
+      const isNew = await putNew("declareExchange", { vhost: values.vhost, name: values.exchange }, body);
       return { vhost: values.vhost, exchange: values.exchange, isNew };
     },
   });
@@ -109,7 +107,7 @@ export function bind({ vhost, source = null, queue = null }) {
     kind: queue === null ? values.kind : "q",
     to: queue ?? values.destination ?? "",
   });
-  const path = ({ from, kind, to }) => api("bindings", vhost, "e", inPath(from), kind, to);
+  const names = ({ from, kind, to }) => ({ vhost, source: inPath(from), kind, destination: to });
   const other =
     queue === null
       ? [
@@ -137,17 +135,20 @@ export function bind({ vhost, source = null, queue = null }) {
       const { from, kind, to } = ends(values);
       const body = { routing_key: values.routing_key ?? "", arguments: objectSoFar(values.arguments) };
       const given = { source: from, destination_type: kind === "q" ? "queue" : "exchange", destination: to, ...body };
-      return { cli: admin(vhost, "declare binding", given), rest: rest("POST", path({ from, kind, to }), body) };
+      return { cli: admin(vhost, "declare binding", given), rest: rest("createBinding", names({ from, kind, to }), body) };
     },
     send: (values) =>
-      post(path(ends(values)), { routing_key: values.routing_key ?? "", arguments: objectOf("arguments", values.arguments) }),
+      perform("createBinding", names(ends(values)), {
+        routing_key: values.routing_key ?? "",
+        arguments: objectOf("arguments", values.arguments),
+      }),
   });
 }
 
 /** Delete a binding as the API lists it. */
 export function unbind(binding) {
   const { vhost, source, destination, destination_type: kind, routing_key: key, properties_key: properties } = binding;
-  const path = api("bindings", vhost, "e", inPath(source), kind === "queue" ? "q" : "e", destination, properties);
+  const names = { vhost, source: inPath(source), kind: kind === "queue" ? "q" : "e", destination, props: properties };
   const ends = { source, destination_type: kind, destination, properties_key: properties };
   return confirm({
     title: "Delete this binding?",
@@ -160,16 +161,16 @@ export function unbind(binding) {
       ". What it has stays. You can bind it again.",
     ],
     cli: admin(vhost, "delete binding", ends),
-    rest: rest("DELETE", path),
+    rest: rest("deleteBinding", names),
     verb: "Delete binding",
     isDanger: true,
-    run: () => del(path),
+    run: () => perform("deleteBinding", names),
   });
 }
 
 /** Delete all ready messages of a queue. */
-export function purge({ vhost, name: queue, messages_ready: ready }) {
-  const path = api("queues", vhost, queue, "contents");
+export function purge(row) {
+  const { vhost, name: queue, messages_ready: ready } = row;
   return confirm({
     title: `Purge the queue ${queue}?`,
     loss: [
@@ -177,17 +178,17 @@ export function purge({ vhost, name: queue, messages_ready: ready }) {
       " ready messages are deleted. Those that a consumer has stay until it settles them. This cannot be undone.",
     ],
     cli: admin(vhost, "purge queue", { name: queue }),
-    rest: rest("DELETE", path),
+    rest: rest("purgeQueue", row),
     verb: "Purge queue",
     isDanger: true,
     typed: queue,
-    run: () => del(path),
+    run: () => perform("purgeQueue", row),
   });
 }
 
 /** Delete one queue. */
-export function deleteQueue({ vhost, name: queue, messages, consumers }) {
-  const path = api("queues", vhost, queue);
+export function deleteQueue(row) {
+  const { vhost, name: queue, messages, consumers } = row;
   return confirm({
     title: `Delete the queue ${queue}?`,
     loss: [
@@ -197,26 +198,26 @@ export function deleteQueue({ vhost, name: queue, messages, consumers }) {
       " consumers lose it. This cannot be undone.",
     ],
     cli: admin(vhost, "delete queue", { name: queue }),
-    rest: rest("DELETE", path),
+    rest: rest("deleteQueue", row),
     verb: "Delete queue",
     isDanger: true,
     typed: queue,
-    run: () => del(path),
+    run: () => perform("deleteQueue", row),
   });
 }
 
 /** Delete one exchange, which has so many bindings. */
-export function deleteExchange({ vhost, name: exchange }, bindings) {
-  const path = api("exchanges", vhost, exchange);
+export function deleteExchange(row, bindings) {
+  const { vhost, name: exchange } = row;
   return confirm({
     title: `Delete the exchange ${exchange}?`,
     loss: [h("b", number(bindings)), " bindings are deleted with it. Publishing to it is refused from then on. This cannot be undone."],
     cli: admin(vhost, "delete exchange", { name: exchange }),
-    rest: rest("DELETE", path),
+    rest: rest("deleteExchange", row),
     verb: "Delete exchange",
     isDanger: true,
     typed: exchange,
-    run: () => del(path),
+    run: () => perform("deleteExchange", row),
   });
 }
 
@@ -230,21 +231,22 @@ export function putPolicy(kind, vhosts, vhost, policy = null) {
     priority: values.priority ?? 0,
     "apply-to": values["apply-to"],
   });
-  const of = (values) => ({ in: policy?.vhost ?? values.vhost ?? "", name: policy?.name ?? values.policy ?? "" });
+  const of = (values) => ({ vhost: policy?.vhost ?? values.vhost ?? "", name: policy?.name ?? values.policy ?? "" });
   const isOperators = kind === "operator-policies";
   const named = policy === null ? [vhostField(vhosts, vhost), { name: "policy", label: "Name", required: true }] : [];
-  const command = isOperators ? "declare operator_policy" : "declare policy";
+  const [command, id] = isOperators ? ["declare operator_policy", "setOperatorPolicy"] : ["declare policy", "setPolicy"];
   return formDialog(policy === null ? "Create a policy" : `Change the policy ${policy.name}`, {
     fields: [...named, ...policyFields(isOperators, policy)],
     submit: policy === null ? "Create policy" : "Change policy",
     same: (values) => ({
       loss: "It holds at once, for all that match.",
-      cli: admin(of(values).in || "/", command, { name: of(values).name, ...body(values, objectSoFar) }),
-      rest: rest("PUT", api(kind, of(values).in, of(values).name), body(values, objectSoFar)),
+      cli: admin(of(values).vhost || "/", command, { name: of(values).name, ...body(values, objectSoFar) }),
+      rest: rest(id, of(values), body(values, objectSoFar)),
     }),
     send: async (values) => {
-      await put(
-        api(kind, of(values).in, of(values).name),
+      await perform(
+        id,
+        of(values),
         body(values, (text) => objectOf("definition", text)),
       );
       return of(values).name;

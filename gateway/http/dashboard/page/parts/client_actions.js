@@ -1,19 +1,15 @@
 // Actions on clients of all doors: each asks first, says what it means, and tells what came of it.
 
-import { del, post, segment } from "../api.js";
 import { name } from "../dom.js";
 import { count, number } from "../format.js";
-import { quoted } from "./copying.js";
+import { commandText, quoted } from "./copying.js";
 import { confirm } from "./dialog.js";
 import { formDialog } from "./form.js";
+import { perform, rest, same } from "./operations.js";
 
-const V1 = "/api/v1/";
 const IN_AUDIT = "The audit has an entry for each.";
 const DISCONNECT_WORDS = "Its will is published, its session stays. It may come back at once.";
 const MAX_NAMED = 5; // names in a result
-
-/** Names as arguments of a command: none is taken for an option. */
-export const words = (names) => `${names.some((each) => each.startsWith("-")) ? "-- " : ""}${names.map(quoted).join(" ")}`;
 
 const question = (verb, names, what) => [`${verb} `, names.length === 1 ? name(names[0]) : count(names.length, what), "?"];
 
@@ -45,16 +41,15 @@ function tellOutcomes(tell, outcomes, one, done, answered = null) {
 /** Disconnect MQTT clients; true where it was done. */
 export async function disconnectMqtt(ids, tell) {
   const isOne = ids.length === 1;
+  const asked = isOne ? ["disconnectClient", { id: ids[0] }] : ["disconnectClients", {}, { ids }];
   const result = await confirm({
     title: question("Disconnect", ids, "MQTT client"),
     loss: `${isOne ? "It gets" : "Each gets"} DISCONNECT 0x98, administrative action. ${DISCONNECT_WORDS}`,
-    cli: `entrepot client kick ${words(ids)}`,
-    rest: isOne
-      ? { method: "DELETE", path: `${V1}clients/${segment(ids[0])}` }
-      : { method: "POST", path: `${V1}clients:disconnect`, body: { ids } },
+    cli: commandText("entrepot client kick", ids),
+    rest: rest(...asked),
     verb: isOne ? "Disconnect" : `Disconnect ${ids.length}`,
     isDanger: true,
-    run: () => (isOne ? del(`clients/${segment(ids[0])}`) : post("clients:disconnect", { ids })),
+    run: () => perform(...asked),
   });
   if (!result) return false;
   const outcomes = isOne ? [{ id: ids[0], disconnected: true }] : result.done.value;
@@ -69,11 +64,12 @@ export async function disconnectMqtt(ids, tell) {
 
 /** End MQTT sessions; `loss`: what of them is known to be lost.  True where it was done. */
 export async function endSessions(ids, loss, tell) {
+  const said = ids.map((id) => same("endSession", { id }, undefined, { isSure: true }));
   const result = await confirm({
     title: ids.length === 1 ? ["End the session of ", name(ids[0]), "?"] : `End ${ids.length} MQTT sessions?`,
     loss: [loss, " Messages that wait for it are lost to it, and its will is published. This cannot be undone."],
-    cli: ids.map((id) => `entrepot session delete --yes ${words([id])}`).join("\n"),
-    rest: { method: "DELETE", path: ids.map((id) => `${V1}sessions/${segment(id)}`).join("\nDELETE ") },
+    cli: said.map(({ cli }) => cli).join("\n"),
+    rest: { ...said[0].rest, path: said.map((each) => each.rest.path).join("\nDELETE ") },
     verb: ids.length === 1 ? "End session" : `End ${ids.length} sessions`,
     isDanger: true,
     run: () => endAll(ids),
@@ -88,7 +84,7 @@ async function endAll(ids) {
   const outcomes = [];
   for (const id of ids) {
     try {
-      await del(`sessions/${segment(id)}`);
+      await perform("endSession", { id });
       outcomes.push({ what: id, isDone: true });
     } catch (error) {
       if (ids.length === 1) throw error;
@@ -115,10 +111,10 @@ export async function closeAmqp(names, loss, tell) {
     submit: names.length === 1 ? "Close" : `Close ${names.length}`,
     isDanger: true,
     same: ({ reason = "" }) => ({
-      cli: `entrepot amqp close --reason ${quoted(reason)} ${words(names)}`,
-      rest: { method: "POST", path: `${V1}amqp/connections:close`, body: { names, reason } },
+      cli: commandText(`entrepot amqp close --reason ${quoted(reason)}`, names),
+      rest: rest("closeAmqpConnections", {}, { names, reason }),
     }),
-    send: ({ reason }) => post("amqp/connections:close", { names, reason }),
+    send: ({ reason }) => perform("closeAmqpConnections", {}, { names, reason }),
   });
   if (!result) return false;
   const { value, answered } = result.done;
@@ -137,11 +133,11 @@ export async function disconnectRocketMq(ids, tell) {
   const result = await confirm({
     title: question("Disconnect", ids, "RocketMQ client"),
     loss: "Its streams end, and messages that it holds go back to their groups at once. Its SDK connects again by itself.",
-    cli: `entrepot rocketmq disconnect ${words(ids)}`,
-    rest: { method: "POST", path: `${V1}rocketmq/clients:disconnect`, body: { ids } },
+    cli: commandText("entrepot rocketmq disconnect", ids),
+    rest: rest("disconnectRocketMqClients", {}, { ids }),
     verb: ids.length === 1 ? "Disconnect" : `Disconnect ${ids.length}`,
     isDanger: true,
-    run: () => post("rocketmq/clients:disconnect", { ids }),
+    run: () => perform("disconnectRocketMqClients", {}, { ids }),
   });
   if (!result) return false;
   const { value, answered } = result.done;

@@ -1,12 +1,12 @@
 // Actions on brokers, replicas and controllers: each asks first, and says what it does.
 
-import { del, post, put, segment } from "../api.js";
 import { h } from "../dom.js";
 import { number } from "../format.js";
 import { may } from "../session.js";
-import { quoted } from "./copying.js";
+import { commandText, quoted } from "./copying.js";
 import { confirm } from "./dialog.js";
 import { formDialog } from "./form.js";
+import { perform, rest } from "./operations.js";
 
 const MASTER_WORDS = "Messages wait for about 2 s until the new master leads. A replica of the set has all that was confirmed: nothing is lost.";
 
@@ -26,10 +26,6 @@ export function clusterActions(tell, reload) {
   };
 }
 
-const brokerPath = (broker) => `brokers/${segment(broker.name)}`;
-const replicaPath = (broker, replica) => `${brokerPath(broker)}/replicas/${replica.replica}`;
-const restOf = (method, path, body) => ({ method, path: `/api/v1/${path}`, body });
-
 function brokerButtons(broker, button, after) {
   const drain = async () => after(await confirm(drainDialog(broker)), `${broker.name} is draining.`, "New messages go to the other brokers.");
   const undrain = async () => after(await confirm(undrainDialog(broker)), `${broker.name} takes messages again.`);
@@ -42,55 +38,51 @@ function brokerButtons(broker, button, after) {
 }
 
 function drainDialog(broker) {
-  const path = brokerPath(broker);
   return {
     title: `Drain ${broker.name}?`,
     loss: ["New messages go to the other brokers only. Groups go on until nothing is left: ", number(broker.unsettled), " messages to settle now. You can take it back."],
-    cli: `entrepot cluster drain ${quoted(broker.name)}`,
-    rest: restOf("PUT", path, { isDraining: true }),
+    cli: commandText("entrepot cluster drain", [broker.name]),
+    rest: rest("putBroker", broker, { isDraining: true }),
     verb: `Drain ${broker.name}`,
-    run: () => put(path, { isDraining: true }),
+    run: () => perform("putBroker", broker, { isDraining: true }),
   };
 }
 
 function undrainDialog(broker) {
-  const path = brokerPath(broker);
   return {
     title: `Undrain ${broker.name}?`,
     loss: "New messages go to it again. Nothing is lost.",
-    cli: `entrepot cluster undrain ${quoted(broker.name)}`,
-    rest: restOf("PUT", path, { isDraining: false }),
+    cli: commandText("entrepot cluster undrain", [broker.name]),
+    rest: rest("putBroker", broker, { isDraining: false }),
     verb: `Undrain ${broker.name}`,
-    run: () => put(path, { isDraining: false }),
+    run: () => perform("putBroker", broker, { isDraining: false }),
   };
 }
 
 function leaveDialog(broker) {
-  const path = brokerPath(broker);
   return {
     title: `Remove ${broker.name} for good?`,
     loss: ["It is removed once it is empty: ", number(broker.unsettled), " messages to settle, ", number(broker.waiting), " that wait. Its process ends. This cannot be undone."],
-    cli: `entrepot cluster drain ${quoted(broker.name)} --leave`,
-    rest: restOf("DELETE", path),
+    cli: commandText("entrepot cluster drain", [broker.name], " --leave"),
+    rest: rest("removeBroker", broker),
     verb: `Remove ${broker.name}`,
     isDanger: true,
     typed: broker.name,
-    run: () => del(path),
+    run: () => perform("removeBroker", broker),
   };
 }
 
 function electDialog(broker, replica) {
-  const path = `${brokerPath(broker)}:elect`;
   const body = replica ? { to: replica.replica } : {};
   const which = replica ? `r${replica.replica} as master` : "the best replica as master";
   const isSafe = !replica || replica.isInSync;
   return {
     title: `Elect ${which} of ${broker.name}?`,
     loss: isSafe ? MASTER_WORDS : `r${replica.replica} is not in the set. It has to catch up first; the election is refused if it cannot.`,
-    cli: `entrepot cluster elect ${quoted(broker.name)}${replica ? ` --to ${replica.replica}` : ""}`,
-    rest: restOf("POST", path, body),
+    cli: commandText("entrepot cluster elect", [broker.name], replica ? ` --to ${replica.replica}` : ""),
+    rest: rest("electMaster", broker, body),
     verb: replica ? `Elect r${replica.replica}` : "Elect",
-    run: () => post(path, body),
+    run: () => perform("electMaster", broker, body),
   };
 }
 
@@ -101,17 +93,17 @@ function replicaButtons(broker, replica, button, after) {
 
 /** What can be made of a replica: by value, its words, what it means, its command, its request, and its result. */
 function replicaChanges(broker, replica) {
-  const path = replicaPath(broker, replica);
-  const command = (what) => `entrepot cluster replica ${what} ${quoted(broker.name)} ${replica.replica}`;
+  const names = { name: broker.name, replica: replica.replica };
+  const command = (what) => commandText(`entrepot cluster replica ${what}`, [broker.name, replica.replica]);
   const fewer = "The broker can then stand one loss less. You can take it back.";
-  const counting = (isObserver, label, loss, result) => ({ label, loss, cli: command(isObserver ? "observer" : "add"), rest: restOf("PUT", path, { isObserver }), run: () => put(path, { isObserver }), result });
+  const counting = (isObserver, label, loss, result) => ({ label, loss, cli: command(isObserver ? "observer" : "add"), rest: rest("putReplica", names, { isObserver }), run: () => perform("putReplica", names, { isObserver }), result });
   const elect = electDialog(broker, replica);
   return {
     ...(replica.role !== "away" && !replica.isObserver && { elect: { label: "Make it the master", loss: elect.loss, cli: elect.cli, rest: elect.rest, run: elect.run, result: "is the master." } }),
     ...(replica.isObserver
       ? { add: counting(false, "Count it: it may then become master", "It counts as soon as it has the whole log. Nothing is lost.", "counts as soon as it has the log.") }
       : { observer: counting(true, "Make it an observer: it copies the log, and does not count", fewer, "is to be an observer.") }),
-    ...(may("Cluster:DELETE") && { remove: { label: "Remove it: it is stopped, and counts no more", loss: "It has to be stopped. The broker can then stand one loss less. To take it back, it has to join anew.", cli: command("remove"), rest: restOf("DELETE", path), run: () => del(path), result: "is to count no more." } }),
+    ...(may("Cluster:DELETE") && { remove: { label: "Remove it: it is stopped, and counts no more", loss: "It has to be stopped. The broker can then stand one loss less. To take it back, it has to join anew.", cli: command("remove"), rest: rest("removeReplica", names), run: () => perform("removeReplica", names), result: "is to count no more." } }),
   };
 }
 
@@ -141,26 +133,25 @@ async function addController(after) {
     submit: "Add controller",
     same: (values) => ({
       cli: `entrepot cluster controller ${values.replaces ? `replace ${values.replaces}` : "add"} ${values.controller ?? "ID"}=${quoted(values.address ?? "HOST:PORT")}`,
-      rest: restOf("POST", "controllers", bodyOf(values)),
+      rest: rest("addController", {}, bodyOf(values)),
     }),
-    send: (values) => post("controllers", bodyOf((made = values))),
+    send: (values) => perform("addController", {}, bodyOf((made = values))),
   });
   await after(result, `Controller ${made?.controller} was added.`);
 }
 
 function controllerButtons(controller, button, after) {
   if (!may("Cluster:DELETE") || controller.state === "outside") return null;
-  const path = `controllers/${controller.controller}`;
   const remove = async () => {
     const result = await confirm({
       title: `Remove controller ${controller.controller} for good?`,
       loss: "The others elect masters without it. Its id can never be used again. This cannot be undone.",
       cli: `entrepot cluster controller remove ${controller.controller}`,
-      rest: restOf("DELETE", path),
+      rest: rest("removeController", controller),
       verb: `Remove controller ${controller.controller}`,
       isDanger: true,
       typed: String(controller.controller),
-      run: () => del(path),
+      run: () => perform("removeController", controller),
     });
     await after(result, `Controller ${controller.controller} was removed.`);
   };

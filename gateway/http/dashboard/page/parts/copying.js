@@ -31,3 +31,10 @@ const restText = ({ method, path, body }) => `${method} ${path}${body === undefi
 
 /** A word of a command line, quoted where a shell needs it. */
 export const quoted = (word) => (/^[\w%+,./:=@-]+$/.test(word) ? word : `'${String(word).replaceAll("'", `'\\''`)}'`);
+
+/** A command of its words, its arguments and the text of its options.  No argument is taken for an option. */
+export function commandText(words, values, options = "") {
+  const texts = values.map(String);
+  const said = texts.map((text) => ` ${quoted(text)}`).join("");
+  return texts.some((text) => text.startsWith("-")) ? `${words}${options} --${said}` : words + said + options;
+}

@@ -1,24 +1,22 @@
 // Changes of a topic's event rule.
 
-import { ApiError, call, del, segment } from "../api.js";
+import { ApiError } from "../api.js";
 import { confirm } from "./dialog.js";
 import { formDialog } from "./form.js";
-import { DEFAULT_NAMESPACE, inNamespace } from "./namespaces.js";
+import { DEFAULT_NAMESPACE } from "./namespaces.js";
+import { perform, rest } from "./operations.js";
 
 const ON_INVALID = [
   ["refuse", "refuse it"],
   ["divert", "divert it to another topic"],
 ];
 
-/** The path of a topic's rule below `/api/v1/`. */
-export const rulePath = (namespace, topic) => inNamespace(namespace, `topics/${segment(topic)}/event-rules`);
-
 /** Ask for a rule; resolves to {done: {namespace, topic}}.  `before`: the rule that is changed, with `topic`, `namespace`
  * and `schemaText`. */
 export function putEventRule(before = null, namespace = "") {
   const of = (values) => ({ namespace: before?.namespace ?? values.namespace ?? "", topic: before?.topic ?? values.topic ?? "" });
-  const path = (values) => rulePath(of(values).namespace, of(values).topic);
-  const named = before
+  const named = (values) => ({ name: of(values).topic, namespace: of(values).namespace });
+  const place = before
     ? []
     : [
         { name: "namespace", label: "Namespace", value: namespace || DEFAULT_NAMESPACE },
@@ -26,7 +24,7 @@ export function putEventRule(before = null, namespace = "") {
       ];
   return formDialog(before ? `Change the event rule of ${before.topic}` : "Create an event rule", {
     fields: [
-      ...named,
+      ...place,
       {
         name: "dedupSeconds",
         label: "Known events are dropped for, s",
@@ -53,10 +51,10 @@ export function putEventRule(before = null, namespace = "") {
       { name: "divertTo", label: "Diverted to topic", value: before?.divertTo ?? "" },
     ],
     submit: before ? "Change rule" : "Create rule",
-    same: (values) => ({ rest: { method: "PUT", path: `/api/v1/${path(values)}`, body: shownBody(values) } }),
+    same: (values) => ({ rest: rest("putEventRules", named(values), shownBody(values)) }),
     send: async (values) => {
       checkSchema(values.schema);
-      await call("PUT", path(values), { body: bodyText(values), type: "application/json" });
+      await perform("putEventRules", named(values), bodyText(values), { type: "application/json" });
       return of(values);
     },
   });
@@ -94,14 +92,14 @@ function checkSchema(text) {
 
 /** Delete the rule of a topic. */
 export function deleteEventRule(namespace, topic) {
-  const path = rulePath(namespace, topic);
+  const named = { name: topic, namespace };
   return confirm({
     title: `Delete the event rule of ${topic}?`,
     loss: "From then on the topic takes any data, and events that it knows already. Its messages stay. You can create the rule again.",
-    rest: { method: "DELETE", path: `/api/v1/${path}` },
+    rest: rest("deleteEventRules", named),
     verb: "Delete rule",
     isDanger: true,
-    run: () => del(path),
+    run: () => perform("deleteEventRules", named),
   });
 }
 

@@ -1,13 +1,13 @@
 // Actions on groups: create, change, delete.  Each says what it does before.
 
-import { ApiError, del, get, put, segment } from "../api.js";
+import { ApiError, get } from "../api.js";
 import { h, name } from "../dom.js";
 import { count, number } from "../format.js";
-import { quoted } from "./copying.js";
 import { confirm } from "./dialog.js";
 import { formDialog } from "./form.js";
 import { inTurn, namedInTurn, tellInTurn } from "./in_turn.js";
-import { DEFAULT_NAMESPACE, inNamespace, namespaceOption } from "./namespaces.js";
+import { DEFAULT_NAMESPACE } from "./namespaces.js";
+import { pathOf, perform, same } from "./operations.js";
 
 const RETRIES = [
   ["exponential", "longer each time"],
@@ -21,12 +21,9 @@ const FILTERS = [
   ["SUB_TOPIC", "MQTT filter of the name"],
 ];
 
-/** The path of a group below `/api/v1/`. */
-export const groupPath = (group, namespace, more = "") => inNamespace(namespace, `groups/${segment(group)}${more}`);
-
 /** Ask for a new group; resolves to {done: {group, namespace}}.  A group that exists is not touched. */
 export async function createGroup(namespace = "") {
-  const of = (values) => values.namespace ?? DEFAULT_NAMESPACE;
+  const of = ({ name: group, namespace: chosen = DEFAULT_NAMESPACE }) => ({ name: group, namespace: chosen });
   return formDialog("Create a group", {
     fields: [
       { name: "name", label: "Name", required: true, problem: ["group name"], maxlength: 255 },
@@ -34,16 +31,14 @@ export async function createGroup(namespace = "") {
       ...settingFields(NEW),
     ],
     submit: "Create the group",
-    same: (values) => ({
-      cli: `entrepot group create ${quoted(values.name ?? "NAME")}${options(values, true)}${namespaceOption(of(values))}`,
-      rest: { method: "PUT", path: `/api/v1/${groupPath(values.name ?? "NAME", of(values))}`, body: bodyOf(values, true) },
-    }),
+    same: (values) => same("putGroup", of(values), bodyOf(values, true), { command: "create" }),
     send: async (values) => {
-      if (await groupExists(values.name, undefined, of(values))) {
+      const { name: group, namespace: chosen } = of(values);
+      if (await groupExists(group, undefined, chosen)) {
         throw new ApiError(409, "GROUP_EXISTS", "A group of this name exists: change it on its page.", { problem: { attribute: "name" } });
       }
-      await put(groupPath(values.name, of(values)), bodyOf(values, true));
-      return { group: values.name, namespace: of(values) };
+      await perform("putGroup", of(values), bodyOf(values, true));
+      return { group, namespace: chosen };
     },
   });
 }
@@ -53,17 +48,12 @@ const NEW = { retry: { kind: "" } };
 
 /** Ask for other settings of a group; `definition`: those now. */
 export async function changeGroup(definition) {
-  const { name: group, namespace } = definition;
-  const path = groupPath(group, namespace);
-  return formDialog(`Change ${group}`, {
+  return formDialog(`Change ${definition.name}`, {
     loss: "What is delivered from now on follows the new settings. You can take it back.",
     fields: settingFields(definition),
     submit: "Change the group",
-    same: (values) => ({
-      cli: `entrepot group update ${quoted(group)}${options(values)}${namespaceOption(namespace)}`,
-      rest: { method: "PUT", path: `/api/v1/${path}`, body: bodyOf(values) },
-    }),
-    send: (values) => put(path, bodyOf(values)),
+    same: (values) => same("putGroup", definition, bodyOf(values), { command: "update" }),
+    send: (values) => perform("putGroup", definition, bodyOf(values)),
   });
 }
 
@@ -161,28 +151,6 @@ const waits = (text) =>
     .filter((each) => each.trim())
     .map(Number);
 
-/** The options of the command that does the same. */
-function options(values, isNew = false) {
-  const { maxAttempts, invisibleSeconds, start, fifo, filter, maxInFlight } = bodyOf(values, isNew);
-  const wanted = given({
-    "max-attempts": maxAttempts,
-    "invisible-seconds": invisibleSeconds,
-    start,
-    retry: retryWord(values),
-    "max-in-flight": maxInFlight === null ? "none" : maxInFlight,
-    filter: filter === null ? "none" : filter && `${filter.kind}:${filter.text}`,
-  });
-  const words = Object.entries(wanted).map(([option, value]) => ` --${option} ${quoted(String(value))}`);
-  return `${words.join("")}${fifo === undefined ? "" : fifo ? " --fifo" : " --no-fifo"}`;
-}
-
-function retryWord({ retryKind, initialMs, maxMs, multiplier, delaysMs = "" }) {
-  if (retryKind === undefined || retryKind === "immediate") return retryKind;
-  if (retryKind === "list") return `list:${waits(delaysMs).join(",")}`;
-  if (initialMs === undefined || maxMs === undefined) return "exponential";
-  return `exponential:${initialMs}:${maxMs}${multiplier === undefined ? "" : `:${multiplier}`}`;
-}
-
 /** A retry policy in words. */
 export function retryWords({ kind, initialMs, maxMs, multiplier, delaysMs }) {
   if (kind === "immediate") return "at once";
@@ -206,13 +174,12 @@ export async function deleteGroups(rows, told) {
     ...namedInTurn(
       rows,
       (row) => name(row.name),
-      (row) => `entrepot group delete ${quoted(row.name)}${namespaceOption(row.namespace)}`,
+      (row, how) => same("deleteGroup", row, undefined, how),
     ),
-    rest: { method: "DELETE", path: `/api/v1/${groupPath(rows[0].name, rows[0].namespace)}` },
     verb,
     isDanger: true,
     typed: rows.length === 1 ? rows[0].name : `delete ${rows.length}`,
-    run: () => inTurn(rows, (row) => del(groupPath(row.name, row.namespace))),
+    run: () => inTurn(rows, (row) => perform("deleteGroup", row)),
   });
   if (!result) return false;
   tellInTurn(told, result.done, ["group"], "deleted", (row) => row.name);
@@ -221,6 +188,6 @@ export async function deleteGroups(rows, told) {
 
 /** True if a group that the user may see has this name.  The shortest name with a prefix is first. */
 export async function groupExists(text, signal, namespace = "") {
-  const { value } = await get(inNamespace(namespace, "groups"), { query: { prefix: text, limit: 1 }, signal });
+  const { value } = await get(pathOf("listGroups", { namespace }), { query: { prefix: text, limit: 1 }, signal });
   return value[0]?.name === text;
 }

@@ -1,13 +1,11 @@
 // Resetting a group: where it goes on, and how many messages come again or are skipped, as far as that is known.
 
-import { get, post, segment } from "../api.js";
+import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { number } from "../format.js";
-import { quoted } from "./copying.js";
 import { openDialog } from "./dialog.js";
 import { form } from "./form.js";
-import { groupPath } from "./group_actions.js";
-import { inNamespace, namespaceOption } from "./namespaces.js";
+import { pathOf, perform, same } from "./operations.js";
 import { unknown } from "./states.js";
 import { fromField } from "./time_field.js";
 
@@ -25,25 +23,18 @@ const WORD = "TIME";
 export async function resetGroup(group, namespace, progress) {
   const topics = [...new Set(progress.map((each) => each.topic))];
   const forecast = forecastOf(namespace, progress);
-  const path = groupPath(group, namespace, ":reset");
+  const names = { name: group, namespace };
   let dialog = null;
   const inner = form({
     fields: fieldsOf(topics),
     submit: `Reset ${group}`,
     isDanger: true,
     same: (values) => {
-      const body = bodyOf(values);
-      const where = namespaceOption(namespace);
-      const queue = body.queueId === undefined ? "" : ` --queue ${body.queueId}`;
       forecast.ask(values);
-      return {
-        loss: forecast.element,
-        cli: `entrepot group reset ${[group, body.topic].map(quoted).join(" ")} --to ${quoted(body.to)}${queue}${where}`,
-        rest: { method: "POST", path: `/api/v1/${path}`, body },
-      };
+      return { loss: forecast.element, ...same("resetGroup", names, bodyOf(values)) };
     },
     send: async (values) => {
-      await post(path, bodyOf(values));
+      await perform("resetGroup", names, bodyOf(values));
       return bodyOf(values);
     },
     cancel: () => dialog.close(),
@@ -134,7 +125,7 @@ async function effect(namespace, queue, { position, time, offset }, signal) {
   const [committed, end, lag] = [queue.committedOffset, queue.maxOffset, queue.lag].map(BigInt);
   if (position === "latest") return { again: 0n, skipped: lag, isExact: true };
   const query = { queue: queue.queueId, limit: 1, bodyBytes: 0, direction: "forward", from: position === "time" ? fromField(time) : null };
-  const page = await get(inNamespace(namespace, `topics/${segment(queue.topic)}/messages`), { query, signal });
+  const page = await get(pathOf("viewMessages", { name: queue.topic, namespace }), { query, signal });
   const first = BigInt(page.minOffset);
   const settled = end - first - lag;
   if (position === "earliest") return { again: settled > 0n ? settled : 0n, skipped: 0n, isExact: committed >= first };

@@ -29,8 +29,9 @@ export function tellInTurn(told, { done, failed }, what, verb, called) {
   told.tell(failed.length ? "warn" : "info", fact, failed.length ? h("span", refusals) : "The audit has an entry of each.");
 }
 
-/** The rows of a question, as a list; and their commands. */
-export function namedInTurn(rows, line, command) {
+/** The rows of a question as a list; their commands, and the request of the first.  `outside(row, how)`: {cli, rest} of one;
+ * `how.isSure`: among several lines, no command may take the next one for an answer. */
+export function namedInTurn(rows, line, outside) {
   const shown = rows.slice(0, MOST_NAMED);
   const more = rows.length - shown.length;
   const body = h(
@@ -38,5 +39,6 @@ export function namedInTurn(rows, line, command) {
     shown.map((row) => h("li", line(row))),
     more > 0 && h("li", `and ${more} more`),
   );
-  return { body, cli: shown.map(command).join("\n") };
+  const said = shown.map((row) => outside(row, { isSure: rows.length > 1 }));
+  return { body, cli: said.map(({ cli }) => cli).join("\n"), rest: said[0].rest };
 }

@@ -1,12 +1,11 @@
 // Actions on dead letters: resend and delete some, all of a reason, or all.  Results are told in numbers.
 
-import { post } from "../api.js";
 import { h, name } from "../dom.js";
 import { count, number } from "../format.js";
-import { quoted } from "./copying.js";
+import { commandText, quoted } from "./copying.js";
 import { confirm } from "./dialog.js";
-import { groupPath } from "./group_actions.js";
 import { namespaceOption } from "./namespaces.js";
+import { perform, rest } from "./operations.js";
 
 const MOST_LOOKED_AT = 10_000; // letters in one call of a reason
 const MORE_CALLS = 8; // for brokers whose part ends within a call
@@ -14,14 +13,14 @@ const MOST_REFUSALS = 3; // named in a result
 const MOST_OFFSETS = 20; // written into a command
 
 const VERBS = {
-  resend: { word: "Resend", done: "resent", command: "resend" },
-  delete: { word: "Delete", done: "deleted", command: "delete-dead-letters" },
+  resend: { id: "resendDeadLetters", word: "Resend", done: "resent", command: "resend" },
+  delete: { id: "deleteDeadLetters", word: "Delete", done: "deleted", command: "delete-dead-letters" },
 };
 
 /** Actions on a group's dead letters.  `told`: a place of results.
  * Each resolves to true where something was done. */
 export function letterActions(group, namespace, told) {
-  const place = { group, namespace };
+  const place = { name: group, namespace };
   return {
     some: (verb, rows) => act(verb, place, told, { amount: rows.length, body: { offsets: rows.map((row) => row.offset) } }),
     ofReason: (verb, { reason, count: amount, isWhole, total }) =>
@@ -35,12 +34,12 @@ async function act(verb, place, told, chosen) {
   const amount = h("span", number(chosen.amount, { atLeast: chosen.isWhole === false }));
   const label = `${word} ${amount.textContent}`;
   const result = await confirm({
-    title: `${label} of ${place.group}?`,
+    title: `${label} of ${place.name}?`,
     loss: lossOf(verb, place, chosen),
     ...outside(verb, place, chosen),
     verb: label,
     isDanger: verb === "delete",
-    typed: verb === "delete" && chosen.isAll ? place.group : null,
+    typed: verb === "delete" && chosen.isAll ? place.name : null,
     run: (signal) => send(verb, place, chosen, signal),
   });
   if (!result) return false;
@@ -48,7 +47,7 @@ async function act(verb, place, told, chosen) {
   return result.done.amount > 0;
 }
 
-function lossOf(verb, { group }, chosen) {
+function lossOf(verb, { name: group }, chosen) {
   const which = chosen.reason === undefined ? null : ["All of the reason ", h("b", name(chosen.reason)), ". "];
   if (verb === "resend")
     return [
@@ -60,25 +59,25 @@ function lossOf(verb, { group }, chosen) {
   return [which, "They are gone from the dead letters for good. This cannot be undone."];
 }
 
-function outside(verb, { group, namespace }, { body, isAll, reason }) {
+function outside(verb, place, { body, isAll, reason }) {
   const { offsets = [] } = body;
   const dots = offsets.length > MOST_OFFSETS ? " ..." : "";
-  const what = isAll ? "--all" : reason === undefined ? `${offsets.slice(0, MOST_OFFSETS).join(" ")}${dots}` : `--reason ${quoted(reason)}`;
+  const some = reason === undefined ? offsets.slice(0, MOST_OFFSETS) : [];
+  const what = isAll ? " --all" : reason === undefined ? "" : ` --reason ${quoted(reason)}`;
   return {
-    cli: `entrepot group ${VERBS[verb].command} ${quoted(group)} ${what}${namespaceOption(namespace)}`,
-    rest: { method: "POST", path: `/api/v1/${groupPath(group, namespace, `/dead-letters:${verb}`)}`, body },
+    cli: commandText(`entrepot group ${VERBS[verb].command}`, [place.name, ...some], dots + what + namespaceOption(place.namespace)),
+    rest: rest(VERBS[verb].id, place, body),
   };
 }
 
 /** Do it: {amount, failed, next}.  A call looks at no more than MOST_LOOKED_AT letters of a reason, so there may be
  * several; as many as the letters there were take, since resent letters may die again meanwhile. */
-async function send(verb, { group, namespace }, { body, total = 0 }, signal) {
-  const path = groupPath(group, namespace, `/dead-letters:${verb}`);
+async function send(verb, place, { body, total = 0 }, signal) {
   const outcome = { amount: 0, failed: [], next: null };
   const calls = body.reason === undefined ? 1 : Math.ceil(total / MOST_LOOKED_AT) + MORE_CALLS;
   for (let call = 0; call < calls; call += 1) {
     const from = outcome.next === null ? {} : { fromOffset: outcome.next };
-    const answer = await post(path, exactly({ ...body, ...from }), { type: "application/json", signal });
+    const answer = await perform(VERBS[verb].id, place, exactly({ ...body, ...from }), { type: "application/json", signal });
     outcome.amount += answer.deleted ?? answer.resentOffsets.length;
     outcome.failed.push(...answer.failedOffsets);
     outcome.next = answer.next ?? null;

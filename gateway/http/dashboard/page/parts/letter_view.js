@@ -1,10 +1,10 @@
 // One dead letter: where it came from, why it died, and the message as it was.
 
-import { get, segment } from "../api.js";
+import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { bytes, fullTime, number } from "../format.js";
 import { failure } from "./answers.js";
-import { inNamespace } from "./namespaces.js";
+import { pathOf } from "./operations.js";
 import { facts, panel } from "./panel.js";
 import { messageLink, topicLink } from "./place_links.js";
 import { none } from "./states.js";
@@ -15,10 +15,10 @@ const BODY_BYTES = 4096;
 /** Panels about a letter: a row of the list.  Looking takes no message. */
 export async function letterPanel(letter, close, signal) {
   const { origin } = letter;
-  const path = `topics/${segment(letter.topic)}/messages/${letter.queueId}/${letter.queueOffset}`;
+  const path = pathOf("viewMessage", { name: letter.topic, namespace: letter.namespace, queue: letter.queueId, offset: letter.queueOffset });
   let content;
   try {
-    content = messageView(await get(inNamespace(letter.namespace, path), { query: { bodyBytes: BODY_BYTES }, signal }), {
+    content = messageView(await get(path, { query: { bodyBytes: BODY_BYTES }, signal }), {
       signal,
       title: "The message",
     });

@@ -1,18 +1,11 @@
 // Namespaces in paths: what is not of the default one stands below its namespace.
 
-import { segment } from "../api.js";
 import { quoted } from "./copying.js";
 
 export const DEFAULT_NAMESPACE = "default";
 
 /** True for the namespace that paths and commands need not name. */
-const isDefault = (namespace) => !namespace || namespace === DEFAULT_NAMESPACE;
-
-/** A path below `/api/v1/` in a namespace. */
-export const inNamespace = (namespace, path) => (isDefault(namespace) ? path : `namespaces/${segment(namespace)}/${path}`);
-
-/** A path of the server's root in a namespace. */
-export const rootedIn = (namespace, path) => (isDefault(namespace) ? `/${path}` : `/namespaces/${segment(namespace)}/${path}`);
+export const isDefault = (namespace) => !namespace || namespace === DEFAULT_NAMESPACE;
 
 /** The option of a command. */
 export const namespaceOption = (namespace) => (isDefault(namespace) ? "" : ` --namespace ${quoted(namespace)}`);

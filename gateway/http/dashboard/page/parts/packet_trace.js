@@ -1,15 +1,16 @@
 // The packet trace of one MQTT client: begin, show, end.
 
-import { del, get, put, segment } from "../api.js";
+import { get } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { bytes, clock, isUnknown, number, time } from "../format.js";
 import { every } from "../live.js";
 import { session } from "../session.js";
 import { empty, failure } from "./answers.js";
 import { partial } from "./banner.js";
-import { words } from "./client_actions.js";
+import { commandText } from "./copying.js";
 import { confirm } from "./dialog.js";
 import { formDialog } from "./form.js";
+import { pathOf, perform, rest } from "./operations.js";
 import { panel, scrolling } from "./panel.js";
 import { state } from "./states.js";
 
@@ -26,7 +27,7 @@ export function packetTrace(target, tell, signal) {
 
 class PacketTrace {
   constructor(target, tell, signal) {
-    Object.assign(this, { target, tell, signal, found: null, path: `traces/${segment(target)}` });
+    Object.assign(this, { target, tell, signal, found: null, names: { client: target } });
     this.list = h("div");
     this.about = h("span.unit");
     this.acts = h("span.row");
@@ -56,7 +57,7 @@ class PacketTrace {
     try {
       const { value, answered } = await get("traces", { signal: this.signal });
       const isThere = value.some((each) => each.target === this.target);
-      const found = isThere ? await get(this.path, { query: { limit: SHOWN }, signal: this.signal }) : null;
+      const found = isThere ? await get(pathOf("getPacketTrace", this.names), { query: { limit: SHOWN }, signal: this.signal }) : null;
       if (!this.signal.aborted) this.show(found, found?.answered ?? answered);
     } catch (error) {
       if (!this.signal.aborted) fill(this.said, h("div.pad", failure("The trace was not loaded", error, { again: () => this.look() })));
@@ -112,10 +113,10 @@ class PacketTrace {
       ],
       submit: "Start trace",
       same: ({ seconds, payloads }) => ({
-        cli: `entrepot client trace --seconds ${seconds ?? SECONDS_OF_TRACE}${payloads ? " --payloads" : ""} ${words([this.target])}`,
-        rest: { method: "PUT", path: `/api/v1/${this.path}`, body: { seconds, payloads } },
+        cli: commandText(`entrepot client trace --seconds ${seconds ?? SECONDS_OF_TRACE}${payloads ? " --payloads" : ""}`, [this.target]),
+        rest: rest("startPacketTrace", this.names, { seconds, payloads }),
       }),
-      send: (values) => put(this.path, values),
+      send: (values) => perform("startPacketTrace", this.names, values),
     });
     if (!result) return;
     this.tell("info", [name(this.target), " is traced until ", time(result.done.until), " UTC."], "The audit has an entry.");
@@ -126,11 +127,11 @@ class PacketTrace {
     const result = await confirm({
       title: ["Stop the trace of ", name(this.target), "?"],
       loss: [number(this.found?.packets.length ?? null), " shown packets are deleted. This cannot be undone."],
-      cli: `entrepot client trace --stop ${words([this.target])}`,
-      rest: { method: "DELETE", path: `/api/v1/${this.path}` },
+      cli: commandText("entrepot client trace --stop", [this.target]),
+      rest: rest("endPacketTrace", this.names),
       verb: "Stop trace",
       isDanger: true,
-      run: () => del(this.path),
+      run: () => perform("endPacketTrace", this.names),
     });
     if (!result) return;
     this.tell("info", ["The trace of ", name(this.target), " was deleted."], "The audit has an entry.");

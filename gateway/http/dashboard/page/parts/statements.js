@@ -2,7 +2,7 @@
 
 import { fill, h, name } from "../dom.js";
 import { link, path } from "../links.js";
-import { quoted } from "./copying.js";
+import { commandText, quoted } from "./copying.js";
 
 const PREFIX = "User:";
 export const ACTIONS = ["PUB", "SUB", "CREATE", "UPDATE", "DELETE", "GET", "LIST"];
@@ -43,7 +43,7 @@ export function commandOf(subject, statements) {
     const parts = [actions, resources, ...(sources.length ? [sources] : [])].map((list) => list.join(","));
     return ` ${effect === "DENY" ? "--deny" : "--allow"} ${quoted(parts.join("@"))}`;
   });
-  return `entrepot acl set ${quoted(subject)}${words.join("")}`;
+  return commandText("entrepot acl set", [subject], words.join(""));
 }
 
 const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter((line) => line !== "");

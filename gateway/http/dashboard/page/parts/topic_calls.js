@@ -1,15 +1,12 @@
 // Requests of the pages of topics.
 
-import { get, segment } from "../api.js";
-import { inNamespace } from "./namespaces.js";
-
-/** The path of a topic below `/api/v1/`. */
-export const topicPath = (topic, namespace) => inNamespace(namespace, `topics/${segment(topic)}`);
+import { get } from "../api.js";
+import { pathOf } from "./operations.js";
 
 /** The row of a topic in the list, with `answered`; null where there is none that the user may see.  A list misses nothing by
  * a 404, and tells sums also while a broker is away. */
 export async function topicRow(topic, signal, namespace = "default") {
-  const found = await get(inNamespace(namespace, "topics"), { query: { prefix: topic, limit: 1 }, signal });
+  const found = await get(pathOf("listTopics", { namespace }), { query: { prefix: topic, limit: 1 }, signal });
   const row = found.value[0];
   return row?.name === topic ? { ...row, answered: found.answered } : null;
 }
@@ -20,7 +17,7 @@ export const topicExists = async (topic, signal, namespace = "default") => (awai
 /** A topic as its row has it.  Raises the refusal where there is none, or none for the user. */
 export async function topicNow(topic, namespace, signal) {
   const row = await topicRow(topic, signal, namespace);
-  return row ?? withSums(await get(topicPath(topic, namespace), { signal }));
+  return row ?? withSums(await get(pathOf("getTopic", { name: topic, namespace }), { signal }));
 }
 
 /** A topic made or granted since the list was asked: its sums are those of its queues. */

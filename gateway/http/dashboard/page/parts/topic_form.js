@@ -1,14 +1,13 @@
 // The fields of a topic: to create one, and to change one.
 
-import { ApiError, put } from "../api.js";
+import { ApiError } from "../api.js";
 import { h, name } from "../dom.js";
 import { link, path } from "../links.js";
-import { quoted } from "./copying.js";
 import { form, formDialog } from "./form.js";
-import { namespaceOption } from "./namespaces.js";
-import { topicExists, topicPath } from "./topic_calls.js";
+import { perform, same } from "./operations.js";
+import { topicExists } from "./topic_calls.js";
 
-const same = (words) => words.map((word) => [word, word]);
+const choices = (words) => words.map((word) => [word, word]);
 const DISKS = [
   ["RULE", "RULE, as the broker says"],
   ["ASYNC", "ASYNC, the master's disk"],
@@ -28,8 +27,8 @@ const FIELDS = [
     isNull: true,
     problem: ["write_queues"],
   },
-  { name: "type", label: "Type", type: "select", options: same(["NORMAL", "PRIORITY"]) },
-  { name: "permission", label: "Permission", type: "select", options: same(["READ_WRITE", "READ", "WRITE", "NONE"]) },
+  { name: "type", label: "Type", type: "select", options: choices(["NORMAL", "PRIORITY"]) },
+  { name: "permission", label: "Permission", type: "select", options: choices(["READ_WRITE", "READ", "WRITE", "NONE"]) },
   { name: "cleanup", label: "Cleanup", type: "select", options: CLEANUPS },
   {
     name: "retentionSeconds",
@@ -81,20 +80,6 @@ const FIELDS = [
     wide: true,
   },
 ];
-const OPTIONS = {
-  queues: "queues",
-  writeQueues: "write-queues",
-  type: "type",
-  permission: "permission",
-  cleanup: "cleanup",
-  retentionSeconds: "retention-seconds",
-  retentionBytes: "retention-bytes",
-  tierSeconds: "tier-seconds",
-  maxMessageBytes: "max-message-bytes",
-  maxBacklog: "max-backlog",
-  confirm: "confirm",
-  trace: "trace",
-};
 const NEW = { type: "NORMAL", permission: "READ_WRITE", cleanup: "DELETE", confirm: "RULE", trace: 0 };
 
 /** A placement as text: `broker-0=4, broker-1=4`. */
@@ -127,26 +112,6 @@ function changed(values, before) {
   return change;
 }
 
-function optionsOf(change) {
-  return Object.entries(change)
-    .map(([key, value]) => {
-      if (key !== "placement") return ` --${OPTIONS[key]} ${value === null ? "none" : quoted(String(value))}`;
-      return Object.entries(value ?? {})
-        .map(([broker, queues]) => ` --on ${quoted(`${broker}=${queues}`)}`)
-        .join("");
-    })
-    .join("");
-}
-
-/** CLI and REST.  The command cannot take a placement away. */
-function callsOf(verb, topic, namespace, change) {
-  const cli = `entrepot topic ${verb} ${quoted(topic)}${optionsOf(change)}${namespaceOption(namespace)}`;
-  return {
-    cli: change.placement === null ? null : cli,
-    rest: { method: "PUT", path: `/api/v1/${topicPath(topic, namespace)}`, body: change },
-  };
-}
-
 function checkPlacement(values) {
   if (placementOf(values.placement) !== undefined) return;
   throw new ApiError(400, "BAD_REQUEST", "placement: must be brokers with their queues, such as broker-0=4, broker-1=4");
@@ -164,12 +129,12 @@ export async function newTopic({ namespace, tell, done, signal }) {
   const made = await formDialog("Create a topic", {
     fields: [title, ...withValues(NEW)],
     submit: "Create topic",
-    same: (values) => callsOf("create", values.name ?? "", namespace, changed(values, NEW)),
+    same: (values) => same("putTopic", { name: values.name, namespace }, changed(values, NEW), { command: "create" }),
     send: async (values) => {
       checkPlacement(values);
       if (await topicExists(values.name, signal, namespace))
         throw new ApiError(409, "TOPIC_EXISTS", `name: there is a topic ${values.name} already`);
-      await put(topicPath(values.name, namespace), changed(values, NEW), { signal });
+      await perform("putTopic", { name: values.name, namespace }, changed(values, NEW), { signal });
       return values.name;
     },
   });
@@ -181,18 +146,16 @@ export async function newTopic({ namespace, tell, done, signal }) {
 
 /** The form of all settings of a topic.  `done(topic)`: called with the topic as it is after a change. */
 export function topicSettings(topic, { tell, done, signal }) {
-  const { namespace } = topic;
-  const calls = (values) => callsOf("update", topic.name, namespace, changed(values, topic));
   return form({
     fields: withValues(topic),
     submit: "Change topic",
-    same: calls,
+    same: (values) => same("putTopic", topic, changed(values, topic), { command: "update" }),
     send: async (values) => {
       checkPlacement(values);
       const change = changed(values, topic);
       const words = Object.keys(change);
       if (words.length === 0) return tell("info", "Nothing was changed.", "All fields are as they were.");
-      const found = await put(topicPath(topic.name, namespace), change, { signal });
+      const found = await perform("putTopic", topic, change, { signal });
       tell(
         "info",
         `${words.length === 1 ? "1 field" : `${words.length} fields`} of the topic changed: ${words.join(", ")}.`,

@@ -1,6 +1,6 @@
 // The groups that read a topic, each with its lag there: in messages, in time, and by queue.
 
-import { get, segment } from "../api.js";
+import { get } from "../api.js";
 import { fill, h, name, s } from "../dom.js";
 import { count, duration, isUnknown, number } from "../format.js";
 import { link, path } from "../links.js";
@@ -8,7 +8,7 @@ import { every } from "../live.js";
 import { PAGES } from "../menu.js";
 import { ask, empty } from "./answers.js";
 import { partial } from "./banner.js";
-import { inNamespace } from "./namespaces.js";
+import { pathOf } from "./operations.js";
 import { panel, scrolling } from "./panel.js";
 import { state, unknown } from "./states.js";
 
@@ -56,7 +56,7 @@ async function groupsOn(topic, signal) {
   let after = null;
   let answered = null;
   for (let page = 0; page < MOST_PAGES && found.length <= MOST_GROUPS; page += 1) {
-    const answer = await get(inNamespace(topic.namespace, "groups"), { query: { limit: PAGE, after }, signal });
+    const answer = await get(pathOf("listGroups", { namespace: topic.namespace }), { query: { limit: PAGE, after }, signal });
     answered = worse(answered, answer.answered);
     found.push(...answer.value.filter((row) => mayRead(row, topic.name)));
     after = answer.next;
@@ -79,7 +79,7 @@ const mayRead = (row, topic) => row.topics === null || row.topics.includes(topic
 async function lagOf(row, topic, signal) {
   try {
     const query = { topic: topic.name, limit: MOST_QUEUES };
-    const found = await get(inNamespace(row.namespace, `groups/${segment(row.name)}/lag`), { query, signal });
+    const found = await get(pathOf("getGroupLag", row), { query, signal });
     const isUnknownHere = found.lag === null;
     return {
       row,

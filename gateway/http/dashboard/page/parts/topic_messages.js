@@ -1,12 +1,13 @@
 // The messages of a topic: what to look for, what was found, and the one that was chosen.
 
-import { get, segment } from "../api.js";
+import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { count, number } from "../format.js";
 import { keepInAddress } from "../links.js";
 import { ask, empty } from "./answers.js";
-import { sameFromOutside, quoted } from "./copying.js";
-import { inNamespace, namespaceOption } from "./namespaces.js";
+import { commandText, sameFromOutside, quoted } from "./copying.js";
+import { namespaceOption } from "./namespaces.js";
+import { pathOf, rest } from "./operations.js";
 import { columns, panel } from "./panel.js";
 import { choice } from "./tabs.js";
 import { messageBeside, messageList } from "./viewer.js";
@@ -54,7 +55,6 @@ export function topicMessages(topic, query, signal) {
 class TopicMessages {
   constructor(topic, query, signal) {
     Object.assign(this, { topic, signal, next: null, lookedAt: 0 });
-    this.path = inNamespace(topic.namespace, `topics/${segment(topic.name)}/messages`);
     this.values = Object.fromEntries(NAMES.map((each) => [each, query.get(each) ?? ""]));
     this.way = WAYS.some(({ value }) => value === query.get("by")) ? query.get("by") : "newest";
     this.fields = h("div.form");
@@ -132,8 +132,8 @@ class TopicMessages {
 
   showSame() {
     const query = this.query();
-    const address = new URLSearchParams({ ...query, bodyBytes: PREVIEW_BYTES }).toString();
-    fill(this.outside, sameFromOutside({ cli: this.command(query), rest: { method: "GET", path: `/api/v1/${this.path}?${address}` } }));
+    const request = rest("viewMessages", this.topic, undefined, { ...query, bodyBytes: PREVIEW_BYTES });
+    fill(this.outside, sameFromOutside({ cli: this.command(query), rest: request }));
   }
 
   command({ filter, filterKind = "TAG", direction, bodyText, ...others }) {
@@ -141,7 +141,7 @@ class TopicMessages {
     if (filter) words.push(` --filter ${quoted(`${filterKind}:${filter}`)}`);
     if (bodyText) words.push(` --body-text ${quoted(bodyText)}`);
     if (others.queue && direction !== "forward") words.push(" --backward");
-    return `entrepot message list ${quoted(this.topic.name)}${words.join("")}${namespaceOption(this.topic.namespace)}`;
+    return commandText("entrepot message list", [this.topic.name], words.join("") + namespaceOption(this.topic.namespace));
   }
 
   look() {
@@ -165,7 +165,7 @@ class TopicMessages {
     const signal = AbortSignal.any([asking.signal, this.signal]);
     const query = { ...this.asked, limit: PAGE, bodyBytes: PREVIEW_BYTES, ...more };
     this.notes.hidden = false;
-    return ask(this.notes, (asked) => get(this.path, { query, signal: asked }), (found) => this.show(found), {
+    return ask(this.notes, (asked) => get(pathOf("viewMessages", this.topic), { query, signal: asked }), (found) => this.show(found), {
       what: "the queues",
       fact: "The messages were not loaded",
       signal,

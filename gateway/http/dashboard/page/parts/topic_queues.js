@@ -4,10 +4,10 @@ import { get } from "../api.js";
 import { h, s } from "../dom.js";
 import { number, quantity } from "../format.js";
 import { link, path } from "../links.js";
+import { pathOf } from "./operations.js";
 import { panel } from "./panel.js";
 import { Rates } from "./rates.js";
 import { table } from "./table.js";
-import { topicPath } from "./topic_calls.js";
 
 const SECONDS = 5; // between refreshes
 const ORDERS = {
@@ -20,7 +20,7 @@ const ORDERS = {
 export function topicQueues(topic, signal) {
   const rates = new Rates(SECONDS);
   const load = async ({ after, limit, sort, signal: asked }) => {
-    const found = await get(topicPath(topic.name, topic.namespace), { signal: asked });
+    const found = await get(pathOf("getTopic", topic), { signal: asked });
     rates.take(found.offsets.map((each) => [each.queueId, each.maxOffset]));
     return page(found, after, limit, sort);
   };

@@ -1,11 +1,12 @@
 // A test message by the rules of any door: the form changes with the door.
 
-import { ApiError, post } from "../api.js";
+import { ApiError } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { count, number } from "../format.js";
 import { link, path } from "../links.js";
 import { quoted } from "./copying.js";
 import { form } from "./form.js";
+import { perform, rest } from "./operations.js";
 import { panel } from "./panel.js";
 import { choice } from "./tabs.js";
 import { journeyOf } from "./viewer.js";
@@ -175,13 +176,13 @@ function formOf(door, topic, tell, signal) {
   const same = (values) => {
     try {
       const body = requestOf(door, values, topic);
-      return { cli: commandOf(body), rest: { method: "POST", path: "/api/v1/messages:try", body } };
+      return { cli: commandOf(body), rest: rest("tryMessage", {}, body) };
     } catch (error) {
       return { loss: error.message };
     }
   };
   const send = async (values) => {
-    const found = await post("messages:try", requestOf(door, values, topic), { signal });
+    const found = await perform("tryMessage", {}, requestOf(door, values, topic), { signal });
     told(found, tell);
     return found;
   };

@@ -1,14 +1,15 @@
 // New messages of a topic as they come: a sample that says what it leaves out.  No group is read.
 
-import { parsed, segment } from "../api.js";
+import { parsed } from "../api.js";
 import { followEvents } from "../events.js";
 import { fill, h } from "../dom.js";
 import { clock, count, number } from "../format.js";
 import { every } from "../live.js";
 import { overviewStream } from "../stream.js";
 import { failure } from "./answers.js";
-import { quoted, sameFromOutside } from "./copying.js";
-import { inNamespace, namespaceOption } from "./namespaces.js";
+import { commandText, quoted, sameFromOutside } from "./copying.js";
+import { namespaceOption } from "./namespaces.js";
+import { pathOf, rest } from "./operations.js";
 import { columns, panel } from "./panel.js";
 import { state } from "./states.js";
 import { messageBeside, messageList } from "./viewer.js";
@@ -29,7 +30,6 @@ export function topicWatch(topic, signal) {
 class Watch {
   constructor(topic, signal) {
     Object.assign(this, { topic, signal, waiting: [], leftOut: 0, seen: 0, rate: "10", text: "", isPaused: false, running: null });
-    this.path = inNamespace(topic.namespace, `topics/${segment(topic.name)}:watch`);
     this.said = h("span.s", { role: "status" });
     this.fresh = h("div.bulk", { hidden: true });
     this.notes = h("div.pad", { hidden: true });
@@ -77,9 +77,9 @@ class Watch {
 
   showSame() {
     const text = this.text ? ` --text ${quoted(this.text)}` : "";
-    const cli = `entrepot message watch ${quoted(this.topic.name)} --rate ${this.rate}${text}${namespaceOption(this.topic.namespace)}`;
-    const query = new URLSearchParams({ rate: this.rate, ...(this.text && { text: this.text }) });
-    fill(this.outside, sameFromOutside({ cli, rest: { method: "GET", path: `/api/v1/${this.path}?${query}` } }));
+    const options = ` --rate ${this.rate}${text}${namespaceOption(this.topic.namespace)}`;
+    const cli = commandText("entrepot message watch", [this.topic.name], options);
+    fill(this.outside, sameFromOutside({ cli, rest: rest("watchMessages", this.topic, undefined, { rate: this.rate, text: this.text }) }));
   }
 
   again(change) {
@@ -125,7 +125,7 @@ class Watch {
     this.notes.hidden = true;
     this.tell("idle", "asking");
     try {
-      await followEvents(this.path, {
+      await followEvents(pathOf("watchMessages", this.topic), {
         query: { rate: this.rate, text: this.text, bodyBytes: PREVIEW_BYTES },
         signal: running.signal,
         silence: SILENCE_MS,

@@ -1,12 +1,13 @@
 // Actions on a user: each asks first.  What is secret is never in the command or the request that is shown.
 
-import { ApiError, del, put, segment } from "../api.js";
+import { ApiError } from "../api.js";
 import { h, name } from "../dom.js";
 import { link } from "../links.js";
 import { session } from "../session.js";
-import { copyable, quoted } from "./copying.js";
+import { commandText, copyable } from "./copying.js";
 import { confirm, openDialog } from "./dialog.js";
 import { formDialog } from "./form.js";
+import { perform, rest, same } from "./operations.js";
 
 export const HIDDEN_PASSWORD = "<password>";
 const HIDDEN_SECRET = "<secret>";
@@ -69,8 +70,6 @@ export function userButtons(user, told, { reload, leave }) {
 /** Tells password stores whose password it is. */
 const ownerOf = (user) => ({ name: "user", label: "User", value: user.name, readonly: true, autocomplete: "username", wide: true });
 const isOwn = (user) => user.name === session().user;
-const pathOf = (user) => `users/${segment(user.name)}`;
-const restOf = (user, method, body, query = "") => ({ method, path: `/api/v1/${pathOf(user)}${query}`, body });
 const ownQuery = (isLoss) => (isLoss ? { confirm: "own-rights" } : {});
 
 function passwordDialog(user) {
@@ -82,10 +81,10 @@ function passwordDialog(user) {
       { name: "again", label: "New password again", type: "password", required: true, autocomplete: "new-password" },
     ],
     submit: "Change password",
-    same: () => ({ cli: `entrepot user password ${quoted(user.name)}`, rest: restOf(user, "PUT", { password: HIDDEN_PASSWORD }) }),
+    same: () => ({ cli: commandText("entrepot user password", [user.name]), rest: rest("putUser", user, { password: HIDDEN_PASSWORD }) }),
     send: async ({ password, again }) => {
       checkSame(password, again);
-      return put(pathOf(user), { password });
+      return perform("putUser", user, { password });
     },
   });
 }
@@ -110,12 +109,12 @@ async function signingSecret(user, after) {
     ],
     submit: user.hasSigningSecret ? "Change signing secret" : "Set signing secret",
     same: ({ secret }) => ({
-      cli: `entrepot user signing-secret ${quoted(user.name)}${secret === undefined ? "" : " --secret-file FILE"}`,
-      rest: restOf(user, "PUT", { signingSecret: HIDDEN_SECRET }),
+      cli: commandText("entrepot user signing-secret", [user.name], secret === undefined ? "" : " --secret-file FILE"),
+      rest: rest("putUser", user, { signingSecret: HIDDEN_SECRET }),
     }),
     send: ({ secret }) => {
       generated = secret === undefined ? randomSecret() : null;
-      return put(pathOf(user), { signingSecret: secret ?? generated });
+      return perform("putUser", user, { signingSecret: secret ?? generated });
     },
   });
   if (result && generated) {
@@ -140,52 +139,48 @@ function removeSecretDialog(user) {
   return {
     title: `Remove the signing secret of ${user.name}?`,
     loss: "RocketMQ clients that sign with it are refused. The secret itself cannot be restored.",
-    cli: `entrepot user signing-secret ${quoted(user.name)} --remove`,
-    rest: restOf(user, "PUT", { signingSecret: "" }),
+    cli: commandText("entrepot user signing-secret", [user.name], " --remove"),
+    rest: rest("putUser", user, { signingSecret: "" }),
     verb: "Remove signing secret",
     isDanger: true,
-    run: () => put(pathOf(user), { signingSecret: "" }),
+    run: () => perform("putUser", user, { signingSecret: "" }),
   };
 }
 
 const CHANGES = {
-  "super true": [
-    "Make a super user",
-    "--super",
-    "No policy binds it any more, and it may change users and policies. You can take it back.",
-  ],
-  "super false": ["Take super rights", "--no-super", "It may then do only what policies allow. You can take it back."],
-  "enabled true": ["Enable", "--enable", "It may log in again. You can take it back."],
-  "enabled false": ["Disable", "--disable", "Its logins are refused, and its connections end. You can take it back."],
+  "super true": ["Make a super user", "No policy binds it any more, and it may change users and policies. You can take it back."],
+  "super false": ["Take super rights", "It may then do only what policies allow. You can take it back."],
+  "enabled true": ["Enable", "It may log in again. You can take it back."],
+  "enabled false": ["Disable", "Its logins are refused, and its connections end. You can take it back."],
 };
 
 function changeDialog(user, change) {
   const [[field, value]] = Object.entries(change);
-  const [verb, flag, meaning] = CHANGES[`${field} ${value}`];
+  const [verb, meaning] = CHANGES[`${field} ${value}`];
   const isLoss = isOwn(user) && user.super && user.enabled && !value;
+  const query = ownQuery(isLoss);
   return {
     title: `${verb}: ${user.name}?`,
     loss: isLoss ? LOSES_OWN : meaning,
-    cli: `entrepot user update ${quoted(user.name)} ${flag}${isLoss ? " --own" : ""}`,
-    rest: restOf(user, "PUT", change, isLoss ? "?confirm=own-rights" : ""),
+    ...same("putUser", user, change, { query }),
     verb,
     isDanger: !value,
     typed: isLoss ? user.name : null,
-    run: () => put(pathOf(user), change, { query: ownQuery(isLoss) }),
+    run: () => perform("putUser", user, change, { query }),
   };
 }
 
 function deleteDialog(user) {
   const kept = user.statements ? ` Its policy of ${user.statements} statements stays.` : "";
+  const query = ownQuery(isOwn(user));
   const own = isOwn(user) ? " This is your own user: your login ends." : "";
   return {
     title: `Delete the user ${user.name}?`,
     loss: `Its logins are refused, and its connections end. Its password and secret are lost. This cannot be undone.${kept}${own}`,
-    cli: `entrepot user delete ${quoted(user.name)}${isOwn(user) ? " --own" : ""}`,
-    rest: restOf(user, "DELETE", undefined, isOwn(user) ? "?confirm=own-rights" : ""),
+    ...same("deleteUser", user, undefined, { query }),
     verb: "Delete user",
     isDanger: true,
     typed: user.name,
-    run: () => del(pathOf(user), { query: ownQuery(isOwn(user)) }).then(() => true),
+    run: () => perform("deleteUser", user, undefined, { query }).then(() => true),
   };
 }

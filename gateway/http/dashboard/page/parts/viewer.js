@@ -2,14 +2,14 @@
 //
 // Rows are those of GET /topics/{name}/messages: {id, topic, namespace, queueId, offset, storeTime, size, keys, body, ...}.
 
-import { address, get, segment } from "../api.js";
+import { address, get } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { bytes, clock, count, fullTime, number, time } from "../format.js";
 import { link } from "../links.js";
 import { PAGES } from "../menu.js";
 import { failure } from "./answers.js";
 import { bytesOf, hexOf, hexShown, isDocument, jsonShown, textOf, textShown } from "./message_body.js";
-import { inNamespace } from "./namespaces.js";
+import { pathOf } from "./operations.js";
 import { facts, panel, scrolling } from "./panel.js";
 import { none, state } from "./states.js";
 import { choice } from "./tabs.js";
@@ -21,9 +21,8 @@ const MAX_ROWS = 600;
 const CONTROL = /[\u0000-\u0008\u000e-\u001f]/; // text has none of them: bytes are shown instead
 const SIDE_BY_SIDE = "(min-width: 1181px)";
 
-/** The path of a message below `/api/v1/`. */
-export const messagePath = ({ topic, namespace, queueId, offset }) =>
-  inNamespace(namespace, `topics/${segment(topic)}/messages/${queueId}/${offset}`);
+/** The names of a row in paths. */
+const namesOf = ({ topic, namespace, queueId, offset }) => ({ name: topic, namespace, queue: queueId, offset });
 
 /** The identity of a row. */
 export const placeOf = ({ topic, namespace, queueId, offset }) => `${namespace}/${topic}/${queueId}/${offset}`;
@@ -105,7 +104,7 @@ class MessageView {
   /** How much of the body is here, and the ways to the rest of it. */
   extent() {
     const { row } = this;
-    const download = h("a.btn.small", { href: address(`${messagePath(row)}/body`).href, download: "" }, "Download");
+    const download = h("a.btn.small", { href: address(pathOf("downloadBody", namesOf(row))).href, download: "" }, "Download");
     const said = row.isCut ? ["first ", bytes(this.bytes.length), " of ", bytes(row.size)] : ["all of ", bytes(row.size)];
     return h("div.row", h("span.unit", said), row.isCut && this.bytes.length < MOST_BODY_BYTES && this.more(), download);
   }
@@ -116,7 +115,7 @@ class MessageView {
     const ask = async () => {
       button.disabled = true;
       try {
-        const found = await get(messagePath(this.row), { query: { bodyBytes: MOST_BODY_BYTES }, signal: this.signal });
+        const found = await get(pathOf("viewMessage", namesOf(this.row)), { query: { bodyBytes: MOST_BODY_BYTES }, signal: this.signal });
         const { view } = this;
         this.row = { ...found, topic: this.row.topic, namespace: this.row.namespace };
         this.showWays();

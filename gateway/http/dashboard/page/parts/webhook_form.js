@@ -1,8 +1,9 @@
 // The form of a subscription, new or changed.  What is secret is never shown: what is left empty stays as it is.
 
-import { ApiError, post, put, segment } from "../api.js";
+import { ApiError } from "../api.js";
 import { formDialog } from "./form.js";
-import { DEFAULT_NAMESPACE, rootedIn } from "./namespaces.js";
+import { DEFAULT_NAMESPACE } from "./namespaces.js";
+import { perform, rest } from "./operations.js";
 import { objectOf, objectSoFar } from "./rabbitmq.js";
 
 const MODES = ["binary", "structured", "batched"].map((each) => [each, each]);
@@ -23,20 +24,13 @@ const HIDDEN = "***";
 
 /** Ask for a subscription; resolves to {done: the subscription}.  `before`: what is changed. */
 export function putWebhook(before = null, namespace = "") {
-  const of = (values) => before?.namespace ?? values.namespace ?? namespace;
-  const path = (values) => rootedIn(of(values), before ? `subscriptions/${segment(before.id)}` : "subscriptions");
+  const id = before ? "updateSubscription" : "createSubscription";
+  const of = (values) => before ?? { namespace: values.namespace ?? namespace };
   return formDialog(before ? `Change the webhook ${before.id}` : "Create a webhook", {
     fields: [...placeFields(before, namespace), ...deliveryFields(before), ...secretFields(before)],
     submit: before ? "Change webhook" : "Create webhook",
-    same: (values) => ({
-      rest: {
-        method: before ? "PUT" : "POST",
-        path: path(values),
-        body: hidden(bodyOf(values, before, { objects: objectSoFar, list: listSoFar })),
-      },
-    }),
-    send: (values) =>
-      (before ? put : post)(path(values), bodyOf(values, before, { objects: (text, field) => objectOf(field, text), list: listOf })),
+    same: (values) => ({ rest: rest(id, of(values), hidden(bodyOf(values, before, { objects: objectSoFar, list: listSoFar }))) }),
+    send: (values) => perform(id, of(values), bodyOf(values, before, { objects: (text, field) => objectOf(field, text), list: listOf })),
   });
 }
 
