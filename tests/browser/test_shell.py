@@ -88,6 +88,21 @@ def test_the_keyboard_reaches_everything(open_page: Opened) -> None:
     expect(page.get_by_text("Updates are paused.")).to_have_count(0)
 
 
+def test_who_goes_on_while_a_page_comes_keeps_the_focus(open_page: Opened) -> None:
+    page, held = open_page(), list[Route]()
+    shown(page)
+    page.route("**/api/v1/overview*", lambda route: held.append(route))
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Cluster").click()
+    expect(heading(page, "Cluster")).to_be_focused()
+    find = page.get_by_role("searchbox", name="Find")
+    find.focus()
+    wait_until(lambda: page.evaluate("1") and held, "the page asks")
+    for route in held:
+        route.fallback()
+    expect(page.get_by_role("group", name="Gateways").locator("tbody tr").first).to_be_visible()
+    expect(find).to_be_focused()
+
+
 @pytest.mark.interop
 @pytest.mark.parametrize("address", PAGES)
 def test_axe_finds_nothing_in_light_and_dark(open_page: Opened, address: str) -> None:

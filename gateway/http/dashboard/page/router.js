@@ -55,8 +55,12 @@ async function show(main, isFirst) {
   const place = h("div.page");
   fill(main, place);
   for (const listener of listeners) listener(entry, parameters);
+  const from = document.activeElement;
   const focus = () => {
-    if (!isFirst && running === controller && shown !== route) main.querySelector("h1")?.focus({ preventScroll: true });
+    const now = document.activeElement;
+    const isElsewhere = now !== from && now !== document.body && now?.tagName !== "H1"; // the user went on meanwhile
+    if (isFirst || isElsewhere || running !== controller || shown === route) return;
+    main.querySelector("h1")?.focus({ preventScroll: true });
   };
   if (!isFirst && shown !== route) scrollTo(0, 0);
   try {
