@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format bench demo demo-spark demo-tier docs proto peers peers-npm peers-go lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ format: setup ## put the code in its format
 
 bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench ARGS=...)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+profile: setup ## where the server's CPU time goes under a load: WORK=mqtt, amqp, http or remote (needs a C compiler)
+	$(BIN)/python -m benchmarks.profiled $(WORK)
 
 demo: $(CORE) ## devices, consumers and a killed server, and nothing lost
 	$(BIN)/python examples/demo.py $(ARGS)

@@ -141,8 +141,10 @@ class DoorClient:
 class MqttDoor:
     """Its parts as the gateway puts them together.  `beside`: another gateway, whose store and clock it shares."""
 
-    def __init__(self, beside: MqttDoor | None = None, *, is_alone: bool = True) -> None:
-        settings = Settings()
+    def __init__(
+        self, beside: MqttDoor | None = None, *, is_alone: bool = True, settings: Settings | None = None
+    ) -> None:
+        settings = settings or Settings()
         self.clock: ManualClock = ManualClock() if beside is None else beside.clock
         self.store: HeldStore = HeldStore(self.clock) if beside is None else beside.store
         parts = parts_of(self.store, settings, self.clock, is_alone=is_alone)

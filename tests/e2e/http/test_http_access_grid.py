@@ -282,7 +282,7 @@ def test_every_operation_stands_in_the_grid() -> None:
         if (route.method, route.path) not in BY_TIMER_HANDLE:
             verbs = tried if route.is_for_all else tried | in_the_other
             found = any(verb == route.method and fits(route.path, given) for verb, given in verbs)
-            assert found, f"{route.method} {route.path}"
+            assert found, f"{route.method} {route.path} needs a row in tests/e2e/http/operations.py"
     assert sum(route.is_for_supers for route in every) == len(ONLY_SUPER)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrepot.domain.expression.cesql import function
 from entrepot.domain.expression.cesql.expression import compile_cesql
 from entrepot.domain.expression.cesql.parser import parse_cesql
 from entrepot.domain.expression.cesql.tokens import CesqlParseError
@@ -29,6 +30,7 @@ from entrepot.domain.expression.cesql.tree import (
 )
 from tests.unit.expression.cesql_cases import CASES
 from tests.unit.expression.cesql_model import (
+    FUNCTIONS,
     HIGHEST,
     LOWEST,
     SIGNS,
@@ -111,6 +113,10 @@ def test_any_two_values_compared(left, right, sign):
     one, other = ("constant", left), ("constant", right)
     name = next((name for name, signs in SIGNS.items() if sign in signs), "in")
     assert_same(("in", one, [other, one], False) if name == "in" else (name, one, [(sign, other)]))
+
+
+def test_the_model_has_every_function():
+    assert set(FUNCTIONS) - {"NO_SUCH"} == set(function.FUNCTIONS), "a function that the model lacks is never drawn"
 
 
 def assert_place(text: str, offset: int, expected: str) -> None:

@@ -11,6 +11,7 @@ from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.mqtt.connections.counters import NOTED_EVERY_MS
 from entrepot.gateway.mqtt.connections.facts import facts_of
 from entrepot.gateway.mqtt.connections.history import MAX_DENIALS
+from entrepot.gateway.settings import MqttSettings, Settings
 from entrepot.protocols.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Puback, Publish, Subscription, Will
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
@@ -18,8 +19,8 @@ from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 REFUSED = ("mqtt", Outcome.REFUSED)
-MOST = 1000
-"""Subscriptions of a client, by default."""
+MOST = 20
+"""Subscriptions of a client, by a setting."""
 
 
 def told(door: MqttDoor, client: DoorClient) -> tuple[int, int, str, str]:
@@ -32,7 +33,7 @@ def told(door: MqttDoor, client: DoorClient) -> tuple[int, int, str, str]:
 
 @pytest.mark.parametrize(("version", "code"), [(5, ReasonCode.QUOTA_EXCEEDED), (4, 0x80)])
 async def test_a_subscription_too_many(version: int, code: int) -> None:
-    async with MqttDoor() as door:
+    async with MqttDoor(settings=Settings(mqtt=MqttSettings(max_subscriptions_per_client=MOST))) as door:
         client = door.client(version)
         await client.connect("c")
         filters = [Subscription(f"f/{number}", 0) for number in range(MOST + 2)]
