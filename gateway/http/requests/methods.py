@@ -19,6 +19,10 @@ from entrepot.gateway.operations.row.table import PathTree, Table
 SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 """Methods in the answer to `OPTIONS *`: those of any path."""
 
+_NOTHING: Final = "there is nothing at this path"
+_UNKNOWN: Final = answer_of_status(HTTPStatus.NOT_FOUND, _NOTHING)
+_UNKNOWN_HEADERS: Final = _UNKNOWN.raw_headers()
+
 
 class PathMethods:
     """The methods of each path, read from an app's routes and the table of operations.
@@ -45,10 +49,11 @@ class PathMethods:
         for folder, methods in self._folders.items():
             if scope["path"].startswith(folder):
                 found |= methods
+        if not found:
+            return []
         if "GET" in found:
             found.add("HEAD")
-        if found:
-            found.add("OPTIONS")
+        found.add("OPTIONS")
         return [method for method in SERVER_METHODS if method in found]
 
     async def answer_options(self, scope: Scope, send: Send) -> None:
@@ -57,7 +62,7 @@ class PathMethods:
         if allowed:
             await answer(send, HTTPStatus.OK, [_allow(allowed)], b"")
         else:
-            await _refuse(scope, send, HTTPStatus.NOT_FOUND, "there is nothing at this path")
+            await _refuse_unknown(scope, send)
 
     async def refuse(self, scope: Scope, send: Send) -> bool:
         """Answer a request that no route takes; False, and no answer, where one does."""
@@ -70,7 +75,7 @@ class PathMethods:
             detail = f"{scope['method']} is not a method of this path"
             await _refuse(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, detail, {"allow": ", ".join(allowed)})
         else:
-            await _refuse(scope, send, HTTPStatus.NOT_FOUND, "there is nothing at this path")
+            await _refuse_unknown(scope, send)
         return True
 
 
@@ -86,6 +91,12 @@ def routes_of(app: FastAPI) -> list[tuple[str, str]]:
 
 def _allow(methods: Sequence[str]) -> tuple[bytes, bytes]:
     return b"allow", ", ".join(methods).encode()
+
+
+async def _refuse_unknown(scope: Scope, send: Send) -> None:
+    """Answer that there is no such path: anybody may ask for one, so it is made once."""
+    log_refusal(scope["method"], scope["path"], _UNKNOWN.status, _NOTHING)
+    await answer(send, _UNKNOWN.status, _UNKNOWN_HEADERS, _UNKNOWN.body)
 
 
 async def _refuse(
