@@ -10,6 +10,7 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.delivery import Deliveries, Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.names import TRACE_TOPIC
 from entrepot.domain.ports import PopRequest, Store
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -80,3 +81,9 @@ async def append_all(store: Store, *messages: Message) -> list[Code | None]:
     confirmation = store.messages.append(messages)
     assert await settled(confirmation) is None
     return [None] * len(messages) if confirmation.refusals is None else codes(confirmation.refusals)
+
+
+def topics_of(store: Store) -> dict[str, int]:
+    """Topics and their numbers of queues, by name.  That of traces comes when it likes: each failed attempt is told."""
+    found = sorted(store.topology.topics(), key=lambda topic: topic.name)
+    return {topic.name: topic.queues for topic in found if topic.name != TRACE_TOPIC}
