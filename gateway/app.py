@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 LOG_COUNTERS: Final[Counters] = {
     "entrepot_log_lines_lost": ("Log lines that could not be written: no reader, no room, or closed", lost_lines)
 }
+LATE_SECONDS: Final = 1.0
+"""Time beyond the drain after which a phase of a door's end is given up, in seconds."""
 log = structlog.get_logger(__name__)
 
 
@@ -158,20 +160,28 @@ class Gateway:
         end = self._loop.time() + parts.settings.server.drain_seconds
         withdraw(parts.settings.server.ready_file)
         for door in doors:
-            await door.end_waiting(end)
+            await self._end(door, door.end_waiting, end)
         parts.store.consumption.release_waiting()
         parts.memberships.release_waiting()
         self._certificate_watch.close()
-        for door in doors:
-            await door.stop_accepting(end)
+        await asyncio.gather(*(self._end(door, door.stop_accepting, end) for door in doors))
         await self._settle(end)
         for door in doors:
-            door.say_goodbye()
-        for work in [work for door in doors for work in door.last_work()]:
-            await self._settle(end, work)
+            with _survived(door):
+                door.say_goodbye()
         for door in doors:
-            await door.close(end)
+            with _survived(door):
+                for work in door.last_work():
+                    await self._settle(end, work)
+        for door in doors:
+            await self._end(door, door.close, end)
         await self._close_parts(end)
+
+    async def _end(self, door: Door, phase: Callable[[float], Awaitable[None]], end: float) -> None:
+        """Do a phase of a door's end.  One that fails, or takes longer than the drain, ends no other's."""
+        with _survived(door):
+            async with asyncio.timeout_at(max(end, self._loop.time()) + LATE_SECONDS):
+                await phase(end)
 
     async def _close_parts(self, end: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -189,3 +199,12 @@ class Gateway:
                     await self.parts.sender.settle()
                     if work is not None:
                         await work()
+
+
+@contextlib.contextmanager
+def _survived(door: Door) -> Iterator[None]:
+    """A fault of a door, which may be an installed one, is told; the other doors have their ends."""
+    try:
+        yield
+    except Exception:
+        log.exception("a door did not end as it should", door=door.name)

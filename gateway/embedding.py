@@ -65,8 +65,10 @@ class EmbeddedGateway:
             yield
         finally:
             self._app = None
-            await gateway.drain()
-            await store.close()
+            try:
+                await gateway.drain()
+            finally:
+                await store.close()
 
     async def __call__(self, scope: Scope, receive: _Call, send: _Call) -> None:
         """Serve one request or WebSocket, at whatever path the application is mounted."""

@@ -16,12 +16,14 @@ class LinesDoor(Door):
     def __init__(self, parts: Parts) -> None:
         self.parts, self.published = parts, 0
         self.writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._serve, sock=self.parts.sockets[self.name], limit=64 << 10)
 
     async def stop_accepting(self, until: float) -> None:
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
 
     def say_goodbye(self) -> None:
         for writer in self.writers:

@@ -65,6 +65,7 @@ def _nothing(section: object) -> tuple[str, ...]:
 
 
 DOORS: Final = (
+    DoorKind("events", "entrepot.gateway.events.door:EventsDoor", listeners=_nothing, is_wanted=_always),
     DoorKind(
         "mqtt",
         "entrepot.gateway.mqtt.door:MqttDoor",
@@ -78,7 +79,6 @@ DOORS: Final = (
         is_wanted=_always,
     ),
     DoorKind("grpc", "entrepot.gateway.rocketmq.door:RocketMqDoor"),
-    DoorKind("events", "entrepot.gateway.events.door:EventsDoor", listeners=_nothing, is_wanted=_always),
     DoorKind(
         "bridge",
         "entrepot.gateway.bridge.door:BridgeDoor",
@@ -86,7 +86,7 @@ DOORS: Final = (
         is_wanted=lambda parts: bool(parts.settings.bridge.remotes),
     ),
 )
-"""The gateway's own doors but for HTTP, in the order in which they start."""
+"""The gateway's own doors but for HTTP, in the order in which they start: rules come before what publishes."""
 HTTP: Final = DoorKind(
     "http",
     "entrepot.gateway.http.door:HttpDoor",

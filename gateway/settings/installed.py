@@ -9,9 +9,13 @@ from typing import Any, Final
 
 from pydantic import Field, create_model
 
+from entrepot.gateway.settings.amqp import AMQP_LISTENERS
+from entrepot.gateway.settings.listeners import MQTT_LISTENERS
 from entrepot.gateway.settings.table import Table
 from entrepot.gateway.settings.tree import Settings
 
+TAKEN: Final = frozenset((*MQTT_LISTENERS, *AMQP_LISTENERS, "events"))
+"""Names of listeners, and of a door, that are no section."""
 GROUP: Final = "entrepot.doors"
 """Group of entry points: each names a DoorKind."""
 
@@ -27,12 +31,13 @@ class InstalledDoors:
 @cache
 def installed_doors() -> InstalledDoors:
     """Return the doors of installed packages, in the order of their names."""
-    kinds, problems = [], []
+    kinds, problems, named = [], list[str](), set[str]()
     for entry in sorted(entry_points(group=GROUP)):
         try:
             kind = entry.load()
-            if kind.name in Settings.model_fields:
-                raise ValueError(f"{kind.name!r} is the name of a section")
+            if kind.name in TAKEN or kind.name in Settings.model_fields or kind.name in named:
+                raise ValueError(f"{kind.name!r} is the name of another door, listener or section")
+            named.add(kind.name)
         except Exception as fault:  # noqa: BLE001 - a package of others: whatever it raises is told
             problems.append(f"the door {entry.name!r} of an installed package ({entry.value}) cannot be used: {fault}")
         else:

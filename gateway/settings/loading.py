@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -78,11 +79,11 @@ def setting_rows(settings: Settings, origins: Mapping[str, str]) -> list[Setting
     """Every setting, in the order of the tree; one without a known origin has its default's."""
     values, defaults = settings.model_dump(mode="json"), whole_tree()().model_dump(mode="json")
     rows = []
-    for key in KNOWN_KEYS:
+    for key in known_keys():
         section, name = key.split(".")
         if section not in values:  # settings that were made without the section of an installed door
             continue
-        field = _SECTIONS[section].model_fields[name]
+        field = _sections()[section].model_fields[name]
         is_secret = SecretStr in (field.annotation, *get_args(field.annotation))
         origin = origins.get(key, DEFAULT_ORIGIN)
         rows.append(
@@ -107,15 +108,22 @@ def _without_user_info(value: Any) -> Any:
     return {name: _without_user_info(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
+@cache
 def _sections() -> dict[str, type[BaseModel]]:
+    """Return the sections by their names; first asked for when settings are read, as installed doors have some."""
     tables = {name: field.annotation for name, field in whole_tree().model_fields.items()}
     return {name: table for name, table in tables.items() if isinstance(table, type) and issubclass(table, BaseModel)}
 
 
-_SECTIONS: Final = _sections()
-KNOWN_KEYS: Final = tuple(f"{section}.{name}" for section, table in _SECTIONS.items() for name in table.model_fields)
-LISTENERS: Final = tuple(section for section, table in _SECTIONS.items() if "port" in table.model_fields)
-"""Sections with a listener of their name, in the order of the tree."""
+@cache
+def known_keys() -> tuple[str, ...]:
+    """Return the dotted keys of all settings, in the order of the tree."""
+    return tuple(f"{section}.{name}" for section, table in _sections().items() for name in table.model_fields)
+
+
+def listeners() -> tuple[str, ...]:
+    """Return the sections with a listener of their name, in the order of the tree."""
+    return tuple(section for section, table in _sections().items() if "port" in table.model_fields)
 
 
 _PORT_KEYS: Final = {"mqtts": "mqtt.tls_port", "ws": "mqtt.ws_port", "wss": "mqtt.wss_port", "amqps": "amqp.tls_port"}
@@ -155,13 +163,13 @@ class _Loader:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, object]] = {}
-        self._origins: dict[str, str] = dict.fromkeys(KNOWN_KEYS, DEFAULT_ORIGIN)
+        self._origins: dict[str, str] = dict.fromkeys(known_keys(), DEFAULT_ORIGIN)
         self._problems: list[str] = list(installed_doors().problems)
 
     def add_file(self, path: Path) -> None:
         origin = f"file {path}"
         for section, table in _read_toml(path).items():
-            if section not in _SECTIONS:
+            if section not in _sections():
                 if isinstance(table, dict) and table:
                     for name in table:
                         self._unknown(f"{section}.{name}", origin)
@@ -200,7 +208,7 @@ class _Loader:
         section, name = key.split(".")
         if isinstance(value, str):
             try:
-                value = _from_text(value, _SECTIONS[section].model_fields[name].annotation)
+                value = _from_text(value, _sections()[section].model_fields[name].annotation)
             except ValueError as error:
                 self._problems.append(f"bad value for {key!r} ({origin}): {error}")
                 return
@@ -208,7 +216,7 @@ class _Loader:
         self._origins[key] = origin
 
     def _unknown(self, key: str, origin: str, written_as: Any = repr) -> None:
-        self._problems.append(f"unknown setting {key!r} ({origin}){_suggestion(key, KNOWN_KEYS, written_as)}")
+        self._problems.append(f"unknown setting {key!r} ({origin}){_suggestion(key, known_keys(), written_as)}")
 
     def _explain(self, location: tuple[int | str, ...], error: Any) -> str:
         key = ".".join(str(step) for step in location[:2])

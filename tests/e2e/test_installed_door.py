@@ -121,3 +121,25 @@ def test_a_package_that_cannot_be_used_is_told_in_a_sentence(site: Path, tmp_pat
     text, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 2
     assert "the door 'lines' of an installed package (entrepot_lines:DOOR) cannot be used: No module named" in text
+
+
+def test_a_program_may_import_the_package_first(site: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{site}:{os.getcwd()}"}
+    code = "import entrepot_lines; from entrepot.gateway.settings import load_settings; print(load_settings().rows())"
+    done = subprocess.run((sys.executable, "-c", code), env=environment, capture_output=True, text=True, check=False)
+    assert "lines.port" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["events", "ws", "mqtt", "lines"])
+def test_a_name_that_is_taken_is_refused(site: Path, tmp_path: Path, name: str) -> None:
+    """`lines`: by another package."""
+    other = site / "other-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[entrepot.doors]\nother = other_door:DOOR\n")
+    made = f'from entrepot.gateway.door.kind import DoorKind\nDOOR = DoorKind("{name}", "other_door:Door")\n'
+    (site / "other_door.py").write_text(made)
+    process = started(site, tmp_path)
+    text, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 2
+    assert f"{name!r} is the name of another door, listener or section" in text

@@ -18,7 +18,7 @@ import typer
 import yaml  # type: ignore[import-untyped]
 
 from entrepot.gateway.cli.app import app
-from entrepot.gateway.settings import KNOWN_KEYS, Settings, environment_name, load_settings
+from entrepot.gateway.settings import Settings, environment_name, known_keys, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -50,13 +50,13 @@ def check_command(arguments: list[str]) -> dict[str, Any]:
         command = command.get_command(typer.Context(command), name)
     context = command.make_context(name, arguments)
     for assignment in context.params.get("set_") or []:
-        assert assignment.partition("=")[0] in KNOWN_KEYS
+        assert assignment.partition("=")[0] in known_keys()
     return dict(context.params)
 
 
 def check_environment(variables: dict[str, str]) -> Settings:
     """Settings out of variables as the process would take them."""
-    assert set(variables) <= {*map(environment_name, KNOWN_KEYS), "ENTREPOT_PING", "PATH"}, variables
+    assert set(variables) <= {*map(environment_name, known_keys()), "ENTREPOT_PING", "PATH"}, variables
     return load_settings(environ=variables).settings
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import profiled
 from entrepot.domain.routing.topic_filter import is_valid_filter
-from entrepot.gateway.settings import LISTENERS
+from entrepot.gateway.settings import listeners
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def test_what_is_no_workload_is_refused_with_the_names(
 def test_each_workload_ends_and_has_a_listener() -> None:
     assert list(profiled.WORKS) == ["mqtt", "amqp", "http", "remote"]
     for name, work in profiled.WORKS.items():
-        assert work.door in LISTENERS, name
+        assert work.door in listeners(), name
         assert "--duration" in work.arguments, name
 
 

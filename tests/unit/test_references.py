@@ -11,7 +11,7 @@ import typer
 
 from entrepot.gateway.cli.app import app
 from entrepot.gateway.cli.references import PAGES, write
-from entrepot.gateway.settings import KNOWN_KEYS, LISTENERS, Settings
+from entrepot.gateway.settings import Settings, known_keys, listeners
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -25,7 +25,7 @@ def test_a_reference_is_current(name: str) -> None:
 def test_every_setting_and_every_command_is_there(tmp_path: Path) -> None:
     write(tmp_path)
     settings, commands = ((tmp_path / name).read_text() for name in ("settings.md", "cli.md"))
-    assert [key for key in KNOWN_KEYS if f"| `{key}` |" not in settings] == []
+    assert [key for key in known_keys() if f"| `{key}` |" not in settings] == []
     for command in ("serve", "topic delete", "message receive", "ingest status", "store verify", "config schema"):
         assert f"# entrepot {command}\n" in commands
     assert "| `--create` | Create the topic and the group if they do not exist. |" in commands
@@ -43,7 +43,7 @@ def test_the_ready_file_is_shown_with_every_door_of_a_first_start() -> None:
     assert shown is not None
     ports = {
         door: f"127.0.0.1:{getattr(Settings(), door).port}"
-        for door in LISTENERS
+        for door in listeners()
         if door not in ("broker", "nameserver", "controller")
     }
     assert json.loads(shown[1]) == {door: ports[door] for door in ("mqtt", "amqp", "grpc", "http")}

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from entrepot.gateway.settings import (
-    KNOWN_KEYS,
-    LISTENERS,
     LoadedSettings,
     Settings,
     SettingsError,
     environment_name,
+    known_keys,
+    listeners,
     load_settings,
 )
 from tests.support.cases import cases
@@ -42,7 +42,7 @@ def test_defaults():
     assert loaded.settings.store.data_dir == Path("data")
     assert loaded.settings.mqtt.max_packet_size_bytes == 4_259_840
     assert set(loaded.origins.values()) == {"default"}
-    assert set(loaded.origins) == set(KNOWN_KEYS)
+    assert set(loaded.origins) == set(known_keys())
 
 
 def test_later_layers_win_and_every_value_knows_its_origin(file):
@@ -219,13 +219,13 @@ def test_free_ports_are_for_listeners_without_one_of_their_own():
 
 
 def test_doors_are_the_sections_with_a_port():
-    assert LISTENERS == ("mqtt", "amqp", "grpc", "http", "broker", "nameserver", "controller")
+    assert listeners() == ("mqtt", "amqp", "grpc", "http", "broker", "nameserver", "controller")
 
 
 def test_rows_tell_everything_about_every_setting():
     loaded: LoadedSettings = load_settings(flags={"store.data_dir": "/var/x"})
     rows = {row.key: row for row in loaded.rows()}
-    assert list(rows) == list(KNOWN_KEYS)
+    assert list(rows) == list(known_keys())
     assert (rows["store.data_dir"].value, rows["store.data_dir"].origin) == ("/var/x", "flag --set store.data_dir")
     assert all(row.description for row in rows.values())
 
