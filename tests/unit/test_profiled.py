@@ -37,7 +37,11 @@ def test_each_workload_ends_and_has_a_listener() -> None:
 
 def test_make_asks_for_the_workload() -> None:
     told = subprocess.run(
-        ["make", "-n", "profile", "WORK=remote"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", "-n", "profile", "WORK=remote"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert told.stdout.rstrip().endswith("-m benchmarks.profiled remote")
 
