@@ -155,7 +155,7 @@ class SimulatedAgent:
             return
         own, made = self.replica.live.state.appointment, change.appointment
         if len(made.members) < len(own.members) or len(made.known) < len(own.known):
-            self.world.shrinks_at = self.world.group.clock.now
+            self.world.shrinks_from = change.base
         self._open_change = change
         self.world.group.network.send_once(self.replica, controller, self._asked_to_change, controller, change)
         self.replica.later(self.world.options.lease / 2, self._lost_answer, change)

@@ -41,8 +41,6 @@ CONTROLLERS: Final = 3
 GATEWAYS: Final = 2
 GATEWAY_SLOT: Final = -50
 LEASE: Final = 120.0
-SHRINK: Final = 400.0
-"""Longest time for which a proposal of a smaller set is under way."""
 BEGIN: Final = 4000.0
 """Longest time until the first master leads."""
 
@@ -91,7 +89,9 @@ class SimulatedControllers:
         self.elections = self.grown = self.shrunk = self.promised = 0
         self.reasons: dict[str, int] = {}
         self._lost = 0
-        self.shrinks_at = -SHRINK
+        self.shrinks_from: tuple[int, int] | None = None
+        """Order of the appointment that a master asked to make smaller.  Until another is decided, a controller may
+        have that in its log, and commit it however late."""
         self._agents: dict[SimulatedReplica, SimulatedAgent] = {}
         stored = first_stored(range(1, CONTROLLERS + 1))
         self.controllers = {n: SimulatedController(self, n, stored) for n in range(1, CONTROLLERS + 1)}
@@ -164,7 +164,7 @@ class SimulatedControllers:
         ]
         group = self.truth.groups.get(NAME)
         is_wish_open = group is not None and group.counting != {member.replica for member in group.appointment.known}
-        if is_wish_open or self.group.clock.now - self.shrinks_at < SHRINK:
+        if is_wish_open or self.shrinks_from == self.decided.order:
             return [*found, UnderWay(set())]  # a smaller set may be decided still
         return found or ([UnderWay(set())] if group is not None and group.is_electing else [])
 
