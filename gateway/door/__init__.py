@@ -1,1 +1,1 @@
-"""What a protocol needs to be one of the gateway's doors, and what the gateway shares with it."""
+"""Doors: the phases of a protocol in a gateway, and the parts that it gets."""

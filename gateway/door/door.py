@@ -6,12 +6,11 @@ phase is done for all doors before the next one: nobody waits for a door that ha
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import asyncio
-
     from entrepot.gateway.messaging.group_consumer import GroupConsumer
     from entrepot.gateway.transport.certificates import ServerCertificates
     from entrepot.gateway.work.periodic_work import PeriodicWork
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 Counters = Mapping[str, tuple[str, Callable[[], int]]]
 """Description and getter of each counter, by its name in `/metrics`."""
 Work = Callable[[], Awaitable[None]]
+LEAST_STOP_SECONDS: Final = 0.1
+"""Time that a listener has to stop, also where the drain is over, in seconds."""
 
 
 class Door:
@@ -79,3 +80,8 @@ class Door:
     def consumers_of(self, group: str) -> Sequence[GroupConsumer]:
         """Return its connected consumers of a group, by the group's stored name."""
         return ()
+
+
+def seconds_to_stop(until: float) -> float:
+    """Return the time that a listener has to stop, in seconds.  `until`: end of the drain, as phases get it."""
+    return max(until - asyncio.get_running_loop().time(), LEAST_STOP_SECONDS)

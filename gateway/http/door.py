@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from entrepot.gateway.door.door import Counters, Door, Work
+from entrepot.gateway.door.door import Counters, Door, Work, seconds_to_stop
 from entrepot.gateway.http.app import build_app
 from entrepot.gateway.http.parts.event_parts import EventParts
 from entrepot.gateway.http.parts.shown_doors import ShownDoors
@@ -25,7 +25,6 @@ DRAIN_ORDER: Final = 90
 """Last: it answers health."""
 WEBHOOK_MARGIN_SECONDS: Final = 3.0
 """Share of the drain time kept back from webhook deliveries, in seconds."""
-LEAST_STOP_SECONDS: Final = 0.1
 
 
 class HttpDoor(Door):
@@ -78,7 +77,7 @@ class HttpDoor(Door):
         for work in self.app.sampler.work:
             await work.close()
         if self.listener is not None:
-            await self.listener.stop(max(until - self._loop.time(), LEAST_STOP_SECONDS))
+            await self.listener.stop(seconds_to_stop(until))
         self.events.subscriptions.close()
 
     @property

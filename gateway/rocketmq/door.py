@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from entrepot.gateway.door.door import Counters, Door, Work
+from entrepot.gateway.door.door import Counters, Door, Work, seconds_to_stop
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.listener import GrpcListener
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from entrepot.gateway.transport.certificates import ServerCertificates
 
 DRAIN_ORDER: Final = 20
-LEAST_STOP_SECONDS: Final = 0.1
 
 
 class RocketMqDoor(Door):
@@ -28,7 +26,6 @@ class RocketMqDoor(Door):
     def __init__(self, parts: Parts) -> None:
         settings, bound = parts.settings, parts.sockets["grpc"]
         host, port = bound.getsockname()[:2]
-        self._loop = asyncio.get_running_loop()
         self.frontend = RocketMqFrontend(
             parts.store,
             parts.sender,
@@ -60,7 +57,7 @@ class RocketMqDoor(Door):
         self.frontend.shut_down()
 
     async def stop_accepting(self, until: float) -> None:
-        await self._listener.stop(max(until - self._loop.time(), LEAST_STOP_SECONDS))
+        await self._listener.stop(seconds_to_stop(until))
 
     def last_work(self) -> Sequence[Work]:
         return (self.service.close,)

@@ -1,4 +1,4 @@
-"""What a broker answers beside its store's ports (`domain.ports`): records, definitions with revisions, figures."""
+"""Answers of a broker beside its store's ports (`domain.ports`): records, definitions with revisions, figures."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ MESSAGE_CONSUMERS: Final = row(53, MessageFinder.message_consumers, again=True, 
 MESSAGE_TRACE: Final = row(54, MessageFinder.message_trace, again=True, answer=form.HOPS)
 RECORD_ORIGIN: Final = row(55, MessageFinder.record_origin, again=True, commit_log_offset=form.PLACE)
 SEARCH: Final = (QUERY, MESSAGES_BY_ID, MESSAGE_AT)
-"""What a slave answers, too."""
+"""Rows that a slave answers, too."""
 FINDER: Final = (MESSAGE_CONSUMERS, MESSAGE_TRACE, RECORD_ORIGIN)
 
 # -- timers and transactions -----------------------------------------------------------------------------------------

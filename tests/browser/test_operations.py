@@ -1,4 +1,4 @@
-"""What the page says of operations: the kept commands and requests, to the letter."""
+"""Texts of operations on the page: the kept commands and requests, to the letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard says of operations, kept to the letter: independent of the table that it is made of.
+"""Texts of operations on the dashboard, kept to the letter: independent of the table that it is made of.
 
 Tests hold both ends against it: the page writes these texts, and the command that is typed so sends the request.
 """

@@ -43,7 +43,7 @@ def recorded() -> Iterator[Way]:
 
 
 def main_line(ways: Sequence[Way]) -> Way:
-    """What is in all of them, in the order of the first: background work may come into one."""
+    """Return the steps that all ways have, in the order of the first: background work may come into one."""
     return {file: function for file, function in ways[0].items() if all(file in each for each in ways)}
 
 

@@ -1,1 +1,1 @@
-"""What a replica keeps on its disk beside the log."""
+"""Files of a replica beside the log."""

@@ -1,1 +1,1 @@
-"""What HTTP shows and serves beside its own: the doors of the gateway, and the parts of events."""
+"""Parts of the HTTP door: the doors that it shows, and those of events."""

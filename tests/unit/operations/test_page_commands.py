@@ -1,4 +1,4 @@
-"""What the dashboard's pages name is there: operations by their ids, and the commands that they write by hand."""
+"""The dashboard's pages name operations and commands that are there: by ids, and in texts written by hand."""
 
 from __future__ import annotations
 
