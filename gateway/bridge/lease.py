@@ -19,8 +19,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT
 from entrepot.domain.ports import KeyValues
 from entrepot.gateway.bridge.errors import LeaseLostError
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_table import WatchedTable
 
 PREFIX: Final = "bridge/"
 LEASE_MS: Final = 10_000

@@ -10,7 +10,7 @@ from typing import Final
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.protocols.mqtt.mapping import CE_PREFIX
 
 ORIGIN_KEY: Final = "bridge-origin"

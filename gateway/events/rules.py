@@ -15,7 +15,7 @@ import msgspec
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.watched_table import WatchedTable
 from entrepot.protocols.cloudevents.json_format import is_json
 
 PREFIX: Final = "events/rules/"

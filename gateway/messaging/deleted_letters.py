@@ -15,7 +15,7 @@ import msgspec
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 
 PREFIX: Final = "deleted-letters/"
 MAX_DELETED: Final = 50_000

@@ -31,8 +31,8 @@ from entrepot.domain.membership import DEFAULT_LEASE_MS, Membership, check_lease
 from entrepot.domain.names import check_group_name, check_same_namespace, split_name
 from entrepot.domain.ports import Store
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.assignment_waiters import AssignmentWaiters, Waiter
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.settings import GroupsSettings
 
 PREFIX: Final = "membership/"

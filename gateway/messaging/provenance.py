@@ -20,8 +20,8 @@ from entrepot.domain.journey.taking_in import TakenIn
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import Store
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.member.identity import Identity
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
 
 ORIGINS_KEY: Final = "gateway-origins"
 MAX_ORIGINS: Final = 512

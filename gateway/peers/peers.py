@@ -22,8 +22,8 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_table import WatchedTable
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.peers.seal import Seals
 from entrepot.gateway.work.periodic_work import PeriodicWork

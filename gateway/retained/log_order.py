@@ -17,8 +17,8 @@ from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.ports import Store
 from entrepot.domain.retained import expiry_of, is_over, retained_key
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
-from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from entrepot.gateway.retained.record import decode_retained, encode_retained
 
 MAX_LOOKS: Final = 100

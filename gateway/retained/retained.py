@@ -28,10 +28,10 @@ from entrepot.domain.retained import (
     name_in_key,
     retained_key,
 )
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from entrepot.gateway.messaging.answer import Answer
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.send import Refusals, Sender
-from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.retained.index import RetainedIndex
 from entrepot.gateway.retained.log_order import LogOrder
 from entrepot.gateway.retained.record import decode_retained, encode_retained, head_of

@@ -21,7 +21,7 @@ import structlog
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket, by_consumer
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend

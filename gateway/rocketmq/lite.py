@@ -26,8 +26,8 @@ from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import qualified, split_name
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.share import filtered_share_group
+from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from entrepot.gateway.messaging.release import release
-from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.lite_start import begin_at, is_wanted

@@ -19,7 +19,7 @@ from entrepot.domain.access.model import EVERYBODY
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.watched_table import WatchedTable
 from entrepot.gateway.security.records import (
     POLICY_PREFIX,
     USER_PREFIX,

@@ -22,8 +22,8 @@ from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_table import WatchedTable
 from entrepot.gateway.security.records import StatementRecord, statement_record
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.shared_secret import derived_key

@@ -10,8 +10,8 @@ from typing import Final
 from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
-from entrepot.gateway.messaging.watched_keys import RETRY_SECONDS
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_keys import RETRY_SECONDS
 
 CLUSTER_SECRET_KEY: Final = "cluster/secret"
 RANDOM_BYTES: Final = 32

@@ -13,7 +13,7 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import Store
 from entrepot.domain.retained import RETAINED_PREFIX, RetainedLimits, retained_key
-from entrepot.gateway.messaging import watched_keys
+from entrepot.gateway.key_values import watched_keys
 from entrepot.gateway.retained import retained as module
 from entrepot.gateway.retained import writer as retained_writer
 from entrepot.gateway.retained.retained import RetainedMessages

@@ -33,8 +33,8 @@ from entrepot.domain.topic import Cleanup, Placement, Topic, TopicType
 from entrepot.gateway.amqp.virtual_hosts import records
 from entrepot.gateway.amqp.virtual_hosts.records import PREFIX, QueueRecord
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost, namespace_of
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
-from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from entrepot.protocols.amqp.field_table import encode_table
 
 MAX_TRIES: Final = 20

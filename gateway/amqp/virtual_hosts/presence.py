@@ -20,7 +20,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.watched_table import WatchedTable
 
 PREFIX: Final = "amqp-consumers/"
 AGAIN_SECONDS: Final = 0.5

@@ -41,8 +41,8 @@ from entrepot.gateway.events.subscriptions.record import (
     encode_subscription,
     key_of,
 )
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_table import WatchedTable
 
 MAX_TRIES: Final = 20
 """Tries of a change that others overtake."""

@@ -13,7 +13,7 @@ import msgspec
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import Store
 from entrepot.domain.routing.topic_filter import TopicFilterTrie
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.watched_table import WatchedTable
 from entrepot.gateway.mqtt.fan_out.audience import NOBODY
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session

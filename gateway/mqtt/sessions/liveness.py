@@ -18,7 +18,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
 from entrepot.domain.ports import Store
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
 from entrepot.gateway.mqtt.sessions.record import held_key
 from entrepot.gateway.work.periodic_work import PeriodicWork

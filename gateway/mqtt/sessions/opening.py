@@ -13,7 +13,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
 from entrepot.domain.ports import Store
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.sessions.census import SessionCensus

@@ -14,7 +14,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import Store
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.sessions.cursors import deletions
 from entrepot.gateway.mqtt.sessions.lifecycle import is_over

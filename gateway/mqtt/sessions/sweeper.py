@@ -18,10 +18,10 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.ports import Store
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
-from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.mqtt.sessions.ending import MAX_TOGETHER, Ending, Endings
 from entrepot.gateway.mqtt.sessions.journal import PART
 from entrepot.gateway.mqtt.sessions.lifecycle import depart, is_over

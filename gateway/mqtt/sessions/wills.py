@@ -18,7 +18,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import Store
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.mqtt.sessions.journal import PART
 from entrepot.gateway.mqtt.sessions.record import (

@@ -23,7 +23,7 @@ from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.key_value_pages import key_value_pages
 from entrepot.domain.share import share_group, whole_topic
-from entrepot.gateway.messaging.compare_and_set import if_unchanged
+from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.mqtt.shares.groups import groups_of
 from entrepot.gateway.mqtt.topics.names import Share
 from entrepot.gateway.work.periodic_work import PeriodicWork

@@ -11,7 +11,7 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Tail
 from entrepot.domain.position import EARLIEST_POSITION, Position
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values.watched_table import WatchedTable
 from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, refusal_of

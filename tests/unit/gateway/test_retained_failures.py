@@ -13,7 +13,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent, OnEvents
 from entrepot.domain.message import Message
 from entrepot.domain.retained import RetainedLimits
-from entrepot.gateway.messaging import watched_keys
+from entrepot.gateway.key_values import watched_keys
 from entrepot.gateway.retained import retained as module
 from entrepot.gateway.retained import writer as retained_writer
 from entrepot.gateway.retained.record import encode_retained

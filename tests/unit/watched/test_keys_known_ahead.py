@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from entrepot.domain.key_value import KeyValueChange, KeyValueEvent
-from entrepot.gateway.messaging import watched_keys as module
-from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.gateway.key_values import watched_keys as module
+from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced

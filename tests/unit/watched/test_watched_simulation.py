@@ -17,9 +17,9 @@ import pytest
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging import watched_keys
-from entrepot.gateway.messaging.watched_keys import WatchedKeys
-from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.key_values import watched_keys
+from entrepot.gateway.key_values.watched_keys import WatchedKeys
+from entrepot.gateway.key_values.watched_table import WatchedTable
 from tests.support.seed import seeded
 from tests.tiers.marks import scaled
 from tests.unit.watched.simulated_keeper import SimulatedKeeper

@@ -11,7 +11,7 @@ import structlog
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_news
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.gateway.key_values.watched_keys import WatchedKeys
 
 _T = TypeVar("_T")
 OnChange = Callable[[str, _T | None, _T | None], None]
