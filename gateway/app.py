@@ -25,6 +25,7 @@ from entrepot.gateway.door.kind import door_kinds
 from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.log import lost_lines
 from entrepot.gateway.member.identity import Identity
+from entrepot.gateway.member.member import Member
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
@@ -79,12 +80,13 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._stop = None if is_embedded else StopSignal()
         self._is_ready = False
+        is_alone = not isinstance(store, Clustered) and not settings.broker.enabled
         topology, identity = Topology(store, settings.topics), Identity(gateway_name(settings))
         self.parts = Parts(
             settings,
             store,
             clock,
-            identity,
+            Member(store, clock, identity, is_alone=is_alone),
             Security(store.key_values, settings.security, clock, _setup_token_file(settings, store)),
             topology,
             Sender(store, topology, clock, identity),
@@ -97,7 +99,7 @@ class Gateway:
             self.addresses,
             origins,
             lambda: self._is_ready,
-            not isinstance(store, Clustered) and not settings.broker.enabled,
+            is_alone,
             is_embedded,
             random.SystemRandom(),
             LOG_COUNTERS,
@@ -135,7 +137,8 @@ class Gateway:
         """Open the doors, once access rules are loaded; the ready file is last, `settle` right before it."""
         parts, wait_seconds = self.parts, self.parts.settings.cluster.start_seconds
         await parts.security.start(wait_seconds)
-        await parts.sender.provenance.introduce(parts.identity.name)
+        await parts.member.start()
+        await parts.sender.provenance.introduce(parts.member.identity.name)
         await parts.retained.start()
         for door in self.doors:
             await door.start()
@@ -173,9 +176,13 @@ class Gateway:
             with _survived(door):
                 for work in door.last_work():
                     await self._settle(end, work)
+        await self._within(end, self.parts.member.leave())
         for door in doors:
             await self._end(door, door.close, end)
-        await self._close_parts(end)
+        await self._within(end, self.parts.retained.close())
+        self.parts.sender.provenance.close()
+        self.parts.security.close()
+        self.parts.wheel.close()
 
     async def _end(self, door: Door, phase: Callable[[float], Awaitable[None]], end: float) -> None:
         """Do a phase of a door's end.  One that fails, or takes longer than the drain, ends no other's."""
@@ -183,13 +190,11 @@ class Gateway:
             async with asyncio.timeout_at(max(end, self._loop.time()) + LATE_SECONDS):
                 await phase(end)
 
-    async def _close_parts(self, end: float) -> None:
+    async def _within(self, end: float, closing: Awaitable[None]) -> None:
+        """Close a part; where the drain is over, it has a moment."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
-                await self.parts.retained.close()
-        self.parts.sender.provenance.close()
-        self.parts.security.close()
-        self.parts.wheel.close()
+                await closing
 
     async def _settle(self, end: float, work: Work | None = None) -> None:
         """Wait for sent messages to be settled, then do some work, as far as time and the store's state allow."""

@@ -40,8 +40,7 @@ class AmqpDoor(Door):
             Definitions(parts.store),
             settings,
             parts.clock,
-            lambda: parts.identity.incarnation,
-            is_alone=parts.is_alone,
+            parts.member,
         )
         parts.sender.bindings = Bindings(parts.store, hosts.definitions, hosts.expiry.expect)
         self.shared_queues = SharedQueues(hosts.definitions, hosts.dead_letters)

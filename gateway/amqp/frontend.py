@@ -71,6 +71,7 @@ class AmqpFrontend:
         self._is_stopping = self._is_full = False
         self._looking: asyncio.TimerHandle | None = None
         security.watch_principals(self._rights_changed)
+        virtual_hosts.on_declared_dead.append(self._fence)
 
     async def start(self) -> None:
         """Load the definitions and follow them.  Raises what the store raises."""
@@ -134,6 +135,14 @@ class AmqpFrontend:
             else:
                 for channel in conversation.channels.values():
                     channel.consuming.ask_again()
+
+    def _fence(self, owners: frozenset[str]) -> None:
+        """Close the connections that owned exclusive queues: other gateways delete these."""
+        for conversation in tuple(self.conversations):
+            if conversation.client.identity in owners:
+                conversation.close_connection(
+                    ReplyCode.CONNECTION_FORCED, "this gateway was silent for too long: exclusive queues are gone"
+                )
 
     # -- the end -------------------------------------------------------------------------------------------------
 

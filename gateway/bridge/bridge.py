@@ -25,6 +25,7 @@ from entrepot.gateway.bridge.lease import BridgeLease
 from entrepot.gateway.bridge.origin import store_origin
 from entrepot.gateway.bridge.outbound import Outbound, ensure_groups
 from entrepot.gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
+from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.retained.retained import RetainedMessages
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BridgeParts:
-    """Parts shared by the bridges of a gateway; `owner` is this gateway's name in leases."""
+    """Parts shared by the bridges of a gateway; `identity` owns their leases."""
 
     store: Store
     sender: Sender
@@ -48,7 +49,7 @@ class BridgeParts:
     any_level_topics: set[str]
     clock: Clock
     random: Random
-    owner: str
+    identity: Identity
 
 
 class Bridge:
@@ -60,7 +61,7 @@ class Bridge:
         self._state = BridgeState.STANDBY
         self._begun_ms = self._since_ms = parts.clock.now_ms()
         self._last_error = ""
-        self._lease = BridgeLease(parts.store.key_values, parts.clock, remote.name, parts.owner, self._report)
+        self._lease = BridgeLease(parts.store.key_values, parts.clock, remote.name, parts.identity, self._report)
         self.close = self._lease.close
         self._inbound: Inbound | None = None
         self.counters = BridgeCounters()
@@ -69,7 +70,7 @@ class Bridge:
         """The state here, or the last one told by the gateway that runs the bridge."""
         record = self._lease.record
         owner = "" if record is None else record.owner
-        is_here = owner == self._parts.owner
+        is_here = self._lease.is_held
         state, since_ms, last_error = self._report()
         if record is not None and not is_here and record.state and record.until_ms > self._parts.clock.now_ms():
             state, since_ms, last_error = record.state, record.since_ms, record.last_error

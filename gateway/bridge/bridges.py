@@ -14,6 +14,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.gateway.bridge.bridge import Bridge, BridgeParts
 from entrepot.gateway.bridge.status import BridgeStatus
+from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.retained.retained import RetainedMessages
@@ -41,10 +42,9 @@ class Bridges:
         any_level_topics: set[str],
         clock: Clock,
         random: Random,
-        owner: str,
+        identity: Identity,
     ) -> None:
-        """`owner`: this gateway's name in leases, another one at each start."""
-        parts = BridgeParts(store, sender, retained, routes, any_level_topics, clock, random, owner)
+        parts = BridgeParts(store, sender, retained, routes, any_level_topics, clock, random, identity)
         self._bridges = [Bridge(remote, parts) for remote in settings.remotes]
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -29,7 +29,7 @@ class BridgeDoor(Door):
             parts.routes.rule_topics,
             parts.clock,
             parts.chance,
-            f"{parts.identity.name}-{parts.identity.process}",
+            parts.member.identity,
         )
 
     async def open(self) -> None:

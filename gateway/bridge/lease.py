@@ -21,6 +21,7 @@ from entrepot.domain.ports import KeyValues
 from entrepot.gateway.bridge.errors import LeaseLostError
 from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.key_values.watched_table import WatchedTable
+from entrepot.gateway.member.identity import Identity
 
 PREFIX: Final = "bridge/"
 LEASE_MS: Final = 10_000
@@ -47,14 +48,14 @@ Report = Callable[[], tuple[str, int, str]]
 class BridgeLease:
     """One bridge's lease, as one gateway sees it."""
 
-    def __init__(self, key_values: KeyValues, clock: Clock, name: str, owner: str, report: Report) -> None:
+    def __init__(self, key_values: KeyValues, clock: Clock, name: str, identity: Identity, report: Report) -> None:
         decode = msgspec.json.Decoder(LeaseRecord).decode
         self._table = WatchedTable(key_values, PREFIX, decode, msgspec.json.encode)
         self._table.on_change.append(self._seen)
         self.close = self._table.close
         self._clock = clock
         self._name = name
-        self._owner = owner
+        self._identity = identity
         self._report = report
         self._version = ABSENT
         self._held_until_ms = 0
@@ -64,6 +65,10 @@ class BridgeLease:
     def record(self) -> LeaseRecord | None:
         """The record as this gateway knows it."""
         return self._table.get(self._name)
+
+    @property
+    def _owner(self) -> str:
+        return f"{self._identity.name}-{self._identity.incarnation}"
 
     @property
     def is_held(self) -> bool:

@@ -10,7 +10,7 @@ from random import Random
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.gateway.door.door import Counters, Door
-from entrepot.gateway.member.identity import Identity
+from entrepot.gateway.member.member import Member
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
@@ -35,7 +35,7 @@ class Parts:
     settings: Settings
     store: Store
     clock: Clock
-    identity: Identity
+    member: Member
     security: Security
     topology: Topology
     sender: Sender

@@ -5,12 +5,11 @@ from __future__ import annotations
 from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.http.server import HttpListener
 from entrepot.gateway.peers.answering import PeerAnswers
-from entrepot.gateway.peers.peers import PeerRecord, Peers
+from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.peers.place import address_for_peers, bind_for_peers, listener_settings
 from entrepot.gateway.peers.seal import Seals
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.shared_secret import CLUSTER_SECRET_KEY, derived_key, shared_secret
-from entrepot.gateway.settings.version import own_version
 
 STOP_SECONDS = 0.1
 """Time for questions of other gateways to end at the stop."""
@@ -29,8 +28,8 @@ class PeerListener:
         address = "" if bound is None else address_for_peers(settings, bound)
         of_listener = listener_settings(settings)
         is_tls = of_listener.tls_certificate is not None
-        own = PeerRecord(parts.identity.name, address, own_version(), clock.now_ms(), is_tls)
-        self.peers = Peers(key_values, clock, own, parts.identity.process)
+        parts.member.others.reachable_at(address, is_tls=is_tls)
+        self.peers = Peers(parts.member.others)
         self.logins = LoginSessions(parts.security, key_values, clock, settings.http.login_seconds, self._random_bytes)
         if bound is not None:
             self._listener = HttpListener(PeerAnswers(self.peers), bound, of_listener, parts.early, event_sockets=False)

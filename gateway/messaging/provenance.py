@@ -75,7 +75,7 @@ class Provenance:
                 text = text or TakenIn(door, self.gateway, _with_source(client, principal)).text
                 message.system = {**message.system, SystemProperty.TAKEN_IN: text}
 
-    def _introduce_again(self) -> None:
+    def _introduce_again(self, before: str) -> None:
         if self.gateway:
             background().start("name of this gateway", self.introduce(self.gateway))
 

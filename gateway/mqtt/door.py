@@ -90,7 +90,7 @@ class MqttDoor(Door):
     @property
     def background(self) -> Sequence[PeriodicWork]:
         sweeper, frontend = self.frontend.sweeper, self.frontend
-        return sweeper.life.work, sweeper.rounds, frontend.census.counting, frontend.unused_groups.sweeping
+        return sweeper.rounds, frontend.census.counting, frontend.unused_groups.sweeping
 
     def counters(self) -> Counters:
         counted = self.frontend.counters

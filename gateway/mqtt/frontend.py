@@ -9,7 +9,6 @@ from functools import partial
 import structlog
 
 from entrepot.domain.descriptors import TOO_MANY, descriptors
-from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.mqtt.connections.access import MqttAccess
 from entrepot.gateway.mqtt.connections.admission import Admission
@@ -48,7 +47,7 @@ class MqttFrontend:
     def __init__(self, parts: Parts, hub: DeliveryHub, shares: Shares) -> None:
         store, sender, routes, retained = parts.store, parts.sender, parts.routes, parts.retained
         mqtt, clock, is_alone, loop = parts.settings.mqtt, parts.clock, parts.is_alone, asyncio.get_running_loop()
-        self._identity, gateway = parts.identity, parts.identity.incarnation
+        self._member, identity = parts.member, parts.member.identity
         self.registry: ClientRegistry[MqttConversation] = ClientRegistry()
         self.conversations: set[MqttConversation] = set()
         """All conversations, unaccepted ones included."""
@@ -74,7 +73,15 @@ class MqttFrontend:
             self.counters,
             self.traces,
             self.history,
-            Sessions(store, clock, gateway, publish_will, self.census, sender.incidents, is_alone=is_alone),
+            Sessions(
+                store,
+                clock,
+                lambda: identity.incarnation,
+                publish_will,
+                self.census,
+                sender.incidents,
+                is_alone=is_alone,
+            ),
             SubscriberPresence(store, hub) if mqtt.tells_no_subscribers else None,
             mqtt,
             _limits(mqtt),
@@ -85,35 +92,32 @@ class MqttFrontend:
             BackgroundTasks("MQTT"),
         )
         self._is_stopping = False
+        identity.on_renewed.append(self._declared_dead)
         parts.security.watch_principals(self._rights_changed)
 
     def _make_sweeper(self, parts: Parts, publish_will: PublishWill) -> Sweeper:
         return Sweeper(
             parts.store,
             parts.clock,
-            parts.identity.incarnation,
+            parts.member,
             publish_will,
             parts.sender.incidents,
             self._taken,
-            self._declared_dead,
             self._kicked,
-            is_alone=parts.is_alone,
         )
 
     async def start(self) -> None:
         """Begin to manage sessions.  Raises what the store raises."""
-        try:
-            await self.census.start()
-            if self.services.presence is not None:
-                await self.services.presence.start()
-            await self.sweeper.start()
-            self.unused_groups.start()
-        except EntrepotError as error:
-            if error.code is not Code.UNSUPPORTED:
-                raise
-            log.warning("sessions end with their connections: the store has no key-values", problem=error.message)
+        if not self._member.is_kept:
+            log.warning("sessions end with their connections: the store has no key-values")
             self.services.sessions.are_kept = False
             self.services.max_session_expiry_seconds = 0
+            return
+        await self.census.start()
+        if self.services.presence is not None:
+            await self.services.presence.start()
+        self.sweeper.start()
+        self.unused_groups.start()
 
     def converse(self) -> MqttConversation:
         """Return a conversation for a new connection."""
@@ -157,12 +161,10 @@ class MqttFrontend:
         if conversation is not None:
             conversation.kick(ends_session=ends)
 
-    def _declared_dead(self) -> str:
+    def _declared_dead(self, before: str) -> None:
         """Close all connections, because other gateways took over the sessions of this silent gateway."""
-        self.services.sessions.gateway = self._identity.renew()
         for conversation in tuple(self.conversations):
             conversation.fenced()
-        return self.services.sessions.gateway
 
     def _rights_changed(self, change: PrincipalChange) -> None:
         """Close connections of a revoked user; recheck the subscriptions of the others."""

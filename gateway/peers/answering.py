@@ -36,7 +36,7 @@ class PeerAnswers:
     def _is_right(self, scope: Any, view: str, body: bytes) -> bool:
         seal = next((value for name, value in scope["headers"] if name == _HEADER), b"")
         seals = self._peers.seals
-        return seals is not None and seals.is_right(seal, self._peers.own_id, view, body)
+        return seals is not None and seals.is_right(seal, self._peers.members.own_id, view, body)
 
     async def _answered(self, view: str, body: bytes) -> tuple[int, bytes]:
         answer = self._peers.views.get(view)

@@ -1,8 +1,7 @@
 """Peers: a question to all gateways of the cluster, this one included, with a deadline.
 
-Each gateway keeps a record of itself in the key-values (`peer/<id>`), and answers on a port of its own, because several
-gateways of one machine may share the others. Invariants: a gateway that does not answer is named with a reason, never
-left out; its record goes only after a long silence, and a gateway that is alive after all writes it again.
+Each gateway answers on a port of its own, because several gateways of one machine may share the others.
+`gateway/member` knows the others. Invariant: a gateway that does not answer is named with a reason, never left out.
 """
 
 from __future__ import annotations
@@ -13,22 +12,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import httpx2
-import msgspec
 import orjson
 import structlog
 
-from entrepot.domain.background import background
-from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.key_value import KeyValueChange
-from entrepot.domain.ports import KeyValues
-from entrepot.gateway.key_values.compare_and_set import if_unchanged
-from entrepot.gateway.key_values.watched_table import WatchedTable
+from entrepot.gateway.member.others import OtherMembers
+from entrepot.gateway.member.record import MemberRecord
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.peers.seal import Seals
 from entrepot.gateway.work.periodic_work import PeriodicWork
 
-PREFIX: Final = "peer/"
 PATH: Final = "/peer/"
 SEAL_HEADER: Final = "entrepot-seal"
 ANSWER_SECONDS: Final = 1.5
@@ -37,8 +30,6 @@ SILENT_ANSWER_SECONDS: Final = 0.3
 """Longest wait for a gateway that has not answered lately, so that it does not slow down every page."""
 PING_SECONDS: Final = 10.0
 """Interval between questions whether the others are there."""
-FORGET_SECONDS: Final = 600.0
-"""Silence after which a gateway's record is deleted."""
 MAX_ANSWER_BYTES: Final = 32 << 20
 MAX_CONNECTIONS: Final = 64
 PING: Final = "ping"
@@ -48,61 +39,23 @@ View = Callable[[dict[str, Any]], Awaitable[Any]]
 log = structlog.get_logger(__name__)
 
 
-class PeerRecord(msgspec.Struct, frozen=True):
-    """A gateway as others know it. `address`: host:port of its listener for them."""
-
-    name: str
-    address: str
-    version: str
-    started_ms: int
-    is_tls: bool = False
-
-
-def _decoded(value: bytes) -> PeerRecord:
-    try:
-        return msgspec.json.decode(value, type=PeerRecord)
-    except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from None
-
-
 class Peers:
     """The gateways of the cluster, and this one's answers."""
 
-    def __init__(self, key_values: KeyValues, clock: Clock, own: PeerRecord, own_id: str) -> None:
-        """`own`: this gateway; without an address it has no others."""
-        self._key_values, self._clock = key_values, clock
-        self.own, self.own_id = own, own_id
+    def __init__(self, members: OtherMembers) -> None:
+        self.members = members
         self.seals: Seals | None = None
         self.views: dict[str, View] = {PING: _pinged}
-        self._table: WatchedTable[PeerRecord] = WatchedTable(key_values, PREFIX, _decoded, msgspec.json.encode)
-        self._table.on_change.append(self._changed)
         self._client: httpx2.AsyncClient | None = None
         self._former: list[httpx2.AsyncClient] = []
         self._tls: Callable[[], ssl.SSLContext | None] = lambda: None
         self._context: ssl.SSLContext | None = None
-        self._silent_since: dict[str, int] = {}
-        self._rewriting: asyncio.Task[None] | None = None
         self.pinging = PeriodicWork("other gateways", PING_SECONDS, self._ping_all)
 
     @property
     def name(self) -> str:
         """This gateway's name."""
-        return self.own.name
-
-    def others(self) -> list[tuple[str, PeerRecord]]:
-        """(Id, record) of every other known gateway, in the order of names."""
-        found = [(peer_id, record) for peer_id, record in self._table.items() if peer_id != self.own_id]
-        return sorted(found, key=lambda each: (each[1].name, each[0]))
-
-    @property
-    def is_first(self) -> bool:
-        """True for the one gateway, of those that answer, with the lowest id: it does what one is enough for."""
-        return all(self.own_id < peer_id for peer_id, _ in self.others() if peer_id not in self._silent_since)
-
-    def silent_ms(self, peer_id: str) -> int:
-        """Milliseconds since a gateway first failed to answer; 0: it answers."""
-        since = self._silent_since.get(peer_id)
-        return 0 if since is None else max(self._clock.now_ms() - since, 1)
+        return self.members.own.name
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -111,8 +64,7 @@ class Peers:
         present context of questions."""
         self.seals, self._tls = seals, tls
         self._renew()
-        if await self._table.start(wait_seconds) and self.own.address:
-            await self._write_again()
+        if await self.members.start(wait_seconds) and self.members.own.address:
             self.pinging.start()
 
     def _renew(self) -> None:
@@ -131,35 +83,11 @@ class Peers:
         )
 
     async def close(self) -> None:
-        """Leave: the others forget this gateway at once."""
+        """Ask no more."""
         await self.pinging.close()
-        if self._rewriting is not None:
-            self._rewriting.cancel()
-        self._table.close()
-        if self.own.address and self._client is not None:
-            try:
-                await self._key_values.write([KeyValueChange(PREFIX + self.own_id, None)])
-            except EntrepotError as error:
-                log.warning("could not announce that this gateway is leaving", problem=error.message)
         for client in (self._client, *self._former):
             if client is not None:
                 await client.aclose()
-
-    def _changed(self, peer_id: str, before: PeerRecord | None, now: PeerRecord | None) -> None:
-        if now is not None:
-            return
-        self._silent_since.pop(peer_id, None)
-        if peer_id == self.own_id and before is not None and self._rewriting is None:
-            self._rewriting = background().start("record of this gateway", self._write_again())
-
-    async def _write_again(self) -> None:
-        """Write this gateway's record: at the start, and after another took it for dead."""
-        try:
-            await self._table.write([self._table.change(self.own_id, self.own)])
-        except EntrepotError as error:
-            log.warning("this gateway cannot be made known yet", problem=error.message)
-        finally:
-            self._rewriting = None
 
     async def _ping_all(self) -> None:
         former, self._former = self._former, []  # nobody waits so long for an answer
@@ -167,12 +95,7 @@ class Peers:
             await client.aclose()
         self._renew()
         await self.gather(PING)
-        if self._table.get(self.own_id) is None:
-            await self._table.write([self._table.change(self.own_id, self.own)])
-        gone = [peer_id for peer_id, _ in self.others() if self.silent_ms(peer_id) > FORGET_SECONDS * 1000]
-        for peer_id in gone:
-            change = self._table.change(peer_id, None, self._table.version(peer_id))
-            await if_unchanged(self._table.write([change]))
+        await self.members.keep()
 
     # -- questions -------------------------------------------------------------------------------------------------
 
@@ -183,8 +106,8 @@ class Peers:
     async def gather(self, view: str, arguments: Mapping[str, Any] | None = None) -> Gathered:
         """Ask all gateways at once. An answer that does not come in time is missing, with the reason."""
         given = dict(arguments or {})
-        others = self.others()
-        names = _unique_names([(self.own_id, self.own), *others])
+        others = self.members.others()
+        names = _unique_names([(self.members.own_id, self.members.own), *others])
         questions = [self.views[view](given), *(self._asked(peer_id, each, view, given) for peer_id, each in others)]
         found = await asyncio.gather(*questions, return_exceptions=True)
         answers: dict[str, Any] = {}
@@ -204,14 +127,15 @@ class Peers:
         given = dict(arguments or {})
         if gateway == self.name:
             return await self.views[view](given)
-        others = self.others()
-        for name, (peer_id, record) in zip(_unique_names([(self.own_id, self.own), *others])[1:], others, strict=True):
+        others = self.members.others()
+        names = _unique_names([(self.members.own_id, self.members.own), *others])
+        for name, (peer_id, record) in zip(names[1:], others, strict=True):
             if name == gateway:
                 return await self._asked(peer_id, record, view, given)
         raise EntrepotError(Code.BAD_REQUEST, f"there is no gateway {gateway[:80]!r}")
 
-    async def _asked(self, peer_id: str, peer: PeerRecord, view: str, arguments: dict[str, Any]) -> Any:
-        seconds = SILENT_ANSWER_SECONDS if peer_id in self._silent_since and view != PING else ANSWER_SECONDS
+    async def _asked(self, peer_id: str, peer: MemberRecord, view: str, arguments: dict[str, Any]) -> Any:
+        seconds = SILENT_ANSWER_SECONDS if self.members.silent_ms(peer_id) and view != PING else ANSWER_SECONDS
         try:
             async with asyncio.timeout(seconds):
                 status, body = await self._posted(peer_id, peer, view, orjson.dumps(arguments))
@@ -226,12 +150,12 @@ class Peers:
             raise self._silent(
                 peer_id, f"no gateway of this cluster answers at its address (status {status})"
             ) from None
-        self._silent_since.pop(peer_id, None)
+        self.members.note_answer(peer_id)
         if refusal is not None:
             raise refusal
         return answer
 
-    async def _posted(self, peer_id: str, peer: PeerRecord, view: str, body: bytes) -> tuple[int, bytes]:
+    async def _posted(self, peer_id: str, peer: MemberRecord, view: str, body: bytes) -> tuple[int, bytes]:
         assert self._client is not None
         assert self.seals is not None
         seal = self.seals.make(peer_id, view, body).decode()
@@ -246,7 +170,7 @@ class Peers:
             return answer.status_code, b"".join(parts)
 
     def _silent(self, peer_id: str, reason: str) -> EntrepotError:
-        self._silent_since.setdefault(peer_id, self._clock.now_ms())
+        self.members.note_answer(peer_id, is_silent=True)
         return EntrepotError(Code.UNAVAILABLE, reason)
 
 
@@ -260,7 +184,7 @@ def _refusal(answer: Any) -> EntrepotError:
     return EntrepotError(code, str(answer["message"]))
 
 
-def _unique_names(gateways: list[tuple[str, PeerRecord]]) -> list[str]:
+def _unique_names(gateways: list[tuple[str, MemberRecord]]) -> list[str]:
     """The gateways' names, with part of the id where a name is taken."""
     taken: set[str] = set()
     names = []

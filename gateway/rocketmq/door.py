@@ -35,7 +35,7 @@ class RocketMqDoor(Door):
             settings.groups,
             parts.clock,
             (host, port),
-            parts.identity.process,
+            parts.member.identity,
         )
         self.service = RocketMqService(self.frontend)
         is_shared = settings.cluster.workers > 1

@@ -14,6 +14,7 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
+from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.rocketmq.access import RocketMqAccess
@@ -42,7 +43,7 @@ class RocketMqCounters:
 
 
 class RocketMqFrontend:
-    """Shared parts: `address` is the listener's; `gateway` is this gateway's name, another at each start."""
+    """Shared parts: `address` is the listener's; `identity` is this gateway's."""
 
     def __init__(
         self,
@@ -54,10 +55,10 @@ class RocketMqFrontend:
         groups: GroupsSettings,
         clock: Clock,
         address: Address,
-        gateway: str,
+        identity: Identity,
     ) -> None:
         self.store, self.sender, self.topology = store, sender, topology
-        self.settings, self.clock, self.address, self.gateway = settings, clock, address, gateway
+        self.settings, self.clock, self.address, self.identity = settings, clock, address, identity
         self.groups = groups
         self.access = RocketMqAccess(security, clock, settings.signature_tolerance_seconds)
         self.limits = PublishLimits(

@@ -290,7 +290,7 @@ class Holding:
         if frozenset(old) == client.recorded and not is_stale:
             return
         messages = [_recorded(client.held[handle]) for handle in old]
-        record = HeldRecord(self._frontend.gateway, now_ms, messages)
+        record = HeldRecord(self._frontend.identity.incarnation, now_ms, messages)
         value = msgspec.json.encode(record) if old else None
         if value is None and client.version == ABSENT:
             client.recorded = frozenset()

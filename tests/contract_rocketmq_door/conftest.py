@@ -10,6 +10,7 @@ import pytest
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.topic import Topic
+from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.rocketmq import sending
@@ -53,7 +54,7 @@ class OwnListener:
                 GroupsSettings(),
                 clock,
                 ("127.0.0.1", 1),
-                "door",
+                Identity("door"),
             )
         )
         self.server = grpc.aio.server()

@@ -43,6 +43,7 @@ from entrepot.protocols.amqp.methods_connection import ChannelOpen, ChannelOpenO
 from entrepot.protocols.amqp.methods_topology import QueueDeclare, QueueDeclareOk
 from tests.support.amqp_machine import HELLO, OPEN, START_OK, Heard, heard, said
 from tests.support.clock import ManualClock
+from tests.support.members import member_named
 from tests.support.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS, until
 
@@ -242,6 +243,7 @@ class AmqpDoor:
         topology = Topology(self.store, settings.topics)
         self.sender = Sender(self.store, topology, self.clock)
         self.security = Security(self.store.key_values, settings.security, self.clock)
+        self.member = member_named(self.store, self.clock, name, is_alone=is_alone)
         self.hosts = VirtualHosts(
             self.store,
             self.sender,
@@ -249,8 +251,7 @@ class AmqpDoor:
             Definitions(self.store),
             settings.amqp,
             self.clock,
-            lambda: name,
-            is_alone=is_alone,
+            self.member,
         )
         self.frontend = AmqpFrontend(self.hosts, self.sender, self.security, settings.amqp, self.clock, "1")
         self.incidents = self.sender.incidents

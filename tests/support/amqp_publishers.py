@@ -30,6 +30,7 @@ from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import received_header
 from entrepot.protocols.amqp.errors import AmqpError
 from tests.support.clock import ManualClock
+from tests.support.members import member_named
 from tests.support.model_store import MemoryStore
 
 ME = By("me", "127.0.0.1")
@@ -133,9 +134,8 @@ class Site:
         topology = Topology(self.store, settings.topics)
         routes = Routes(self.store, topology, [])
         sender = Sender(self.store, topology, self.clock)
-        hosts = VirtualHosts(
-            self.store, sender, routes, self.definitions, settings.amqp, self.clock, lambda: "g", is_alone=True
-        )
+        member = member_named(self.store, self.clock)
+        hosts = VirtualHosts(self.store, sender, routes, self.definitions, settings.amqp, self.clock, member)
         return AmqpFrontend(hosts, sender, self.security, settings.amqp, self.clock, "1")
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.member.identity import Identity
+from entrepot.gateway.member.member import Member
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
@@ -35,7 +36,7 @@ def parts_of(
         settings,
         store,
         clock,
-        identity,
+        Member(store, clock, identity, is_alone=is_alone),
         Security(store.key_values, settings.security, clock),
         topology,
         Sender(store, topology, clock, identity),

@@ -148,6 +148,7 @@ class MqttDoor:
         self.clock: ManualClock = ManualClock() if beside is None else beside.clock
         self.store: HeldStore = HeldStore(self.clock) if beside is None else beside.store
         parts = parts_of(self.store, settings, self.clock, is_alone=is_alone)
+        self.member = parts.member
         self.sender, self.security, self.retained = parts.sender, parts.security, parts.retained
         self.hub = DeliveryHub(self.store, self.clock, self.sender.incidents)
         self.shares = Shares(
@@ -163,6 +164,7 @@ class MqttDoor:
     async def __aenter__(self) -> MqttDoor:
         await self.security.start(1.0)
         await self.retained.start()
+        await self.member.start()
         await self.mqtt.start()
         return self
 
@@ -173,6 +175,7 @@ class MqttDoor:
             await self.mqtt.settle()
             await self.shares.close()
             await self.mqtt.close()
+            await self.member.leave()
             await self.retained.close()
         self.security.close()
 

@@ -9,8 +9,9 @@ from entrepot.domain.access.model import Origin, Principal
 from entrepot.domain.ports import Store
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.peers.gathered import Gathered
-from entrepot.gateway.peers.peers import PeerRecord, Peers
+from entrepot.gateway.peers.peers import Peers
 from tests.support.clock import ManualClock
+from tests.support.members import member_named
 from tests.support.replaced import replaced
 
 NO_ANSWER: Mapping[str, str] = {"gw-9": "no answer within 1.5 s"}
@@ -23,7 +24,7 @@ def asked_by(name: str = "bob") -> Asked:
 
 def one_gateway(store: Store) -> Peers:
     """A gateway, `gw-1`, that knows no others."""
-    return Peers(store.key_values, ManualClock(), PeerRecord("gw-1", "", "1", 0), "id")
+    return Peers(member_named(store, ManualClock(), "gw-1").others)
 
 
 def beside(peers: Peers, others: Mapping[str, Any], missing: Mapping[str, str]) -> Peers:

@@ -44,7 +44,7 @@ ASKED = {
     ("gateway/http/streaming/event_socket.py", "_listen"): "one connection",
     ("gateway/http/streaming/event_socket.py", "_push"): "one connection",
     ("gateway/key_values/watched_keys.py", "start"): "the start of the server",
-    ("gateway/mqtt/sessions/liveness.py", "start"): "the start of the server",
+    ("gateway/member/member.py", "start"): "the start of the server",
     ("gateway/rocketmq/lite.py", "_subscription"): "one request",
     ("gateway/security/shared_secret.py", "shared_secret"): "the start of the server",
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -24,7 +23,7 @@ from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
 from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from entrepot.gateway.member.member import Member
 from entrepot.gateway.work.periodic_work import PeriodicWork
 from entrepot.protocols.amqp.deaths import DeathReason
 
@@ -50,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 class Expiry:
-    """The timed work; with `is_alone`, no other gateway works on the store, so others' objects are leftovers."""
+    """The timed work.  What a member holds that is gone is a leftover."""
 
     def __init__(
         self,
@@ -59,13 +58,10 @@ class Expiry:
         feeds: QueueFeeds,
         dead_letters: DeadLetters,
         clock: Clock,
-        gateway: Callable[[], str],
-        *,
-        is_alone: bool,
+        member: Member,
     ) -> None:
         self._store, self._definitions, self._feeds = store, definitions, feeds
-        self._dead_letters, self._clock, self._gateway = dead_letters, clock, gateway
-        self._is_alone = is_alone
+        self._dead_letters, self._clock, self._member = dead_letters, clock, member
         self.presence: ConsumerPresence | None = None
         self._due: list[tuple[int, str]] = []
         self._at: dict[str, tuple[int, Vhost, Queue]] = {}
@@ -234,7 +230,7 @@ class Expiry:
         transient = [(vhost, name, gateway) for vhost in vhosts for name, gateway in vhost.transient.items()]
         gateways = {queue.gateway for _, queue in owned} | {gateway for _, _, gateway in transient}
         with_consumers = self.presence.gateways if self.presence is not None else set()
-        gone = await self._gone_of((gateways | with_consumers) - {self._gateway()})
+        gone = await self._member.leases.gone((gateways | with_consumers) - {self._member.identity.incarnation})
         if self.presence is not None:
             await self.presence.forget_gateways(gone)
         for vhost, queue in owned:
@@ -244,13 +240,6 @@ class Expiry:
         for vhost, name, gateway in transient:
             if gateway in gone:
                 await self._definitions.delete_exchange(vhost, name)
-
-    async def _gone_of(self, gateways: set[str]) -> set[str]:
-        if self._is_alone or not gateways:
-            return gateways
-        names = sorted(gateways)
-        found = await self._store.key_values.get([GATEWAY_PREFIX + name for name in names])
-        return {name for name, kept in zip(names, found, strict=True) if kept is None or kept.value == DECLARED_DEAD}
 
 
 def end_of(message: StoredMessage, lifetime_ms: int | None) -> int | None:

@@ -21,6 +21,7 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.key_values.watched_table import WatchedTable
+from entrepot.gateway.member.member import Member
 
 PREFIX: Final = "amqp-consumers/"
 AGAIN_SECONDS: Final = 0.5
@@ -39,25 +40,27 @@ _decode: Final = msgspec.msgpack.Decoder(PresenceRecord).decode
 
 
 class ConsumerPresence:
-    """The consumers here and elsewhere; `gateway` returns this one's name.
+    """The consumers here and elsewhere.
 
-    `is_alone`: there are no others, and nothing is written. `on_change` gets a Topic whose consumers at other gateways
-    have changed. `given_back` returns when releases of these Topics are available to others, who are told only then.
+    Where no other gateway is on the store, nothing is written. `on_change` gets a Topic whose consumers at other
+    gateways have changed. `given_back` returns when releases of these Topics are available to others, who are told
+    only then.
     """
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        gateway: Callable[[], str],
+        member: Member,
         on_change: Callable[[str], None],
         given_back: Callable[[Iterable[str]], Awaitable[None]],
-        *,
-        is_alone: bool,
     ) -> None:
-        self._store, self._clock, self._gateway, self._on_change = store, clock, gateway, on_change
+        self._store, self._clock, self._identity, self._on_change = store, clock, member.identity, on_change
         self._given_back = given_back
-        self._is_alone = is_alone
+        self._is_alone = member.is_alone
+        self._former: set[str] = set()
+        """Names of this gateway's records under earlier incarnations."""
+        member.identity.on_renewed.append(self._renewed)
         self._mine: dict[str, PresenceRecord] = {}
         self._others: dict[str, dict[str, PresenceRecord]] = {}
         self._dirty: set[str] = set()
@@ -84,6 +87,16 @@ class ConsumerPresence:
         else:
             self._mine.pop(queue.topic, None)
         self._dirty.add(queue.topic)
+        self._begin_to_write()
+
+    def _renewed(self, before: str) -> None:
+        """Tell all consumers again: what the incarnation before has told is forgotten with it."""
+        self._former |= {f"{topic}/{before}" for topic in self._mine}
+        self._dirty |= self._mine.keys()
+        if self._dirty:
+            self._begin_to_write()
+
+    def _begin_to_write(self) -> None:
         if self._writing is None:
             self._writing = background().start("presence of consumers", self._write())
 
@@ -98,11 +111,11 @@ class ConsumerPresence:
             while self._dirty:
                 topics, self._dirty = self._dirty, set()
                 await self._given_back(topics)
-                name = self._gateway()
+                name, former = self._identity.incarnation, sorted(self._former)
+                present = [self._table.change(f"{topic}/{name}", self._mine.get(topic)) for topic in sorted(topics)]
                 try:
-                    await self._table.write(
-                        [self._table.change(f"{topic}/{name}", self._mine.get(topic)) for topic in sorted(topics)]
-                    )
+                    await self._table.write([*present, *(self._table.change(each, None) for each in former)])
+                    self._former.difference_update(former)
                 except Exception as error:  # noqa: BLE001 - the next write may do better
                     if self._store.condition.failure is not None:
                         return
@@ -130,7 +143,7 @@ class ConsumerPresence:
         if mine is None or not others:
             return True
         first = min((record.since_ms, name) for name, record in others.items())
-        return (mine.since_ms, self._gateway()) < first
+        return (mine.since_ms, self._identity.incarnation) < first
 
     async def is_last(self, queue: Queue) -> bool:
         """True if no gateway has a consumer of the queue, as the store knows."""
@@ -150,7 +163,7 @@ class ConsumerPresence:
 
     def _changed_elsewhere(self, name: str, before: PresenceRecord | None, now: PresenceRecord | None) -> None:
         topic, _, gateway = name.rpartition("/")
-        if gateway == self._gateway():
+        if gateway == self._identity.incarnation:
             return
         others = self._others.setdefault(topic, {})
         if now is None:

@@ -33,6 +33,7 @@ from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
 from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.member.member import Member
 from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
@@ -55,7 +56,7 @@ class Consumer(QueueConsumer, StreamConsumer, Protocol):
 
 
 class VirtualHosts:
-    """The engine; `gateway` returns this gateway's name. With `is_alone`, no other gateway works on the store."""
+    """The engine.  Exclusive queues, and presence of consumers, are held under the member's incarnation."""
 
     def __init__(
         self,
@@ -65,12 +66,10 @@ class VirtualHosts:
         definitions: Definitions,
         settings: AmqpSettings,
         clock: Clock,
-        gateway: Callable[[], str],
-        *,
-        is_alone: bool,
+        member: Member,
     ) -> None:
         self.store, self.definitions, self.clock = store, definitions, clock
-        self._gateway, self._max_queues = gateway, settings.max_queues
+        self._member, self._max_queues = member, settings.max_queues
         self.tasks = BackgroundTasks("AMQP")
         self.counting = Counting(store)
         self.routing = Routing(store, routes, keeps_topics=settings.exchange_topics)
@@ -83,18 +82,20 @@ class VirtualHosts:
             lambda queue: PassedOver("amqp", sender.incidents, clock, partial(self.dead_letters.came_back, queue)),
         )
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
-        self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
+        self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, member)
         self.routing.on_timed = self.expiry.expect
-        self.presence = ConsumerPresence(
-            store, clock, gateway, self._consumers_changed, self.feeds.settle, is_alone=is_alone
-        )
+        self.presence = ConsumerPresence(store, clock, member, self._consumers_changed, self.feeds.settle)
         self.expiry.presence = self.presence
         self.consumption = Consumption(sender.traffic)
+        self.on_declared_dead: list[Callable[[frozenset[str]], object]] = []
+        """Callbacks for the connections here whose exclusive queues others delete."""
         definitions.on_queue_gone.append(self._queue_gone)
+        member.identity.on_renewed.append(self._declared_dead)
 
     @property
     def gateway(self) -> str:
-        return self._gateway()
+        """This gateway's incarnation."""
+        return self._member.identity.incarnation
 
     async def start(self) -> None:
         """Learn the definitions and follow them. Raises what the store raises."""
@@ -206,6 +207,12 @@ class VirtualHosts:
             await self.definitions.delete_queue(vhost, queue)
         except EntrepotError as error:
             log.warning("a queue that is to go stays", queue=queue.name, problem=error.message)
+
+    def _declared_dead(self, before: str) -> None:
+        vhosts = self.definitions.vhosts()
+        owners = {queue.connection for vhost in vhosts for queue in vhost.queues.values() if queue.gateway == before}
+        for told in self.on_declared_dead:
+            told(frozenset(owners))
 
     def _queue_gone(self, vhost: Vhost, queue: Queue) -> None:
         self.consumption.forget(queue)

@@ -38,7 +38,7 @@ class EventParts:
             settings.http.event_type,
             parts.chance,
             parts.sender.incidents,
-            parts.identity.name,
+            parts.member.identity.name,
         )
         return cls(admission, Deduplication(store, clock), subscriptions, webhooks)
 

@@ -77,7 +77,8 @@ class ShownDoors:
     @property
     def background(self) -> list[PeriodicWork]:
         """The periodic work of the gateway."""
-        return [self.parts.retained.sweeping, *(work for door in self.parts.doors for work in door.background)]
+        own = self.parts.member.work, self.parts.retained.sweeping
+        return [*own, *(work for door in self.parts.doors for work in door.background)]
 
     def consumers_of(self, group: str) -> list[GroupConsumer]:
         """Return the consumers of a group that are connected to this gateway, by the group's stored name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
 from entrepot.domain.ports import Store
 from entrepot.gateway.key_values.compare_and_set import if_unchanged
-from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
+from entrepot.gateway.member.record import LEASE_PREFIX
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.sessions.census import SessionCensus
 from entrepot.gateway.mqtt.sessions.cursors import deletions, join, part_key
@@ -60,14 +61,16 @@ class Arrival:
 
 
 class Sessions:
-    """The sessions of the store; with `is_alone`, no other gateway works on it. Then a session without a will that ends
-    with its connection needs no record."""
+    """The sessions of the store.  `gateway`: returns this gateway's incarnation.
+
+    With `is_alone`, no other gateway works on it: a session without a will that ends with its connection needs no
+    record."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        gateway: str,
+        gateway: Callable[[], str],
         publish_will: PublishWill,
         census: SessionCensus,
         incidents: Incidents,
@@ -76,7 +79,7 @@ class Sessions:
     ) -> None:
         self._store, self._clock = store, clock
         self._census = census
-        self.gateway = gateway
+        self._gateway = gateway
         self.wills = Wills(store, clock, publish_will, incidents)
         self._is_alone = is_alone
         self.journal = SessionJournal(store, incidents)
@@ -104,11 +107,11 @@ class Sessions:
     async def _other_has_let_go(self, name: str, owner: str) -> None:
         """Wait until the session's earlier gateway appends no more for it, or is dead. Then the store can tell its QoS
         2 messages."""
-        if not owner or owner == self.gateway:
+        if not owner or owner == self._gateway():
             return
         end = asyncio.get_running_loop().time() + LET_GO_SECONDS
         while asyncio.get_running_loop().time() < end:
-            told, alive = await self._store.key_values.get([f"{TAKEN_PREFIX}{owner}/{name}", GATEWAY_PREFIX + owner])
+            told, alive = await self._store.key_values.get([f"{TAKEN_PREFIX}{owner}/{name}", LEASE_PREFIX + owner])
             if told is None or alive is None or int(alive.value) < self._clock.now_ms():
                 return
             await asyncio.sleep(LOOK_SECONDS)
@@ -166,7 +169,7 @@ class Sessions:
         record = SessionRecord(
             arrival.client_id,
             now_ms if old is None else old.epoch + 1,  # not one of an earlier session of that name
-            self.gateway,
+            self._gateway(),
             arrival.version,
             arrival.user,
             arrival.expiry_seconds,

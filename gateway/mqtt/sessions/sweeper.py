@@ -1,6 +1,6 @@
 """Sweeper: the timed work on disconnected sessions: delayed wills, session expiry, and the sessions of dead gateways.
 
-One gateway does it for all (`liveness.py`). All of it is compare-and-set on the records, so that a client that comes
+One gateway does it for all (`gateway/member`). All of it is compare-and-set on the records, so that a client that comes
 back at the same moment wins. Sessions are found by their time, and by the gateway that had them: a round costs
 what it does, however many sessions there are.
 """
@@ -20,12 +20,12 @@ from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.ports import Store
 from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.key_values.watched_keys import WatchedKeys
-from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from entrepot.gateway.member.member import Member
+from entrepot.gateway.member.sweeping import member_of
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.mqtt.sessions.ending import MAX_TOGETHER, Ending, Endings
 from entrepot.gateway.mqtt.sessions.journal import PART
 from entrepot.gateway.mqtt.sessions.lifecycle import depart, is_over
-from entrepot.gateway.mqtt.sessions.liveness import Liveness
 from entrepot.gateway.mqtt.sessions.opening import readable
 from entrepot.gateway.mqtt.sessions.record import (
     DUE_PREFIX,
@@ -62,7 +62,6 @@ class Sweeper:
     """The sweeper of this gateway, with callbacks for news from others.
 
     `on_taken(name, epoch)`: another gateway has the session now; its result is done when this one has let go.
-    `on_declared_dead`: others took this gateway for dead, and ended its sessions; it returns the gateway's new name.
     `on_kicked(name, ends)`: an operator disconnects a client, and may end its session.
     """
 
@@ -70,20 +69,18 @@ class Sweeper:
         self,
         store: Store,
         clock: Clock,
-        gateway: str,
+        member: Member,
         publish_will: PublishWill,
         incidents: Incidents,
         on_taken: Callable[[str, int], Awaitable[None]],
-        on_declared_dead: Callable[[], str],
         on_kicked: Callable[[str, bool], None],
-        *,
-        is_alone: bool,
     ) -> None:
-        self._store, self._clock, self._incidents = store, clock, incidents
-        self.life = Liveness(store, clock, gateway, self._declared_dead, is_alone=is_alone)
+        self._store, self._clock, self._incidents, self.member = store, clock, incidents, member
+        member.lease.beside.append(lambda incarnation: held_key(incarnation, ""))
+        member.leases.on_unreadable.append(self._unreadable)
+        member.identity.on_renewed.append(self._watch_anew)
         self.endings = Endings(store, clock, Wills(store, clock, publish_will, incidents), incidents)
-        self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
-        self._is_alone = is_alone
+        self._on_taken, self._on_kicked = on_taken, on_kicked
         self.rounds = PeriodicWork("sessions that are away", SWEEP_SECONDS, self.round)
         self._tasks: list[asyncio.Task[None]] = []
         self._watched: list[WatchedKeys] = []
@@ -95,36 +92,34 @@ class Sweeper:
         """Sessions that were over, since the start."""
         return self.endings.expired
 
-    async def start(self) -> None:
-        """Be alive and sweep from here on. Waits while the key-values are away; raises other errors of the store."""
-        await self.life.start()
-        self._watch(self.life.gateway)
+    def start(self) -> None:
+        """Sweep from here on, and hear what others tell of this gateway's sessions."""
+        self._watch()
         self.rounds.start()
 
-    def _declared_dead(self) -> str:
-        self._stop_watching()
-        name = self._on_declared_dead()
-        self._watch(name)
-        return name
+    def _watch_anew(self, before: str) -> None:
+        if self._watched:
+            self._stop_watching()
+            self._watch()
 
-    def _watch(self, gateway: str) -> None:
-        prefixes = [f"{each}{gateway}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
+    def _watch(self) -> None:
+        prefixes = [f"{each}{self.member.identity.incarnation}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
         self._watched = [WatchedKeys(self._store.key_values, prefix, self._told, lambda: ()) for prefix in prefixes]
         for keys in self._watched:
             keys.go_on()
 
     def _stop_watching(self) -> None:
-        for keys in self._watched:
+        watched, self._watched = self._watched, []
+        for keys in watched:
             keys.close()
 
     async def close(self) -> None:
-        """Leave: other gateways sweep this one's rest at once."""
+        """Sweep no more."""
         self._stop_watching()
         await self.rounds.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.life.close()
 
     def _told(self, events: Sequence[KeyValueEvent]) -> None:
         done: set[tuple[str, int]] = set()
@@ -168,7 +163,7 @@ class Sweeper:
 
     async def round(self) -> None:
         """Sweep, if this gateway is the one that does."""
-        if self.life.sweeps:
+        if self.member.sweeps:
             await self.sweep()
 
     # -- sweeping ------------------------------------------------------------------------------------------------
@@ -211,37 +206,29 @@ class Sweeper:
         await self.endings.put(list(endings.values()))
 
     async def _sweep_dead(self) -> None:
-        """Sweep the sessions of dead gateways; a gateway that is alone takes all earlier ones for dead."""
-        now_ms = self._clock.now_ms()
-        if self.life.is_grace:
+        """Sweep the sessions of dead gateways."""
+        if self.member.is_grace:
             return
-        for each in await self._store.key_values.scan(GATEWAY_PREFIX):
-            gateway = each.key.removeprefix(GATEWAY_PREFIX)
-            if gateway != self.life.gateway and (self._is_alone or self._is_dead(each, now_ms)):
-                log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
-                dead = KeyValueChange(each.key, DECLARED_DEAD, each.version)
-                version = await if_unchanged(self._store.key_values.write([dead]))
-                if version is not None:  # else it is alive after all
-                    await self._sweep_gateway(gateway, version)
+        for lease in await self.member.leases.over():
+            log.info("sweeping the sessions of a gateway that is gone", gateway=member_of(lease))
+            version = await self.member.leases.declare_dead(lease)
+            if version is not None:  # else it is alive after all
+                await self._sweep_gateway(member_of(lease), version)
 
     async def _sweep_gateway(self, gateway: str, version: int) -> None:
         """End the sessions of a dead gateway, and then forget it."""
         async for found in self._sessions_of(gateway):
             await self._end_all(gateway, found)
             await self._sweep_due()  # others' time has come meanwhile
-            if not self.life.sweeps:
+            if not self.member.sweeps:
                 return  # another gateway goes on
         for prefix in (TAKEN_PREFIX, KICK_PREFIX):
             told = await self._store.key_values.scan(f"{prefix}{gateway}/")
             await self._store.key_values.write([KeyValueChange(key.key, None) for key in told])
-        last = [KeyValueChange(GATEWAY_PREFIX + gateway, None, version), KeyValueChange(held_key(gateway, ""), None)]
-        await if_unchanged(self._store.key_values.write(last))
+        await self.member.leases.forget(gateway, version, [KeyValueChange(held_key(gateway, ""), None)])
 
-    def _is_dead(self, lease: KeyValue, now_ms: int) -> bool:
-        if lease.value.isdigit():
-            return int(lease.value) < now_ms
-        self._incidents.note(PART, Outcome.SET_ASIDE, "a gateway's lease cannot be read", place=lease.key)
-        return False
+    def _unreadable(self, key: str) -> None:
+        self._incidents.note(PART, Outcome.SET_ASIDE, "a gateway's lease cannot be read", place=key)
 
     async def _sessions_of(self, gateway: str) -> AsyncIterator[list[Found]]:
         """The sessions whose connections a gateway had, some at a time: by its keys of held sessions, or among all

@@ -146,7 +146,7 @@ class Audit:
         )
         before = asked["before"]
         entries = [entry for entry in self._audit.entries() if before is None or entry.number < before]
-        page = audit_page(entries, self._peers.own_id, wanted, asked["cursor"], asked["limit"])
+        page = audit_page(entries, self._peers.members.own_id, wanted, asked["cursor"], asked["limit"])
         value = [{"key": key, **_told(entry)} for key, entry in page.entries]
         return {
             "value": value,

@@ -12,7 +12,9 @@ from entrepot.gateway.operations.row.shapes import Part, Shown, Time, shown_as
 from entrepot.gateway.operations.row.times import time_text
 
 if TYPE_CHECKING:
-    from entrepot.gateway.peers.peers import PeerRecord, Peers
+    from entrepot.gateway.member.others import OtherMembers
+    from entrepot.gateway.member.record import MemberRecord
+    from entrepot.gateway.peers.peers import Peers
 
 _PING: Final = "ping"
 
@@ -52,16 +54,17 @@ class Gateways:
 
 def gateways_of(peers: Peers) -> list[GatewayShown]:
     """Return all gateways as they are shown, by name."""
-    found = [_gateway_of(peers, peers.own_id, peers.own), *(_gateway_of(peers, *each) for each in peers.others())]
-    return sorted(found, key=lambda each: each.name)
+    members = peers.members
+    found = [(members.own_id, members.own), *members.others()]
+    return sorted((_gateway_of(members, *each) for each in found), key=lambda each: each.name)
 
 
-def _gateway_of(peers: Peers, peer_id: str, record: PeerRecord) -> GatewayShown:
-    silent_ms = peers.silent_ms(peer_id)
+def _gateway_of(members: OtherMembers, member: str, record: MemberRecord) -> GatewayShown:
+    silent_ms = members.silent_ms(member)
     return GatewayShown(
         record.name,
         record.version,
         time_text(record.started_ms),
-        peer_id == peers.own_id,
+        member == members.own_id,
         silent_ms / 1000 if silent_ms else None,
     )

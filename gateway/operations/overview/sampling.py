@@ -99,7 +99,7 @@ class Sampler:
 
     async def take_cluster(self) -> None:
         """Sample latency and lag, where this gateway is the one to do it."""
-        if not self._peers.is_first:
+        if not self._peers.members.is_first:
             self._forget_cluster()
             return
         now_ms = self._clock.now_ms()

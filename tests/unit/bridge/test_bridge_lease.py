@@ -14,12 +14,13 @@ from entrepot.gateway.bridge.errors import LeaseLostError
 from entrepot.gateway.bridge.lease import LEASE_MS, MARGIN_MS, BridgeLease
 from entrepot.gateway.bridge.origin import MARK, has_come_by, mark_of, store_origin
 from tests.support.clock import ManualClock
+from tests.support.members import NamedIdentity
 from tests.support.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 def lease_of(store: MemoryStore, clock: ManualClock, owner: str, name: str = "b") -> BridgeLease:
-    return BridgeLease(store.key_values, clock, name, owner, lambda: ("connected", 7, ""))
+    return BridgeLease(store.key_values, clock, name, NamedIdentity(owner), lambda: ("connected", 7, ""))
 
 
 async def test_one_holds_it_until_it_gives_it_up() -> None:
@@ -35,7 +36,7 @@ async def test_one_holds_it_until_it_gives_it_up() -> None:
     await elsewhere.acquire()  # a name that begins like another is another
     await until(lambda: second.record is not None, "the second has looked")
     assert first.is_held and not waiting.done()
-    assert second.record is not None and (second.record.owner, second.record.state) == ("1", "connected")
+    assert second.record is not None and (second.record.owner, second.record.state) == ("1-1", "connected")
     await first.release()
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert second.is_held and not first.is_held
@@ -63,7 +64,7 @@ async def test_a_record_that_cannot_be_read_is_nobodys() -> None:
     await store.key_values.write([KeyValueChange("bridge/b", b"{")])
     lease = lease_of(store, ManualClock(), "1")
     await asyncio.wait_for(lease.acquire(), PATIENCE_SECONDS)
-    assert lease.is_held and lease.record is not None and lease.record.owner == "1"
+    assert lease.is_held and lease.record is not None and lease.record.owner == "1-1"
 
 
 async def test_a_renewal_that_meets_another_holder_loses(monkeypatch: pytest.MonkeyPatch) -> None:

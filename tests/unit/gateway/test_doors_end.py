@@ -11,7 +11,7 @@ from entrepot.gateway import app
 from entrepot.gateway.app import Gateway
 from entrepot.gateway.door.door import Door, Work
 from entrepot.gateway.door.kind import door_kinds
-from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from entrepot.gateway.member.record import DECLARED_DEAD, LEASE_PREFIX
 from entrepot.gateway.settings import load_settings
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore
@@ -59,7 +59,7 @@ async def test_a_faulty_door_takes_nothing_from_the_others(hangs: bool, monkeypa
     faulty = Faulty(hangs=hangs)
     gateway.doors.append(faulty)
     await gateway.start()
-    key = GATEWAY_PREFIX + gateway.parts.identity.incarnation
+    key = LEASE_PREFIX + gateway.parts.member.identity.incarnation
     [alive] = await store.key_values.get([key])
     assert alive is not None
     await asyncio.wait_for(gateway.drain(), PATIENCE_SECONDS)
@@ -67,7 +67,7 @@ async def test_a_faulty_door_takes_nothing_from_the_others(hangs: bool, monkeypa
     assert faulty.phases[-1] == "close"
     [left] = await store.key_values.get([key])
     assert left is not None
-    assert left.value == DECLARED_DEAD or hangs, "MQTT has said that this gateway has left; without time it cannot"
+    assert left.value == DECLARED_DEAD, "this gateway has said that it has left"
 
 
 def test_rules_of_events_come_before_what_publishes_and_hold_to_the_end() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.member.lease import ALIVE_SECONDS
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
-from entrepot.gateway.mqtt.sessions.liveness import ALIVE_SECONDS
 from entrepot.gateway.mqtt.sessions.record import HELD_PREFIX, SESSION_PREFIX, SessionRecord, encode_record, held_key
 from entrepot.gateway.mqtt.sessions.sweeper import PAGE
 from tests.unit.sessions.conftest import SessionWorld, will
@@ -29,7 +29,7 @@ async def _keys_read(world: SessionWorld, away: int) -> int:
         ]
         await world.store.write(some)
     dead, sweeper = world.gateway("dead"), world.sweeper("here")
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     for number in range(HELD):
         await world.opened(dead, f"c{number:03}", will=will(b"w"))
     world.clock.advance(int(ALIVE_SECONDS * 1000) + 1)
@@ -48,7 +48,7 @@ async def _keys_read(world: SessionWorld, away: int) -> int:
         return found
 
     keys.get, keys.scan = counted_get, counted_scan  # type: ignore[method-assign]
-    await sweeper.life.renew()
+    await sweeper.member.renew()
     world.store.writes.clear()
     await sweeper.sweep()
     assert len(world.wills) == HELD
@@ -88,13 +88,13 @@ async def test_a_gateway_lists_the_sessions_of_its_connections(world: SessionWor
 
 async def test_nothing_of_a_dead_gateway_is_left(world: SessionWorld):
     """Keys of sessions that it does not have any more go, too; those sessions are left alone."""
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     await world.opened(world.gateway("dead"), "c", will=will(b"w"))
     await world.opened(world.gateway("here"), "d", will=will(b"d"))
     await world.store.write([KeyValueChange(held_key("dead", name), b"") for name in ("d", "nobody")])
     world.clock.advance(int(ALIVE_SECONDS * 1000) + 1)
     sweeper = world.sweeper("here")
-    await sweeper.life.renew()
+    await sweeper.member.renew()
     await sweeper.sweep()
     assert world.wills == [b"w"]
     assert [each.key for each in await world.store.key_values.scan(HELD_PREFIX)] == [
@@ -104,7 +104,7 @@ async def test_nothing_of_a_dead_gateway_is_left(world: SessionWorld):
 
 
 async def test_a_gateway_of_an_earlier_version_is_swept_by_looking_at_all(world: SessionWorld):
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     for number in range(PAGE + 3):
         await world.opened(world.gateway("dead"), f"c{number:03}", will=will(b"w"))
     held = await world.store.key_values.scan(held_key("dead", ""))
@@ -112,7 +112,7 @@ async def test_a_gateway_of_an_earlier_version_is_swept_by_looking_at_all(world:
     await world.opened(world.gateway("here"), "other", will=will(b"other"))
     world.clock.advance(int(ALIVE_SECONDS * 1000) + 1)
     sweeper = world.sweeper("here")
-    await sweeper.life.renew()
+    await sweeper.member.renew()
     world.store.writes.clear()
     await sweeper.sweep()
     assert world.wills == [b"w"] * (PAGE + 3)
@@ -122,7 +122,7 @@ async def test_a_gateway_of_an_earlier_version_is_swept_by_looking_at_all(world:
 async def test_a_session_that_comes_to_a_dead_gateway_meanwhile_is_found_by_the_next_sweep(world: SessionWorld):
     """A gateway that does not know of its death takes a client whose key was about to go."""
     silent, gateway = world.sweeper("dead"), world.gateway("dead")
-    await silent.life.renew()
+    await silent.member.renew()
     await world.store.write([KeyValueChange(held_key("dead", "late"), b"")])
     world.clock.advance(int(ALIVE_SECONDS * 1000) + 1)
     get = world.store.key_values.get
@@ -136,10 +136,10 @@ async def test_a_session_that_comes_to_a_dead_gateway_meanwhile_is_found_by_the_
 
     world.store.key_values.get = get_early  # type: ignore[method-assign]
     sweeper = world.sweeper("here")
-    await sweeper.life.renew()
+    await sweeper.member.renew()
     await sweeper.sweep()
     assert await _held(world, "dead") == ["late"]
-    await silent.life.renew()
+    await silent.member.renew()
     await sweeper.sweep()
     assert (world.dead, world.wills) == (["dead"], [b"late"])
 
@@ -152,6 +152,6 @@ async def test_all_that_is_due_is_one_round_s(world: SessionWorld):
     await session._journal.settle()
     world.clock.advance(60_000)
     sweeper = world.sweeper("here")
-    await sweeper.life.renew()
+    await sweeper.member.renew()
     await sweeper.sweep()
     assert await world.store.key_values.scan(SESSION_PREFIX) == []

@@ -42,6 +42,10 @@ class Peers:
 
     name, own_id, is_first = "a", "1", True
 
+    @property
+    def members(self) -> Peers:
+        return self
+
     def __init__(self, **others: Any) -> None:
         self.own = SimpleNamespace(name="a", version="2", started_ms=0)
         self._others, self.views = others, dict[str, Any]()

@@ -7,18 +7,19 @@ from pathlib import Path
 
 from entrepot.broker.broker import Broker
 from entrepot.domain.cluster_trust import ClusterTrust
-from entrepot.gateway.peers.peers import PeerRecord, Peers
+from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.peers.seal import Seals
 from entrepot.store_client.remote.opening import client_tls
 from tests.support.certificates import TestAuthority
 from tests.support.clock import ManualClock
+from tests.support.members import member_named
 from tests.unit.broker.test_backup import settings
 
 
 async def test_a_renewed_certificate_is_shown(tmp_path: Path) -> None:
     contexts = [ssl.create_default_context()]
     store = await Broker.open(settings(tmp_path / "data"), ManualClock())
-    peers = Peers(store.key_values, ManualClock(), PeerRecord("gw", "", "1", 0), "id")
+    peers = Peers(member_named(store, ManualClock(), "gw").others)
     try:
         await peers.start(Seals(b"k" * 32, ManualClock(), lambda count: b"n" * count), lambda: contexts[-1], 1.0)
         first = peers._client

@@ -9,6 +9,7 @@ import pytest
 
 from entrepot.domain.access.model import ANONYMOUS, Origin, Principal
 from entrepot.domain.topic import Topic
+from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.holding import Holding
 from entrepot.gateway.rocketmq.receiving import Receiving
@@ -40,7 +41,7 @@ async def test_a_receive_that_outlives_a_goodbye(store: MemoryStore, clock: Manu
         store=store,
         clock=clock,
         settings=GrpcSettings(lease_seconds=1),
-        gateway="g",
+        identity=Identity("g"),
         tasks=BackgroundTasks("the door"),
     )
     holding = Holding(frontend)  # type: ignore[arg-type]
@@ -87,7 +88,9 @@ async def test_a_client_lives_while_it_waits_and_from_the_end_of_its_wait_on(
     store: MemoryStore, clock: ManualClock
 ) -> None:
     settings = GrpcSettings(lease_seconds=30, silence_seconds=30)
-    frontend = SimpleNamespace(store=store, clock=clock, settings=settings, gateway="g", tasks=BackgroundTasks("d"))
+    frontend = SimpleNamespace(
+        store=store, clock=clock, settings=settings, identity=Identity("g"), tasks=BackgroundTasks("d")
+    )
     holding = Holding(frontend)  # type: ignore[arg-type]
     holding.seen("one")
     polling = holding.begin_receive("one")
@@ -134,7 +137,9 @@ async def test_what_was_acknowledged_or_is_over_is_not_held(store: MemoryStore, 
 
 async def test_no_message_is_held_for_longer_than_the_limit(store: MemoryStore, clock: ManualClock) -> None:
     settings = GrpcSettings(lease_seconds=30, silence_seconds=30, max_hold_seconds=60)
-    frontend = SimpleNamespace(store=store, clock=clock, settings=settings, gateway="g", tasks=BackgroundTasks("d"))
+    frontend = SimpleNamespace(
+        store=store, clock=clock, settings=settings, identity=Identity("g"), tasks=BackgroundTasks("d")
+    )
     holding = Holding(frontend)  # type: ignore[arg-type]
     await append(store, "t", "a", "b")
     held = []

@@ -18,6 +18,7 @@ from entrepot.gateway.mqtt.sessions.record import SessionRecord, WillRecord
 from entrepot.gateway.mqtt.sessions.session import Session
 from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
 from tests.support.clock import ManualClock
+from tests.support.members import member_named
 from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 
@@ -63,13 +64,9 @@ class SessionWorld:
 
     def gateway(self, name: str) -> Sessions:
         census = SessionCensus(self.store, 0)
-        return Sessions(self.store, self.clock, name, self.publish_will, census, self.incidents, is_alone=False)
+        return Sessions(self.store, self.clock, lambda: name, self.publish_will, census, self.incidents, is_alone=False)
 
     def sweeper(self, name: str, *, is_alone: bool = False) -> Sweeper:
-        def declared_dead() -> str:
-            self.dead.append(name)
-            return f"{name}-again"
-
         def told(session: str, epoch: int) -> Awaitable[None]:
             self.taken.append((name, session, epoch))
             return asyncio.sleep(0)
@@ -77,8 +74,9 @@ class SessionWorld:
         def kicked(session: str, ends: bool) -> None:
             self.kicked.append((name, session, ends))
 
-        to = (told, declared_dead, kicked)
-        return Sweeper(self.store, self.clock, name, self.publish_will, self.incidents, *to, is_alone=is_alone)
+        member = member_named(self.store, self.clock, name, is_alone=is_alone)
+        member.identity.on_renewed.append(self.dead.append)
+        return Sweeper(self.store, self.clock, member, self.publish_will, self.incidents, told, kicked)
 
     def operations(self) -> SessionOperations:
         return SessionOperations(self.store, self.clock, self.publish_will, self.incidents)
@@ -86,6 +84,18 @@ class SessionWorld:
     async def opened(self, gateway: Sessions, client_id: str = "c", expiry: int = 600, **fields: object) -> Session:
         arrival = {"version": 5, "clean_start": False, **fields}
         return await gateway.open(Arrival(client_id, expiry_seconds=expiry, **arrival))  # type: ignore[arg-type]
+
+
+async def started(sweeper: Sweeper) -> None:
+    """Be a member, and sweep."""
+    await sweeper.member.start()
+    sweeper.start()
+
+
+async def ended(sweeper: Sweeper) -> None:
+    """Sweep no more, and leave the cluster."""
+    await sweeper.close()
+    await sweeper.member.leave()
 
 
 @pytest.fixture

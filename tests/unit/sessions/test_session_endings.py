@@ -22,7 +22,7 @@ from tests.unit.sessions.test_session_sweeper import ALIVE_MS, keys, leave, look
 
 async def test_many_wills_of_a_dead_gateway_are_few_writes(world: SessionWorld) -> None:
     dead, count = world.gateway("dead"), 600
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     for number in range(count):
         await world.opened(dead, f"c{number:03d}", 600, will=will(f"c{number:03d}".encode()))
     world.clock.advance(ALIVE_MS + 1)
@@ -39,7 +39,7 @@ async def test_many_wills_of_a_dead_gateway_are_few_writes(world: SessionWorld) 
 async def test_what_is_due_does_not_wait_for_the_dead(world: SessionWorld) -> None:
     """Neither what was due before, nor what becomes due meanwhile."""
     here, dead = world.gateway("here"), world.gateway("dead")
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     for number in range(450):
         await world.opened(dead, f"dead{number}", 600, will=will(b"dead"))
     await leave(world, here, "before", delay=1)

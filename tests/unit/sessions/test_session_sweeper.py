@@ -8,10 +8,10 @@ import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
-from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
-from entrepot.gateway.mqtt.sessions import liveness
+from entrepot.gateway.member import member as module
+from entrepot.gateway.member.lease import ALIVE_SECONDS
+from entrepot.gateway.member.record import LEASE_PREFIX
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
-from entrepot.gateway.mqtt.sessions.liveness import ALIVE_SECONDS
 from entrepot.gateway.mqtt.sessions.opening import Sessions
 from entrepot.gateway.mqtt.sessions.record import (
     DUE_PREFIX,
@@ -26,7 +26,7 @@ from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
 from entrepot.gateway.mqtt.sessions.wills import OVERDUE_SECONDS, Wills
 from tests.support.store_steps import eventually
 from tests.support.waiting import PATIENCE_SECONDS
-from tests.unit.sessions.conftest import SessionWorld, will
+from tests.unit.sessions.conftest import SessionWorld, ended, started, will
 
 ALIVE_MS = int(ALIVE_SECONDS * 1000)
 
@@ -49,14 +49,14 @@ async def keys(world: SessionWorld, prefix: str) -> list[str]:
 
 async def look(sweeper: Sweeper) -> None:
     """A round as the loop makes it."""
-    await sweeper.life.renew()
-    if sweeper.life.sweeps:
+    await sweeper.member.renew()
+    if sweeper.member.sweeps:
         await sweeper.sweep()
 
 
 async def whole_round(sweeper: Sweeper) -> None:
     """A look at the leases, which notes outages, and a round."""
-    await sweeper.life.look()
+    await sweeper.member.look()
     await sweeper.round()
 
 
@@ -91,19 +91,19 @@ async def test_a_due_key_without_its_session_goes(world: SessionWorld) -> None:
 async def test_one_of_two_sweeps(world: SessionWorld) -> None:
     """And the other once the first is silent."""
     one, other = world.sweeper("one"), world.sweeper("other")
-    await one.life.renew()
-    await other.life.renew()
-    assert [one.life.sweeps, other.life.sweeps] == [True, False]
+    await one.member.renew()
+    await other.member.renew()
+    assert [one.member.sweeps, other.member.sweeps] == [True, False]
     for _ in range(10):
         world.clock.advance(ALIVE_MS // 4)
-        await one.life.renew()
-        await other.life.renew()
-        assert [one.life.sweeps, other.life.sweeps] == [True, False]
+        await one.member.renew()
+        await other.member.renew()
+        assert [one.member.sweeps, other.member.sweeps] == [True, False]
     world.clock.advance(ALIVE_MS)
-    assert [one.life.sweeps, other.life.sweeps] == [False, False]
-    await other.life.renew()
-    await one.life.renew()
-    assert [one.life.sweeps, other.life.sweeps] == [False, True]
+    assert [one.member.sweeps, other.member.sweeps] == [False, False]
+    await other.member.renew()
+    await one.member.renew()
+    assert [one.member.sweeps, other.member.sweeps] == [False, True]
 
 
 async def test_two_that_sweep_at_once_do_it_once(world: SessionWorld) -> None:
@@ -121,7 +121,7 @@ async def test_two_that_sweep_at_once_do_it_once(world: SessionWorld) -> None:
 
 async def test_the_sessions_of_a_dead_gateway(world: SessionWorld) -> None:
     dead, sweeper = world.gateway("dead"), world.sweeper("here")
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     await world.opened(dead, "lasting", 600, will=will(b"lasting"))
     await world.opened(dead, "delayed", 600, will=will(b"delayed", 30))
     await world.opened(dead, "fleeting", 0, will=will(b"fleeting"))
@@ -133,7 +133,7 @@ async def test_the_sessions_of_a_dead_gateway(world: SessionWorld) -> None:
     await look(sweeper)
     assert sorted(world.wills) == [b"fleeting", b"lasting"]
     assert await keys(world, SESSION_PREFIX) == ["delayed", "lasting", "other"]
-    assert await keys(world, GATEWAY_PREFIX) == ["here"]
+    assert await keys(world, LEASE_PREFIX) == ["here"]
     world.clock.advance(30_000)
     await look(sweeper)
     assert sorted(world.wills) == [b"delayed", b"fleeting", b"lasting"]
@@ -146,17 +146,17 @@ async def test_nobody_is_dead_who_could_not_say_otherwise(world: SessionWorld) -
         await whole_round(each)
     world.clock.advance(ALIVE_MS + 1)
     await whole_round(first)
-    assert await keys(world, GATEWAY_PREFIX) == ["alive", "dead", "first"]
+    assert await keys(world, LEASE_PREFIX) == ["alive", "dead", "first"]
     await whole_round(alive)
     for _ in range(5):
         world.clock.advance(1000)
         await whole_round(alive)
         await whole_round(first)
-    assert await keys(world, GATEWAY_PREFIX) == ["alive", "first"]
+    assert await keys(world, LEASE_PREFIX) == ["alive", "first"]
 
 
 async def test_who_is_alone_sweeps_at_once(world: SessionWorld) -> None:
-    await world.sweeper("before").life.renew()
+    await world.sweeper("before").member.renew()
     await world.opened(world.gateway("before"), "c", 600, will=will())
     await look(world.sweeper("now", is_alone=True))
     assert world.wills == [b"w"]
@@ -165,39 +165,39 @@ async def test_who_is_alone_sweeps_at_once(world: SessionWorld) -> None:
 async def test_a_gateway_that_was_declared_dead_goes_on_under_another_name(world: SessionWorld) -> None:
     """What was opened there after it had been swept is swept too."""
     silent, sweeper = world.sweeper("silent"), world.sweeper("here")
-    await silent.life.renew()
+    await silent.member.renew()
     world.clock.advance(ALIVE_MS + 1)
     await look(sweeper)
-    assert await keys(world, GATEWAY_PREFIX) == ["here"]
+    assert await keys(world, LEASE_PREFIX) == ["here"]
     await world.opened(world.gateway("silent"), "late", 600, will=will(b"late"))
-    await silent.life.renew()
+    await silent.member.renew()
     assert world.dead == ["silent"]
-    await silent.life.renew()
-    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent", "silent-again"]
+    await silent.member.renew()
+    assert sorted(await keys(world, LEASE_PREFIX)) == ["here", "silent", "silent-again"]
     await look(sweeper)
-    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent-again"]
+    assert sorted(await keys(world, LEASE_PREFIX)) == ["here", "silent-again"]
     assert world.wills == [b"late"]
 
 
 async def test_a_gateway_that_is_back_in_the_last_moment_is_not_swept(world: SessionWorld) -> None:
     """It renews its key between the look at it and the verdict."""
     silent, sweeper = world.sweeper("silent"), world.sweeper("here")
-    await silent.life.renew()
+    await silent.member.renew()
     await world.opened(world.gateway("silent"), "c", 600, will=will())
-    await sweeper.life.renew()
+    await sweeper.member.renew()
     world.clock.advance(ALIVE_MS + 1)
     scan = world.store.key_values.scan
 
     async def scan_late(prefix: str, **options):
         found = await scan(prefix, **options)
-        if prefix == GATEWAY_PREFIX:
-            await silent.life.renew()
+        if prefix == LEASE_PREFIX:
+            await silent.member.renew()
         return found
 
     world.store.key_values.scan = scan_late  # type: ignore[method-assign]
     await sweeper._sweep_dead()
     assert world.wills == [] and world.dead == []
-    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent"]
+    assert sorted(await keys(world, LEASE_PREFIX)) == ["here", "silent"]
     [found] = await world.store.key_values.get([SESSION_PREFIX + "c"])
     assert found is not None and decode_session(found.value).owner == "silent"
 
@@ -205,21 +205,21 @@ async def test_a_gateway_that_is_back_in_the_last_moment_is_not_swept(world: Ses
 async def test_a_renewal_whose_outcome_was_not_known(world: SessionWorld) -> None:
     """It was done: the next one takes note, and nobody is declared dead."""
     sweeper = world.sweeper("g")
-    await sweeper.life.renew()
-    found = await world.store.key_values.scan(GATEWAY_PREFIX)
+    await sweeper.member.renew()
+    found = await world.store.key_values.scan(LEASE_PREFIX)
     await world.store.write([KeyValueChange(found[0].key, found[0].value)])
     for _ in range(2):
         world.clock.advance(ALIVE_MS // 2)
-        await sweeper.life.renew()
+        await sweeper.member.renew()
     world.clock.advance(ALIVE_MS // 2)
     await look(world.sweeper("other"))
     assert world.dead == []
-    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["g", "other"]
+    assert sorted(await keys(world, LEASE_PREFIX)) == ["g", "other"]
 
 
 async def test_who_had_the_session_is_told(world: SessionWorld) -> None:
     sweeper = world.sweeper("old")
-    await sweeper.start()
+    await started(sweeper)
     try:
         await world.opened(world.gateway("old"))
         new = await world.opened(world.gateway("new"))
@@ -230,14 +230,14 @@ async def test_who_had_the_session_is_told(world: SessionWorld) -> None:
 
         assert await eventually(is_forgotten)
     finally:
-        await sweeper.close()
+        await ended(sweeper)
 
 
 async def test_who_leaves_is_swept_at_once(world: SessionWorld) -> None:
     leaving = world.sweeper("leaving")
-    await leaving.start()
+    await started(leaving)
     await world.opened(world.gateway("leaving"), "c", 600, will=will())
-    await leaving.close()
+    await ended(leaving)
     await look(world.sweeper("here"))
     assert world.wills == [b"w"]
 
@@ -245,7 +245,7 @@ async def test_who_leaves_is_swept_at_once(world: SessionWorld) -> None:
 async def test_a_record_that_cannot_be_read_holds_up_nobody(world: SessionWorld) -> None:
     """Neither in the round of what is due nor in that of the dead; a client that comes gets a new session."""
     await leave(world, world.gateway("g"), "b", expiry=10)
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     await world.opened(world.gateway("dead"), "c", 600, will=will())
     await world.store.write(
         [KeyValueChange(f"{SESSION_PREFIX}a", b"\xc1"), KeyValueChange(f"{DUE_PREFIX}{1:015d}/a", b"")]
@@ -274,7 +274,7 @@ async def test_two_that_sweep_at_once_publish_each_will_once(world: SessionWorld
 async def test_who_came_back_while_others_were_swept(world: SessionWorld, is_clean: bool) -> None:
     """Its record was read before it came: its will went out when it came, and not once more while it is here."""
     dead, here = world.gateway("dead"), world.gateway("here")
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     for client_id in ("a", "b"):
         await world.opened(dead, client_id, 600, will=will(client_id.encode()))
     world.clock.advance(ALIVE_MS + 1)
@@ -316,7 +316,7 @@ async def test_whoever_was_to_publish_a_will_died(world: SessionWorld, who: str)
 async def die_badly(world: SessionWorld, count: int, expiry: int = 600) -> None:
     """A gateway that dies with its clients, each with a will."""
     dead = world.gateway("dead")
-    await world.sweeper("dead").life.renew()
+    await world.sweeper("dead").member.renew()
     for number in range(count):
         await world.opened(dead, f"c{number:04}", expiry, will=will(b"%d" % number))
     world.clock.advance(ALIVE_MS + 1)
@@ -326,38 +326,38 @@ async def test_a_long_sweep_keeps_its_leases(world: SessionWorld) -> None:
     """Work of their own renews them: another gateway neither takes it for dead nor sweeps meanwhile."""
     await die_badly(world, 600)
     here, other = world.sweeper("here"), world.sweeper("other")
-    await here.life.renew()
-    await other.life.renew()
+    await here.member.renew()
+    await other.member.renew()
     had: list[bool] = []
     alive: list[bool] = []
 
     async def publish(record: SessionRecord, out: WillRecord) -> None:
         world.wills.append(out.payload)
         if not len(world.wills) % 100:
-            [lease] = await world.store.key_values.get([f"{GATEWAY_PREFIX}here"])
+            [lease] = await world.store.key_values.get([f"{LEASE_PREFIX}here"])
             alive.append(lease is not None and int(lease.value) >= world.clock.now_ms())
             world.clock.advance(3000)
-            await here.life.renew()
-            await other.life.renew()
-            had.append(other.life.sweeps)
+            await here.member.renew()
+            await other.member.renew()
+            had.append(other.member.sweeps)
 
     here.endings.wills = Wills(world.store, world.clock, publish, world.incidents)
     await look(here)
     assert (len(world.wills), had, alive) == (600, [False] * 6, [True] * 6)
-    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "other"]
+    assert sorted(await keys(world, LEASE_PREFIX)) == ["here", "other"]
 
 
 async def test_a_lease_that_cannot_be_read_is_not_taken_for_dead(world: SessionWorld) -> None:
-    await world.store.write([KeyValueChange(f"{GATEWAY_PREFIX}odd", b"x")])
+    await world.store.write([KeyValueChange(f"{LEASE_PREFIX}odd", b"x")])
     await die_badly(world, 2)
     await look(world.sweeper("here"))
     assert len(world.wills) == 2
-    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "odd"]
+    assert sorted(await keys(world, LEASE_PREFIX)) == ["here", "odd"]
 
 
 async def test_a_told_key_that_cannot_be_handled_is_deleted_with_the_others(world: SessionWorld) -> None:
     sweeper = world.sweeper("g")
-    await sweeper.start()
+    await started(sweeper)
     try:
         told = [(f"{TAKEN_PREFIX}g/a", b"7"), (f"{TAKEN_PREFIX}g/b", b"odd"), (f"{TAKEN_PREFIX}g/c", b"8")]
         await world.store.write([KeyValueChange(key, value) for key, value in told])
@@ -367,7 +367,7 @@ async def test_a_told_key_that_cannot_be_handled_is_deleted_with_the_others(worl
 
         assert await eventually(is_forgotten)
     finally:
-        await sweeper.close()
+        await ended(sweeper)
     assert world.taken == [("g", "a", 7), ("g", "c", 8)]
     assert [each.place for each in world.incidents.last] == [f"{TAKEN_PREFIX}g/b"]
 
@@ -387,18 +387,18 @@ async def test_a_key_that_tells_no_time_goes(world: SessionWorld, prefix: str) -
 
 async def test_a_start_waits_for_the_key_values(world: SessionWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no longer; another error is raised."""
-    monkeypatch.setattr(liveness, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
     world.store.failures = [(Code.UNAVAILABLE, False)] * 3
     starting = world.sweeper("g")
-    await starting.start()
+    await started(starting)
     try:
-        assert (await keys(world, GATEWAY_PREFIX), world.store.failures) == (["g"], [])
+        assert (await keys(world, LEASE_PREFIX), world.store.failures) == (["g"], [])
     finally:
-        await starting.close()
-    world.store.failures = [(Code.UNSUPPORTED, False)]
+        await ended(starting)
+    world.store.failures = [(Code.STORAGE_FULL, False)]
     with pytest.raises(EntrepotError) as refused:
-        await world.sweeper("other").start()
-    assert refused.value.code is Code.UNSUPPORTED
+        await started(world.sweeper("other"))
+    assert refused.value.code is Code.STORAGE_FULL
 
 
 async def test_a_told_session_is_forgotten_once_it_was_let_go(world: SessionWorld) -> None:
@@ -410,7 +410,7 @@ async def test_a_told_session_is_forgotten_once_it_was_let_go(world: SessionWorl
         await let_go.wait()
 
     old._on_taken = taken
-    await old.start()
+    await started(old)
     try:
         await world.store.write([KeyValueChange(f"{TAKEN_PREFIX}old/c", b"7")])
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -425,4 +425,4 @@ async def test_a_told_session_is_forgotten_once_it_was_let_go(world: SessionWorl
 
         assert await eventually(is_forgotten)
     finally:
-        await old.close()
+        await ended(old)

@@ -31,6 +31,7 @@ from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import deaths_of
 from tests.support.clock import ManualClock
+from tests.support.members import member_named
 from tests.support.model_store import MemoryStore
 from tests.tiers.marks import scaled
 
@@ -52,7 +53,12 @@ class World:
         self.dead_letters = DeadLetters(self.definitions, self.routing, self.sender, self.clock, self._spawn)
         self.feeds = QueueFeeds(self.store, self.clock, self.dead_letters.sort_out)
         self.expiry = Expiry(
-            self.store, self.definitions, self.feeds, self.dead_letters, self.clock, lambda: "g", is_alone=True
+            self.store,
+            self.definitions,
+            self.feeds,
+            self.dead_letters,
+            self.clock,
+            member_named(self.store, self.clock),
         )
         await self.definitions.start()
         vhost = self.definitions.vhost("/")

@@ -19,6 +19,7 @@ from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import DeathReason
 from entrepot.protocols.amqp.mapping import to_message
+from tests.support.members import member_named
 from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.waiting import until
@@ -62,7 +63,7 @@ async def test_a_message_that_comes_after_its_time_is_taken_out() -> None:
     definitions = Definitions(store)
     await definitions.start()
     feeds = QueueFeeds(store, clock, lambda queue, tickets: tickets)
-    expiry = Expiry(store, definitions, feeds, graves, clock, lambda: "g", is_alone=True)
+    expiry = Expiry(store, definitions, feeds, graves, clock, member_named(store, clock))
     vhost = definitions.vhost("/")
     assert vhost is not None
     wanted = declared_queue("q", "/", durable=True, arguments={})

@@ -12,7 +12,9 @@ from entrepot.domain.queues.declaration import declared_queue
 from entrepot.gateway.amqp.virtual_hosts import presence as module
 from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.member.member import Member
 from tests.support.clock import ManualClock
+from tests.support.members import member_named
 from tests.support.model_store import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.waiting import until
@@ -33,10 +35,12 @@ class Gateways:
         self.store.key_values = replaced(self.store.key_values, write=self.write)
         self.told: list[str] = []
         self.given_back: list[set[str]] = []
+        self.members: dict[str, Member] = {}
         self.one, self.two = self._gateway("one"), self._gateway("two")
 
     def _gateway(self, name: str) -> ConsumerPresence:
-        return ConsumerPresence(self.store, self.clock, lambda: name, self.told.append, self._give_back, is_alone=False)
+        member = self.members[name] = member_named(self.store, self.clock, name, is_alone=False)
+        return ConsumerPresence(self.store, self.clock, member, self.told.append, self._give_back)
 
     async def _give_back(self, topics: Iterable[str]) -> None:
         self.given_back.append(set(topics))

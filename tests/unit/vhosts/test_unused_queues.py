@@ -12,8 +12,9 @@ from entrepot.domain.queues.declaration import declared_queue
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry, end_of
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
-from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from entrepot.gateway.member.record import DECLARED_DEAD, LEASE_PREFIX
 from tests.support.amqp_publishers import Site
+from tests.support.members import member_named
 from tests.support.store_steps import append, pop
 
 
@@ -26,9 +27,8 @@ async def site() -> AsyncIterator[Site]:
 
 def expiry_of(site: Site, gateway: str) -> Expiry:
     hosts = site.door.virtual_hosts
-    return Expiry(
-        site.store, site.definitions, hosts.feeds, hosts.dead_letters, site.clock, lambda: gateway, is_alone=False
-    )
+    member = member_named(site.store, site.clock, gateway, is_alone=False)
+    return Expiry(site.store, site.definitions, hosts.feeds, hosts.dead_letters, site.clock, member)
 
 
 async def owned(site: Site, name: str, gateway: str) -> Queue:
@@ -41,7 +41,7 @@ async def test_queues_go_with_a_gateway_that_is_gone_or_declared_dead(site: Site
     for gateway in ("here", "alive", "dead", "gone"):
         await owned(site, f"of {gateway}", gateway)
     alive, dead = (
-        KeyValueChange(GATEWAY_PREFIX + name, value) for name, value in (("alive", b"1"), ("dead", DECLARED_DEAD))
+        KeyValueChange(LEASE_PREFIX + name, value) for name, value in (("alive", b"1"), ("dead", DECLARED_DEAD))
     )
     await site.store.key_values.write([alive, dead])
     await expiry_of(site, "here")._sweep()
