@@ -68,15 +68,16 @@ class WarmProcess:
 
 
 class Launcher:
-    """The side of the tests; any thread may ask."""
+    """The side of the tests; any thread may ask.  `root`: the tree whose server it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
         ours, theirs = socket.socketpair()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.launcher", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            cwd=ROOT,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(root)},
         )
         theirs.close()
         self._file = ours.makefile("rw")
@@ -94,19 +95,20 @@ class Launcher:
             return json.loads(self._file.readline())
 
 
-_LAUNCHERS: dict[int, Launcher] = {}
+_LAUNCHERS: dict[tuple[int, Path], Launcher] = {}
 
 
-def warm() -> None:
+def warm(root: Path = ROOT) -> Launcher:
     """Let the launcher of this process import everything, before anybody asks it for a server."""
-    if os.getpid() not in _LAUNCHERS:
-        _LAUNCHERS[os.getpid()] = Launcher()
+    key = os.getpid(), root
+    if key not in _LAUNCHERS:
+        _LAUNCHERS[key] = Launcher(root)
+    return _LAUNCHERS[key]
 
 
-def launch(arguments: list[str], environment: dict[str, str], log: Path) -> WarmProcess:
-    """A process of `entrepot`."""
-    warm()
-    return _LAUNCHERS[os.getpid()].start(arguments, environment, log)
+def launch(arguments: list[str], environment: dict[str, str], log: Path, root: Path = ROOT) -> WarmProcess:
+    """A process of `entrepot`, of this tree or another."""
+    return warm(root).start(arguments, environment, log)
 
 
 # -- the launcher's side -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from tests.support.launcher import WarmProcess, launch
+from tests.support.launcher import ROOT, WarmProcess, launch
 from tests.support.ports import ReservedPort
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -32,6 +32,8 @@ class Process:
         self.name = name
         self.ports: dict[str, str] = {}
         self._reserved: defaultdict[str, ReservedPort] = defaultdict(ReservedPort)
+        self.tree = ROOT
+        """The tree whose program runs from the next start on."""
         self.ready_seconds = 0.0
         self._log = directory / f"{name}.log"
         self.ready_file = directory / ("ready.json" if name == "server" else f"{name}.ready.json")
@@ -80,7 +82,7 @@ class Process:
         arguments = [*self._arguments(), "--ready-file", str(self.ready_file), *flags]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ENTREPOT__")}
         self._started = time.monotonic()
-        self._process = launch(arguments, environment, self._log)
+        self._process = launch(arguments, environment, self._log, self.tree)
 
     def wait_ready(self) -> None:
         """Wait until what was begun is ready."""
