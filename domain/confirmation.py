@@ -62,6 +62,9 @@ class Confirmation:
         self.settled = True
         self.failure = failure
         callbacks, self._callbacks = self._callbacks, []
+        if len(callbacks) == 1:  # as nearly always
+            callbacks[0](failure)
+            return
         faults = call_each(callbacks, failure)
         if faults:
             raise ExceptionGroup("callbacks of a confirmation failed", faults)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from entrepot.broker.consume.journal import Journal
+from entrepot.broker.consume.long_polling import LongPolling
 from entrepot.domain.confirmation import Confirmation
 
 T = TypeVar("T")
@@ -58,8 +59,10 @@ class DecisionStep:
     """A gatherer of decisions. `wake_taken` lets long polls of topics with taken messages add their decisions.
     Decisions that may wait are left for a later step that writes something anyway."""
 
-    def __init__(self, journal: Journal, now_ms: Callable[[], int], wake_taken: Callable[[], None]) -> None:
-        self._journal, self._now_ms, self._wake_taken = journal, now_ms, wake_taken
+    def __init__(
+        self, journal: Journal, now_ms: Callable[[], int], polling: LongPolling, wake_taken: Callable[[], None]
+    ) -> None:
+        self._journal, self._now_ms, self._polling, self._wake_taken = journal, now_ms, polling, wake_taken
         self._gathered: list[Decision] = []
         self._waiting: list[Decision] = []
         self._told: list[Confirmation] = []
@@ -75,8 +78,9 @@ class DecisionStep:
     def run(self, *, is_last: bool = False) -> list[Confirmation]:
         """Decide all gathered decisions, including those they add; with `is_last` also those that may wait. Returns the
         confirmations to be settled once the log is durable up to its present end."""
-        self._wake_taken()
-        if is_last or self._gathered or self._journal.has_unwritten:
+        if self._polling.count:
+            self._wake_taken()
+        if self._waiting and (is_last or self._gathered or self._journal.has_unwritten):
             self._gathered, self._waiting = self._waiting + self._gathered, []  # waiting decisions came later
         if self._gathered:
             self._journal.begin_step(self._now_ms())

@@ -34,12 +34,9 @@ class LongPolling:
     def __init__(self) -> None:
         self._waiters: dict[str, dict[str, deque[Waiter]]] = {}
         self._watchers: dict[str, dict[str, tuple[Callable[[], None], ...]]] = {}
-        self._count = 0
+        self.count = 0
+        """Waiting pops."""
         self._released = False
-
-    @property
-    def count(self) -> int:
-        return self._count
 
     @property
     def is_released(self) -> bool:
@@ -56,10 +53,10 @@ class LongPolling:
 
     def park(self, topic: str, group: str, waiter: Waiter) -> None:
         """Add a waiter until it is woken. Raises TOO_MANY_REQUESTS."""
-        if self._count >= MAX_WAITERS:
+        if self.count >= MAX_WAITERS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many long polls are waiting")
         self._waiters.setdefault(topic, {}).setdefault(group, deque()).append(waiter)
-        self._count += 1
+        self.count += 1
 
     def unpark(self, topic: str, group: str, waiter: Waiter) -> bool:
         """Remove a waiter; True if it was waiting."""
@@ -71,7 +68,7 @@ class LongPolling:
         return True
 
     def _left(self, topic: str, group: str, waiters: deque[Waiter]) -> None:
-        self._count -= 1
+        self.count -= 1
         if not waiters:
             groups = self._waiters[topic]
             del groups[group]
@@ -82,7 +79,7 @@ class LongPolling:
         """Call back whenever a waiter of the group would be woken; returns the function that stops it."""
         groups = self._watchers.setdefault(topic, {})
         groups[group] = (*groups.get(group, ()), callback)
-        self._count += 1
+        self.count += 1
         return lambda: self._unwatch(topic, group, callback)
 
     def _unwatch(self, topic: str, group: str, callback: Callable[[], None]) -> None:
@@ -90,7 +87,7 @@ class LongPolling:
         left = tuple(watcher for watcher in groups.get(group, ()) if watcher != callback)
         if len(left) == len(groups.get(group, ())):
             return
-        self._count -= 1
+        self.count -= 1
         if left:
             groups[group] = left
             return

@@ -39,7 +39,7 @@ class BrokerCore(Catalog):
         self.tracer = opened.consumption.tracer
         self.measured = Measurements()
         self.polling = LongPolling()
-        self.step = DecisionStep(opened.consumption.journal, self.now_ms, self._wake_taken)
+        self.step = DecisionStep(opened.consumption.journal, self.now_ms, self.polling, self._wake_taken)
         self.engine.dispatcher.is_awaited = lambda topic: is_retry_topic(topic) or self.polling.is_awaited(topic)
         self.loop = loop
         self.thawing = Thawing(opened.consumption.thawed, loop)
@@ -51,8 +51,7 @@ class BrokerCore(Catalog):
         self.commit: GroupCommit
 
     def _wake_taken(self) -> None:
-        if self.polling.count:
-            self.polling.wake_taken(self.engine.dispatcher.taken_topics())
+        self.polling.wake_taken(self.engine.dispatcher.taken_topics())
 
     def follow(self, topic: Topic) -> None:
         """Report growth of the topic's queues from now on: somebody waits for it."""

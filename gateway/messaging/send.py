@@ -49,9 +49,8 @@ def minted_at_ms(message_id: bytes) -> int:
 class Bindings(Protocol):
     """Queues that are bound to published messages."""
 
-    @property
-    def is_needed(self) -> bool:
-        """True if there are any bindings."""
+    is_needed: bool
+    """True if there are any bindings."""
 
     def add_queues(self, messages: Sequence[Message], now_ms: int) -> None:
         """Add to the messages' further queues."""

@@ -96,12 +96,15 @@ class Security:
         self._anonymous: dict[str, Principal] = {}
         self._watchers: list[Callable[[PrincipalChange], None]] = []
         self._had_users = False
+        self.is_open = False
+        """True if every accepted client may do everything: no user, and no policy for all or for `anonymous`."""
 
     async def start(self, wait_seconds: float = 0) -> None:
         """Load users and policies, and make the first administrator where the settings name one. It is retried for
         `wait_seconds` while the keeper is away. Raises what the store raises: then no listener may open."""
         await self._passwords.prepare()
         await self._directory.start(wait_seconds)
+        self.is_open = self._is_open()
         self._had_users = self._directory.has_users
         await self.initial_admin.ensure()
         if not self._directory.has_users:
@@ -111,9 +114,7 @@ class Security:
         if not self._directory.has_users and self.settings.anonymous == "always":
             _log.warning("everybody may do everything: no user is defined, and security.anonymous is always")
 
-    @property
-    def is_open(self) -> bool:
-        """True if every accepted client may do everything: no user, and no policy for all or for `anonymous`."""
+    def _is_open(self) -> bool:
         return self._directory.is_loaded and not (
             self._directory.has_users or self._directory.has_policy(ANONYMOUS) or self._directory.has_policy(EVERYBODY)
         )
@@ -336,6 +337,7 @@ class Security:
 
     def _forget(self) -> None:
         self.rights_version += 1
+        self.is_open = self._is_open()
         self._decisions.clear()
         self._anonymous.clear()
 

@@ -29,7 +29,7 @@ from entrepot.protocols.remoting.operations import ReadOffer
 from entrepot.store_client.remote.arriving_topics import ArrivingTopics
 from entrepot.store_client.remote.asking import Asking
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
-from entrepot.store_client.remote.definitions import deletion, prevailing_group, prevailing_namespaces, prevailing_topic
+from entrepot.store_client.remote.definitions import PrevailingNamespaces, deletion, prevailing_group, prevailing_topic
 from entrepot.store_client.remote.fault_detector import FaultDetector
 from entrepot.store_client.remote.repairing import Repairing
 from entrepot.store_client.remote.slave_readers import SlaveReaders
@@ -76,6 +76,8 @@ class Cluster:
         self._fault_timer: asyncio.TimerHandle | None = None
         self._infos: dict[str, BrokerInfo] = {}
         self._last_revision = 0
+        self._namespaces = PrevailingNamespaces()
+        self._ready: list[BrokerClient] | None = None
 
     async def close(self) -> None:
         if self._fault_timer is not None:
@@ -113,10 +115,11 @@ class Cluster:
             for old in [a for a, c in self.clients.items() if c is not client and c.name == reported.broker.name]:
                 client.follow_on(self.clients[old])  # it has moved, or was known by another address
                 self._forget(old)
+        self._ready = None
         self._queues_changed(self.topics if topics is None else topics)
 
     def _forget(self, address: str) -> None:
-        client = self.clients.pop(address)
+        client, self._ready = self.clients.pop(address), None
         client.stop_hearing()
         log.info("a broker is gone", broker=client.name, address=address)
         if client.is_ready:
@@ -128,8 +131,10 @@ class Cluster:
 
     @property
     def ready(self) -> list[BrokerClient]:
-        """Brokers that can be asked now, by number."""
-        return sorted((c for c in self.clients.values() if c.is_ready), key=lambda c: c.number)
+        """Brokers that can be asked now, by number; not to be changed."""
+        if self._ready is None:
+            self._ready = sorted((c for c in self.clients.values() if c.is_ready), key=lambda c: c.number)
+        return self._ready
 
     @property
     def some_readable(self) -> bool:
@@ -162,7 +167,7 @@ class Cluster:
         return client
 
     def of_topic(self, topic: str) -> list[BrokerClient]:
-        """Return the ready brokers with queues of a topic.  Raises UNAVAILABLE if there is none."""
+        """Return the ready brokers with queues of a topic, not to be changed.  Raises UNAVAILABLE if there is none."""
         definition = self.topics.get(topic)
         found = self.some_ready(f"topic {topic!r} cannot be asked")
         if definition is not None and definition.placement:
@@ -296,6 +301,7 @@ class Cluster:
             self._fault_timer = self._loop.call_at(due + 0.01, self._advice_changed)
 
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
+        self._ready = None
         log.info("broker is there" if is_ready else "broker is away", broker=client.name, address=client.link.address)
         self._repairing.look_at_all()
         self.slaves.ready_changed(client, is_ready)
@@ -309,6 +315,7 @@ class Cluster:
     def _definitions_changed(
         self, client: BrokerClient, topics: list[str], groups: list[str], *, is_first: bool
     ) -> None:
+        self._ready = None  # its number may be another one
         for other in self.clients.values():
             if other is not client and other.is_ready and client.is_ready and other.number == client.number:
                 log.error("two brokers use the same number", one=other.name, other=client.name, number=client.number)
@@ -372,7 +379,7 @@ class Cluster:
 
     def namespaces(self) -> dict[str, int]:
         """Return every namespace but `default`, with its revision."""
-        return prevailing_namespaces([client.view for client in self.clients.values()])
+        return self._namespaces.of([client.view for client in self.clients.values()])
 
     def deletion(self, what: str) -> int:
         """Return the revision of the last deletion of a definition; 0 if there was none."""

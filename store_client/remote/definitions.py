@@ -36,6 +36,7 @@ class BrokerView:
     namespaces: dict[str, int] = field(default_factory=dict)
     deleted: Deletions = field(default_factory=Deletions)
     gone_namespaces: set[str] = field(default_factory=set)
+    changes: int = 0
 
     def apply(self, told: Definitions, *, is_first: bool) -> tuple[list[str], list[str]]:
         """Apply what it told; `is_first`: it is everything it has.  Returns the topics and groups that may differ, in
@@ -61,6 +62,7 @@ class BrokerView:
         self._note_deletions(told.deleted)
         if told.namespaces is not None:
             self.namespaces = told.namespaces
+        self.changes += 1
         touched_topics += [what.removeprefix("topic/") for what in told.deleted if what.startswith("topic/")]
         touched_groups += [what.removeprefix("group/") for what in told.deleted if what.startswith("group/")]
         return list(dict.fromkeys(touched_topics)), list(dict.fromkeys(touched_groups))
@@ -87,6 +89,11 @@ class BrokerView:
         _drop(self.groups, name, revision)
         self._note_deletions({f"group/{name}": revision})
 
+    def took_namespace(self, name: str, revision: int) -> None:
+        """Note that it has a namespace at a revision."""
+        self.namespaces[name] = revision
+        self.changes += 1
+
     def dropped_namespace(self, name: str, revision: int) -> None:
         """Note that it has deleted a namespace at a revision."""
         self.namespaces.pop(name, None)
@@ -96,6 +103,7 @@ class BrokerView:
         news, forgotten = self.deleted.note(deleted)
         self.gone_namespaces.update(what for what in news if what.startswith("namespace/"))
         self.gone_namespaces.difference_update(forgotten)
+        self.changes += 1
 
 
 def _take(known: dict[str, _D], definition: _D, deleted: int) -> None:
@@ -169,6 +177,24 @@ def prevailing_namespaces(views: list[BrokerView]) -> dict[str, int]:
         for name, revision in found.items()
         if not (gone := deletion(f"namespace/{name}", views)) or revision > gone
     }
+
+
+class PrevailingNamespaces:
+    """The prevailing namespaces, merged once after each change of a broker's view."""
+
+    def __init__(self) -> None:
+        self._views: list[tuple[BrokerView, int]] = []
+        self._found: dict[str, int] = {}
+
+    def of(self, views: list[BrokerView]) -> dict[str, int]:
+        """Return every prevailing namespace, with its revision."""
+        known = self._views
+        if len(known) != len(views) or any(
+            view is not before or view.changes != changes for view, (before, changes) in zip(views, known, strict=True)
+        ):
+            self._found = prevailing_namespaces(views)
+            self._views = [(view, view.changes) for view in views]
+        return self._found
 
 
 @dataclass(slots=True)

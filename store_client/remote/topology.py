@@ -171,7 +171,7 @@ class RemoteTopology:
         ready = self._cluster.some_ready("namespaces cannot be changed")
         answers = await ask_all(ready, lambda c: c.ask(rows.PUT_NAMESPACE.ask(name, revision)))
         for client in _took(answers):
-            client.view.namespaces[name] = revision
+            client.view.took_namespace(name, revision)
 
     @rides
     async def delete_namespace(self, name: str) -> None:

@@ -1,6 +1,7 @@
 """Five ways through the code, each from the first byte to the last, as a list of the files that it goes through.
 
-A way may get shorter, and no longer.  `ways/` shows each with one line a file; `ENTREPOT_WRITE_WAYS=1` writes them.
+A way may get shorter, and no longer.  `ways/` shows each with one line a file: those of the main line, which a reader
+follows, begin at the margin.  `ENTREPOT_WRITE_WAYS=1` writes them; `python -m tests.walks` shows them on the map.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from entrepot.protocols.mqtt.packets import Publish
 from tests.support.amqp_machine import said
 from tests.support.clock import ManualClock
 from tests.support.served_broker import ServedBroker, connect
-from tests.walks.recording import Way, check, main_line, recorded
+from tests.walks.recording import Way, check, common, recorded
+from tests.walks.shown import MAP, shown
 from tests.walks.site import RawAmqpClient, RawMqttClient, Site, asked, settings_of, turns
 
+WARM_UP = 2
+"""Rounds that make what is made once: a topic, a remembered publish."""
 ROUNDS = 3
+ALL = WARM_UP + ROUNDS
 
 
 @pytest.fixture
@@ -48,21 +53,24 @@ async def site_of_a_cluster(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 async def walked(once: Callable[[int], Awaitable[None]]) -> Way:
-    """The main line of some rounds; the first one makes what is made once."""
-    await once(0)
+    """What some rounds have in common."""
+    for number in range(WARM_UP):
+        await once(number)
     ways = []
-    for number in range(1, ROUNDS + 1):
+    for number in range(WARM_UP, ALL):
         with recorded() as way:
             await once(number)
         ways.append(way)
-    return main_line(ways)
+    return common(ways)
 
 
 async def test_a_publish_of_mqtt_to_its_puback(site: Site) -> None:
     client = RawMqttClient(site)  # type: ignore[arg-type]
     await client.connect("line-1")
     client.is_raw = True
-    packets = [encode(Publish("factory/line1", b"21", 1, packet_id=1 + number), 5) for number in range(ROUNDS + 1)]
+    packets = [
+        encode(Publish("factory/line1", b"21", 1, packet_id=1 + number), 5) for number in range(WARM_UP + ROUNDS)
+    ]
 
     async def once(number: int) -> None:
         client.out = b""
@@ -94,11 +102,11 @@ async def test_a_publish_of_amqp_to_its_confirm(site: Site, amqp: RawAmqpClient)
 
 
 async def test_an_acknowledgement_of_amqp_and_the_next_delivery(site: Site, amqp: RawAmqpClient) -> None:
-    await amqp.fill("orders", *[b"one"] * (ROUNDS + 2))
+    await amqp.fill("orders", *[b"one"] * (ALL + 1))
     await amqp.consume("orders", prefetch=1)
     await amqp.takes(1)
     amqp.is_raw, total = True, site.amqp_door.hosts.consumption.total
-    acknowledgements = [said(1, BasicAck(1 + number, False)) for number in range(ROUNDS + 1)]
+    acknowledgements = [said(1, BasicAck(1 + number, False)) for number in range(ALL)]
 
     async def once(number: int) -> None:
         settled, amqp.out = total.acknowledged, b""
@@ -131,3 +139,7 @@ async def test_a_pull_of_http(site: Site) -> None:
 
 async def test_a_pull_of_http_over_the_wire(site_of_a_cluster: Site) -> None:
     check("http_pull_over_the_wire", await pulls(site_of_a_cluster))
+
+
+def test_the_map_shows_the_ways() -> None:
+    assert shown() in MAP.read_text(), "python -m tests.walks writes it anew"

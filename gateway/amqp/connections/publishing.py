@@ -185,7 +185,10 @@ class ChannelPublishing:
         if (provenance := self.services.sender.provenance).topics:
             provenance.mark(messages, "amqp", self._client.login_name, self._client.principal)
         sent = _Sent(self, len(messages), tags)
-        return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent, self)
+        if self._vhost.limited:
+            return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent, self)
+        self.services.sender.send(messages, sent, self)
+        return None
 
     def _check(self, publish: Publish) -> None:
         header = publish.header

@@ -30,13 +30,14 @@ class Bindings:
     def __init__(self, store: Store, definitions: Definitions, on_timed: OnTimed) -> None:
         self._store, self._definitions, self._on_timed = store, definitions, on_timed
         self._routes: dict[tuple[str, str], tuple[Queue, ...]] = {}
-        definitions.on_change.append(self._routes.clear)
-
-    @property
-    def is_needed(self) -> bool:
+        self.is_needed = False
         """True if there is any binding."""
+        definitions.on_change.append(self._changed)
+
+    def _changed(self) -> None:
+        self._routes.clear()
         vhost = self._definitions.vhost_in(DEFAULT_NAMESPACE)
-        return vhost is not None and vhost.routing.binding_count > 0
+        self.is_needed = vhost is not None and vhost.routing.binding_count > 0
 
     def add_queues(self, messages: Sequence[Message], now_ms: int) -> None:
         """Add the bound queues to the messages' further queues."""

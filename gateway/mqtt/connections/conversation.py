@@ -154,7 +154,7 @@ class MqttConversation:
             if self._pace is not None and not self._pace.keeps(event.packets, self.client, self._services.loop):
                 self.close(ReasonCode.MESSAGE_RATE_TOO_HIGH, "the client publishes far more than it may")
                 return
-            self._services.counters.count_publishes(self.client, event.packets)
+            self._services.counters.count_publishes(self.client, self.machine.version, event.packets)
             if self.ordering is None and not self.subscribing.settling:
                 self.publishing.take(event.packets)
             else:

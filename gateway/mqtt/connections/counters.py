@@ -42,9 +42,9 @@ class MqttCounters:
         self._bytes_received = self._bytes_sent = 0
         self._publishes_sent: Counter[int] = Counter()
 
-    def count_publishes(self, client: MqttClient, packets: list[Publish]) -> None:
-        """Count a run of incoming publishes."""
-        version, first = client.machine.version, packets[0].qos
+    def count_publishes(self, client: MqttClient, version: int, packets: list[Publish]) -> None:
+        """Count a run of incoming publishes of a protocol version."""
+        first = packets[0].qos
         if all(packet.qos == first for packet in packets):
             self.publishes[version, first] += len(packets)
         else:

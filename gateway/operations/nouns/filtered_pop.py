@@ -28,8 +28,6 @@ def wants(filters: EventFilters, message: StoredMessage, default_type: str) -> b
 
 async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, default_type: str) -> Sequence[Delivery]:
     """Pop matching messages; acknowledge the others, and wait on for the remaining time."""
-    if not filters.filters:
-        return await store.consumption.pop(request)
     loop = asyncio.get_running_loop()
     end = loop.time() + request.wait_ms / 1000
     while True:

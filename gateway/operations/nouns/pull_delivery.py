@@ -165,7 +165,12 @@ class PullDelivery:
         consumer = consumer_at(who, self._sender.provenance.gateway)
         pop = PopRequest(topic, group, query.max_events, int(wait_seconds * 1000), consumer=consumer)
         filters = filters_in(query.filters, query.cesql)
-        popped = await self._popped(asked, pop, pop_wanted(self._store, pop, filters, self._event_type))
+        popping: Awaitable[Sequence[Delivery]]
+        if filters.filters:
+            popping = pop_wanted(self._store, pop, filters, self._event_type)
+        else:
+            popping = self._store.consumption.pop(pop)
+        popped = await self._popped(asked, pop, popping)
         self._sender.traffic.count_out(topic, group, popped)
         return Raw(_received(self._sender.incidents, popped, self._event_type), "application/json")
 

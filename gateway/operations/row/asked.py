@@ -106,7 +106,7 @@ async def _as_it_is(work: Awaitable[_T]) -> _T:
 
 def known_namespace(store: Store, name: str) -> str:
     """Return the name.  Raises MissingError if there is no such namespace."""
-    if name not in store.topology.namespaces():
+    if name != DEFAULT_NAMESPACE and name not in store.topology.namespaces():
         raise MissingError(
             "namespace-not-found", "The namespace does not exist", f"there is no namespace {name[:80]!r}"
         )
