@@ -20,6 +20,9 @@ A round of the loop:
 Three doors lead in: `submit` waits for what is appended, `decide` is decided in the next round, and the disk process
 answers `_on_synced`.
 
+What it drives stays where its state is (ADR 83): the log with its watermarks (`store/confirmed_log.py`), the disk
+process (`store/sync_channel.py`, `sync_process.py`), and the record of a round (`consume/journal.py`).
+
 Invariants: the order of confirmations is that of the appends.  Nothing is told before its record is durable.  A round
 under way is never cancelled.  An error of a write or a sync is final: nobody knows what the disk has.
 """
