@@ -264,7 +264,7 @@ class _Reading:
 
     def _refusal(self, problem: str, position: int | None) -> EntrepotError:
         place = "" if position is None else f" at position {position}"
-        return EntrepotError(Code.BAD_REQUEST, f"{self._text!r} is no regular expression: {problem}{place}")
+        return EntrepotError(Code.BAD_REQUEST, f"{self._text!r} is not a regular expression: {problem}{place}")
 
 
 def _sketch(token: _Token) -> str:

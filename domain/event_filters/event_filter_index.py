@@ -85,7 +85,7 @@ class _AttributeTable(Generic[K]):
                 return self.suffixes, text[::-1]
             case Present():
                 return self.present, ""
-        raise TypeError(f"{condition!r} is no condition of one attribute")
+        raise TypeError(f"{condition!r} is not a condition of one attribute")
 
 
 class FilterIndex(Generic[K]):

@@ -70,7 +70,7 @@ def parse_rule(text: str, replicas: int, min_in_sync: int | None = None) -> Rule
         return Rule(RuleKind(text), replicas, min_in_sync=least)
     required, is_said, count = text.partition("-")
     if not is_said or not (required.isdecimal() and count.isdecimal()):
-        raise ValueError(f"{text!r} is no rule: async, in-sync, or such as 2-3")
+        raise ValueError(f"{text!r} is not a rule: async, in-sync, or such as 2-3")
     if int(count) != replicas:
         raise ValueError(f"the rule {text} is of {count} replicas, and {replicas} are named")
     return Rule(RuleKind.QUORUM, replicas, int(required), min(least, replicas))

@@ -17,7 +17,7 @@ SPEC_VERSION: Final = "1.0"
 MAX_ATTRIBUTES: Final = 128
 """Most context attributes of an event."""
 MAX_ATTRIBUTE_NAME_LENGTH: Final = 128
-"""Longest attribute name accepted.  The specification's 20 is a SHOULD, so longer ones are no error."""
+"""Longest attribute name accepted.  The specification's 20 is a SHOULD, so longer ones are not an error."""
 MAX_ATTRIBUTE_VALUE_BYTES: Final = 65_535
 """Largest attribute value, in UTF-8.  As large as an MQTT string, so that an event of 64 KiB is forwarded with any long
 attribute (size limits of the core)."""

@@ -53,7 +53,7 @@ _decode_properties = PROPERTIES.decode
 
 
 class InvalidRecordError(Exception):
-    """The bytes are no whole record of this place in the log."""
+    """The bytes are not a whole record of this place in the log."""
 
 
 def cut_records(
@@ -96,7 +96,7 @@ def _further_places(record: bytes) -> tuple[Place, ...]:
 
 
 def check_length(record: bytes) -> None:
-    """Raise InvalidRecordError for bytes that are no record of a message by their lengths."""
+    """Raise InvalidRecordError for bytes that are not a record of a message by their lengths."""
     if len(record) < MESSAGE_HEADER_SIZE or record[:4] != RECORD_MAGIC:
         raise InvalidRecordError("no room for a header")
     found = unpack_message(record, 0)

@@ -156,7 +156,7 @@ def _take_kind(
     if kind == v2.DELAY:
         deliver_at_ms = milliseconds(system.delivery_timestamp)
         if not 0 <= deliver_at_ms <= MAX_EPOCH_MS:
-            raise WireError(v2.ILLEGAL_DELIVERY_TIME, "the delivery timestamp is no time")
+            raise WireError(v2.ILLEGAL_DELIVERY_TIME, "the delivery timestamp is not a time")
         own[SystemProperty.DELIVER_AT_MS] = deliver_at_ms
     elif kind == v2.PRIORITY:
         if system.priority < 0:
