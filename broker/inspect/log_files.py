@@ -51,7 +51,7 @@ class Gap:
 
 
 class LogFiles:
-    """The segments of `<root>/commitlog`. `foreign`: names there that are no segment's."""
+    """The segments of `<root>/commitlog`. `foreign`: names there that are not a segment's."""
 
     def __init__(self, root: str) -> None:
         self.directory = f"{root}/commitlog"

@@ -31,7 +31,7 @@ from entrepot.domain.errors import CorruptedError, EntrepotError
 
 
 class NotAStoreError(Exception):
-    """The directory is no data directory, or not one that can be inspected."""
+    """The directory is not a data directory, or not one that can be inspected."""
 
 
 @dataclass(slots=True)

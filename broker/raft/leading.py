@@ -101,7 +101,7 @@ class Leadership:
         }
 
     def _go_on_changing(self) -> None:
-        """Take the next step of a change of members, or end a leader that is no voter any more."""
+        """Take the next step of a change of members, or end a leader that is no longer a voter."""
         state = self._state
         configuration = state.log.configuration
         if self._change_under_way():

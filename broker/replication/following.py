@@ -144,13 +144,13 @@ class Following:
             self._try_again(error)
         except Exception as error:  # such as a disk without room for a new store
             self._joining = None
-            log.exception("the master is not followed")
+            log.exception("could not follow the master")
             self._try_again(EntrepotError(Code.INTERNAL_ERROR, str(error)))
 
     def _try_again(self, error: EntrepotError, pause: float = AGAIN_SECONDS) -> None:
         if error.message != self.problem:
             self.problem = error.message
-            log.warning("the master is not followed", problem=error.message)
+            log.warning("could not follow the master", problem=error.message)
         if self._link is not None and self._again is None:
             self._again = self._loop.call_later(pause, self._join)
 

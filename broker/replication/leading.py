@@ -160,7 +160,7 @@ class Leading:
         heard = [replica for replica, silence in silences.items() if silence is not None and silence < lease]
         missing = missing_of(machine.state.appointment, machine.slaves, heard)
         if self._confirming.look(self._loop.time(), missing, SHORT_LEASES * lease):
-            log.warning("confirms again" if not self.problem else "cannot confirm", problem=self.problem)
+            log.warning("master confirms again" if not self.problem else "master cannot confirm", problem=self.problem)
             self.set_changed()
 
     @property

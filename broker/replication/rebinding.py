@@ -21,7 +21,7 @@ def bound_to(data_dir: Path) -> ReplicaState:
     """Return the state of a replica. Raises BAD_REQUEST without one, StoreFailedError if it cannot be read."""
     found = ReplicaFiles(data_dir).kept()
     if found is None:
-        raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is no data directory of a replica: it has no {FILE}")
+        raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is not a data directory of a replica: it has no {FILE}")
     return found
 
 

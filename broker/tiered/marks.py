@@ -88,7 +88,7 @@ class TableMarks:
                 try:
                     self._given_up[found.key.removeprefix(GIVEN_UP)] = _decoded(found, _HOLES)
                 except EntrepotError as error:  # a hole less is told; uploads go on
-                    log.error("what was given up is not known", table=found.key, problem=error.message)
+                    log.error("could not read the messages given up of a table", table=found.key, problem=error.message)
         [known] = await self._key_values.get([STORE])
         self.token = "" if known is None else known.value.decode()
 
