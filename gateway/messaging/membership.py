@@ -126,7 +126,7 @@ class Memberships:
         return max(min(dues, default=DEFAULT_LEASE_MS), 1) / 1000
 
     async def leave(self, group: str, topic: str, member_id: str) -> None:
-        """Give a member's queues to the others at once; no error for a consumer that is no member (any more)."""
+        """Give a member's queues to the others at once; no error for a consumer that is not (or no longer) a member."""
         check_member_id(member_id)
         self._check_names(group, topic)
         await self._change(group, topic, lambda membership, _: membership.left(member_id))

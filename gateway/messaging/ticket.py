@@ -103,7 +103,7 @@ def acknowledge_all(tickets: Sequence[Ticket]) -> None:
 
 
 def give_back(tickets: Sequence[Ticket]) -> None:
-    """Release those that are open and that no consumer was handed: others can have them at once, and it was no
-    attempt."""
+    """Release those that are open and that no consumer was handed: others can have them at once, and it was
+    not an attempt."""
     for consumer, ended in by_consumer(tickets).items():
         consumer.release(ended, suspend=True)

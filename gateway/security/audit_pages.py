@@ -74,7 +74,7 @@ def audit_page(
 
 
 def check_cursor(cursor: str) -> None:
-    """Raise BAD_REQUEST for a text that is no entry's key."""
+    """Raise BAD_REQUEST for a text that is not an entry's key."""
     _place_of_key(cursor)
 
 

@@ -94,7 +94,7 @@ class TierSettings(Table):
 
 
 def fault_of_store(url: str) -> str | None:
-    """The fault of a text that is no URL of an object store, or None. It does not repeat the URL, which may have a
+    """The fault of a text that is not a URL of an object store, or None. It does not repeat the URL, which may have a
     password."""
     if not url.isprintable() or " " in url:
         return "a URL has no blanks and no control characters"

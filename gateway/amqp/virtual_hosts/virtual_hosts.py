@@ -205,7 +205,7 @@ class VirtualHosts:
         try:
             await self.definitions.delete_queue(vhost, queue)
         except EntrepotError as error:
-            log.warning("a queue that is to go stays", queue=queue.name, problem=error.message)
+            log.warning("could not delete a queue", queue=queue.name, problem=error.message)
 
     def _queue_gone(self, vhost: Vhost, queue: Queue) -> None:
         self.consumption.forget(queue)

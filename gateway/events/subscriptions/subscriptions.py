@@ -351,4 +351,4 @@ class Subscriptions:
 
 
 def _contended(name: str) -> EntrepotError:
-    return EntrepotError(Code.UNAVAILABLE, f"others change subscriptions of the topic of {name!r} all the time")
+    return EntrepotError(Code.UNAVAILABLE, f"the subscriptions of the topic of {name!r} keep being changed by others")

@@ -103,7 +103,7 @@ def _by_status(answer: Any, operation: Operation, schemas: Schemas) -> Schema:
 
 
 def _raw(operation: Operation) -> Schema:
-    """Return the content of an answer that is no JSON by a type: its examples, by media type."""
+    """Return the content of an answer that is not JSON by a type: its examples, by media type."""
     found: Schema = {}
     for media_type, example in operation.shows.items():
         schema: Schema = {"type": "string", "format": "binary"}

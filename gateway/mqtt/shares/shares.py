@@ -141,7 +141,7 @@ class Shares:
         return () if self.queues is None else self.queues.came_back(queue, tickets)
 
     def leave(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
-        """Release all of the member's messages at once; no error for a consumer that is no member."""
+        """Release all of the member's messages at once; no error for a consumer that is not a member."""
         key = share_name, topic_filter
         self._joining.discard((key, member))
         share = self._shares.get(key)

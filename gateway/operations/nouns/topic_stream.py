@@ -147,7 +147,7 @@ def parse_cursor(text: str) -> dict[int, int]:
     for part in text.split(","):
         queue_id, colon, offset = part.partition(":")
         if not (colon and _is_number(queue_id) and _is_number(offset)) or len(places) >= CURSOR_QUEUES:
-            raise EntrepotError(Code.BAD_REQUEST, f"{text[:80]!r} is no cursor of a stream of events")
+            raise EntrepotError(Code.BAD_REQUEST, f"{text[:80]!r} is not a cursor of a stream of events")
         places[int(queue_id)] = int(offset)
     return places
 

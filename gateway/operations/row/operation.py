@@ -211,13 +211,13 @@ def _parts_of(handler: Callable[..., Any], path: str) -> dict[str, Any]:
         elif name in found and isinstance(kind, type) and issubclass(kind, Query | Head):
             found[name] = kind
         else:
-            raise TypeError(f"{handler.__qualname__}: {name} is no part of a request")
+            raise TypeError(f"{handler.__qualname__}: {name} is not part of a request")
     if sorted(names) != sorted(part[1:].partition("}")[0] for part in path.split("/") if part.startswith("{")):
         raise TypeError(f"{handler.__qualname__} does not take the names of {path}")
     return found
 
 
 def kinds_of(body: Any) -> tuple[type[Body], ...]:
-    """Return the structs that a body may be; none for what is no struct."""
+    """Return the structs that a body may be; none where it is not a struct."""
     several = get_args(body) or (body,)
     return several if all(isinstance(each, type) and issubclass(each, Body) for each in several) else ()

@@ -84,7 +84,7 @@ class Made(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """An answer that is no JSON.  Its row shows an example by the documented media type."""
+    """An answer that is not JSON.  Its row shows an example by the documented media type."""
 
     body: bytes
     media_type: str
