@@ -44,7 +44,7 @@ def journey_of(facts: JourneyFacts) -> Journey:
 
 
 def _order(hop: JourneyHop) -> tuple[bool, bool, int, bool, int, int]:
-    """Sort hops without a time behind those with one, and what is not known behind both.  Of one moment, an attempt's
+    """Sort hops without a time after those with one, and what is not known after both.  Of one moment, an attempt's
     end comes before the next attempt."""
     is_later = _RANK[hop.kind] >= _RANK[JourneyKind.DELIVERED]
     attempt = (hop.attempt or _LAST) if is_later else 0

@@ -168,7 +168,7 @@ class ClientConnection(_End):
             return False
         if self._held.pop(id_, None) is not None:
             self.held_bytes -= size
-            self._send_held()  # a smaller one behind it may go now
+            self._send_held()  # a smaller one after it may go now
             return False
         self._out.append(frame(FrameKind.CANCEL, id_))
         self._unanswered -= size

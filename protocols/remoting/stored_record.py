@@ -60,7 +60,7 @@ def cut_records(
     data: bytes, base: int, entries: Sequence[tuple[int, int, int]], topic: bytes, queue_id: int, queue_offset: int
 ) -> list[bytes | InvalidRecordError]:
     """Return the records of consume-queue entries, cut out of data that begins at a commit-log offset.  Each is checked
-    to be whole, and the message of its place in the queue: `queue_offset` and those behind it.  An invalid one gives an
+    to be whole, and the message of its place in the queue: `queue_offset` and those after it.  An invalid one gives an
     error in its place."""
     found: list[bytes | InvalidRecordError] = []
     topic_end = MESSAGE_HEADER_SIZE + len(topic)
