@@ -118,7 +118,7 @@ class ColdReads(Protocol):
         """Return about how many bytes in the object store the cold messages of a range have; 0 where not known."""
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
-        """Return the first cold offset recorded at or behind a place of the log; the end if there is none."""
+        """Return the first cold offset recorded at or after a place of the log; the end if there is none."""
 
     async def search(self, query: ColdQuery) -> ColdFound:
         """Return the messages of a query that are no longer on the disk."""

@@ -3,7 +3,7 @@
 Everything is synchronous: a call decides on the windows, appends its decision and returns. The caller answers once the
 log is durable up to `engine.end` as of the return. So a crash can undo nothing that was answered.
 
-A pop also claims messages *taken* but not durable yet. Its DELIVER record lies behind the messages, so one sync makes
+A pop also claims messages *taken* but not durable yet. Its DELIVER record lies after the messages, so one sync makes
 both durable. Nothing is read or told before that.
 """
 

@@ -48,7 +48,7 @@ def check_index(files: OpenFiles, rows: Rows, position: int, findings: Findings)
     until = _indexed_until(files, index_rows, findings)
     if last_offset >= position:
         findings.derived(
-            "index-file", f"the message index leads to {last_offset}, behind the state's position {position}"
+            "index-file", f"the message index leads to {last_offset}, after the state's position {position}"
         )
     return {"files": len(names), "entries": entries, "indexedUntil": until}
 

@@ -87,7 +87,7 @@ class LogFiles:
         return sum(segment.end - segment.start for segment in self.segments)
 
     def scan(self, start: int = 0) -> Iterator[Record | Gap]:
-        """Yield all whole records from an offset on, and the gaps between and behind them."""
+        """Yield all whole records from an offset on, and the gaps between and after them."""
         expected = max(start, self.start)
         for segment in self.segments:
             is_last = segment is self.segments[-1]

@@ -192,7 +192,7 @@ class _Verification:
         self._facts["state"]["isWhole"] = state.exists and not state.problems
 
     def _assemble(self, rows: Rows | None) -> OpenedStore | None:
-        """Return the store as a start would open it: the state's rows, and the log behind their position."""
+        """Return the store as a start would open it: the state's rows, and the log after their position."""
         layout = replace(CommitLogLayout(), segment_size_bytes=self._log.segment_size)
         settings = BrokerSettings(Path(self._root), layout=layout)
         state_file = ReadRows(f"{self._root}/state.db", None if rows is None else dict(rows))

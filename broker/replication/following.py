@@ -30,7 +30,7 @@ ASK_SECONDS: Final = 5.0
 PART_SECONDS: Final = 1.0
 """Longest time for which a stopping slave waits for its master to know, in seconds."""
 CHECKED_BYTES: Final = 1 << 20
-"""Bytes of the log behind a received corrupted record that the master checks, too."""
+"""Bytes of the log after a received corrupted record that the master checks, too."""
 _WELCOME: Final[Codec[tuple[int, Welcome]]] = Codec(tuple[int, Welcome])
 log = structlog.get_logger(__name__)
 

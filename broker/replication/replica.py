@@ -7,7 +7,7 @@
 Invariants:
 
     one byte string for each (epoch, run, offset)
-    a promise, a run's number and a cut are durable before anybody is told, or anything is written behind them
+    a promise, a run's number and a cut are durable before anybody is told, or anything is written after them
     nothing is confirmed in an epoch before its EPOCH record is
     confirmed never moves back; a cut below it is a loud stop, unless the master's history had an unclean start
     a replica that has promised a later epoch acknowledges nothing of an earlier one

@@ -1,6 +1,6 @@
 """SlaveReads: a slave's own answers: messages by offset, position, key and id, and tails, as far as confirmed.
 
-An offset behind its end is one that has not come yet, and no error.
+An offset after its end is one that has not come yet, and no error.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 An object store may be away and look empty: a folder that is not mounted, a changed `tier.url`, a bucket put back to an
 earlier state. A broker that asks only the store would begin a new table there, and lose what it gives up meanwhile. So
-the log has a mark of each table (id, version, progress, epoch), and the object store a mark of this store. What does
-not fit is neither written nor read, and nothing leaves the disk that the mark does not have. `forget` accepts another
-state.
+the log has a mark of each table (id, version, progress, epoch), and the object store a mark of this store. A table that
+does not fit is neither written nor read, and nothing leaves the disk that the mark does not have. `forget` accepts
+another state.
 
 The marks are key-values of the broker (`own_keys`), so a group's next master knows them.
 """

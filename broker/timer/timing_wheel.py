@@ -156,7 +156,7 @@ class TimingWheel:
         return sorted(found)
 
     def after(self, cursor: Timer) -> Iterator[Timer]:
-        """Yield timers behind (time, offset), in that order."""
+        """Yield timers after (time, offset), in that order."""
         for minute in sorted(minute for minute in self._regions if minute >= cursor[0] // MINUTE_MS):
             for timer in self._timers_of(minute):
                 if timer > cursor:

@@ -138,7 +138,7 @@ class EntrepotReader(DataSourceReader):
             default=EARLIEST,
         )
         end = resolve(reader, options.ending or Start("latest"), bounds, late_is_error=False, default=LATEST)
-        for topic, queues in end.items():  # a start behind its end reads nothing
+        for topic, queues in end.items():  # a start after its end reads nothing
             for queue in queues:
                 if start[topic][queue] >= queues[queue] and start[topic][queue] <= bounds[topic][queue].max_offset:
                     start[topic][queue] = queues[queue]

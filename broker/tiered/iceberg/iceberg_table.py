@@ -129,7 +129,7 @@ class IcebergTable:
         return self._oldest_ms is not None and self._oldest_ms < self._clock.now_ms() - self._grace_ms // 2
 
     def _later_ms(self, ground: Ground | None) -> int:
-        """Return the time of a new snapshot: behind that of the one before, whatever the clock says."""
+        """Return the time of a new snapshot: after that of the one before, whatever the clock says."""
         current = None if ground is None else ground.current
         now_ms = self._clock.now_ms()
         return now_ms if current is None else max(now_ms, current["timestamp-ms"] + 1)

@@ -330,7 +330,7 @@ class Uploader:
             topic.table.vacuum(int(1000 * self._grace))
 
     def _merge(self, state: TopicState, topic: _Topic) -> None:
-        """Merge some segments, and go on soon where there was work. What is wrong with one of them stops nothing else,
+        """Merge some segments, and go on soon where there was work. A fault of one of them stops nothing else,
         and is a problem until they are merged."""
         now = self._steady()
         if now < topic.merges_from:
@@ -348,7 +348,7 @@ class Uploader:
             self._lasts(state, topic, UNMERGED)
 
     def _follow(self, state: TopicState, topic: _Topic, *, is_sweep_due: bool) -> None:
-        """Bring Iceberg's metadata up to the table. What is wrong there stops nothing else, and is tried again."""
+        """Bring Iceberg's metadata up to the table. A fault there stops nothing else, and is tried again."""
         if topic.iceberg is None:
             return
         try:
