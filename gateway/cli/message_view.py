@@ -64,7 +64,7 @@ def list_messages(
 
 
 def _print_messages(answer: dict[str, Any], option: str) -> None:
-    """Print a table.  `option`: the one that goes on behind it."""
+    """Print a table.  `option`: the one that goes on after it."""
     columns = ("stored", "queue", "offset", "keys", "tag", "size", "body")
     print_table(
         columns,

@@ -36,7 +36,7 @@ from entrepot.gateway.settings.version import own_version
 from entrepot.gateway.transport.web_origin import WebOrigins
 
 ROUTES: Final = "entrepot.routes"
-"""Group of entry points: each names an `APIRouter`, whose routes stand behind all operations."""
+"""Group of entry points: each names an `APIRouter`, whose routes stand after all operations."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Ticket(Delivery):
     """One delivery in flight; ending it again does nothing.
 
     `member` is the receiver within a group that shares out. `message_group` is set in a FIFO group, whose deliveries
-    are in order. `is_late`: it comes behind newer ones of its queue. A ticket of another gateway's pop has a receipt
+    are in order. `is_late`: it comes after newer ones of its queue. A ticket of another gateway's pop has a receipt
     handle, and no message.
     """
 

@@ -7,5 +7,5 @@ A row (`NOUN.get`, `put`, ...) adds method, path, rights and the words of the co
 rights, audit, OpenAPI document and commands are made of these rows.
 
 Modules are loaded by the command line, so they import neither FastAPI nor the engine; types of the parts that a noun is
-made of stand behind TYPE_CHECKING.
+made of stand under TYPE_CHECKING.
 """

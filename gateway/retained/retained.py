@@ -207,7 +207,7 @@ class RetainedMessages:
         """Yield names that match a filter and have not expired, in pages of bounded work; a page may be empty.
 
         The event loop may run between two pages: a name that is there all the time comes once. With `after`, names come
-        in the order of their levels, those behind it ("": all).
+        in the order of their levels, those after it ("": all).
         """
         return self._index.pages(topic_filter, self._clock.now_ms(), after)
 

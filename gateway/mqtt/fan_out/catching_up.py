@@ -214,7 +214,7 @@ class CatchingUp:
 
 
 def _let_others(subscriber: Subscriber, key: QueueKey, offset: int) -> None:
-    """Move a queue behind the subscriber's other queues; it goes on from the offset later."""
+    """Move a queue after the subscriber's other queues; it goes on from the offset later."""
     lagging = subscriber.lagging
     if lagging and key in lagging:
         del lagging[key]

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class ShareGroupRecord(msgspec.Struct, array_like=True, frozen=True):
-    """What a share made a group for. `start` and `revision` are those of its definition.
+    """The origin of a group that a share made. `start` and `revision` are those of its definition.
 
     `seen_settled`: messages settled when half of its life was over, or NOT_SEEN; `seen_waiting`: some waited then. New
     fields come last, with a default.

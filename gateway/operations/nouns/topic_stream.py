@@ -29,7 +29,7 @@ class TopicStream:
     def __init__(self, store: Store, topic: str, places: Mapping[int, int]) -> None:
         self._store, self._topic = store, topic
         self.places = dict(places)
-        """The reader's next offset in each queue, behind all messages from `take`."""
+        """The reader's next offset in each queue, after all messages from `take`."""
         self._handed = dict(places)
         self._waiting: deque[StoredMessage] = deque()
         self._waiting_bytes = 0
@@ -57,7 +57,7 @@ class TopicStream:
         return True
 
     def take(self, most: int) -> Iterator[StoredMessage]:
-        """Yield the next messages, in order for each queue.  With each, `places` moves behind it."""
+        """Yield the next messages, in order for each queue.  With each, `places` moves after it."""
         while self._waiting and most:
             message = self._waiting.popleft()
             most -= 1

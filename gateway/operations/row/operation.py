@@ -72,9 +72,9 @@ class Operation:
     names.  `body`: a struct, a union of structs that a field tells apart, or RawBody; None for none.
 
     For the document: `example` of the body; `shows`, members of the answer's example that no type gives, such as a
-    cursor, or of a raw answer its example, by media type; `outcome`, of the answer; `answer_headers`, by name.  What a
-    handler reads itself: `body_as` makes the body's schema, by `Schemas`; `comes_as` has schema and example, by media
-    type; `heads`.  `refused_by`: statuses that no other row has.
+    cursor, or of a raw answer its example, by media type; `outcome`, of the answer; `answer_headers`, by name.  Of a
+    body that a handler reads itself, `body_as` makes the schema, by `Schemas`; `comes_as` has schema and example, by
+    media type; `heads`.  `refused_by`: statuses that no other row has.
 
     `is_plain`: in no namespace, though its noun is.  `waits`: its handler is cancelled once the client has gone.
     """

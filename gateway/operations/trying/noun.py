@@ -1,4 +1,4 @@
-"""Test messages by the rules of any protocol: the same conversion, checks and rights as its clients'."""
+"""Publish a test message as a client of any protocol would: the same conversion, checks and rights."""
 
 from __future__ import annotations
 
