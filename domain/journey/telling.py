@@ -1,7 +1,7 @@
 """Telling: the journey that facts add up to.
 
-Each hop has a fact behind it.  Where the state of a group says that something was, and no hop is kept of it, the
-journey says so with the reason, and makes none up.
+ADR 57: the rest is said to be unknown.  Invariant: each hop has a fact behind it.  Where the state of a group says that
+something was, and no hop is kept of it, the journey says so with the reason, and makes none up.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """Rules of confirmation: the disks that a byte must reach to be confirmed, and the replicas that may become master.  A
-replica has a byte once it is synced.  The master's own disk always counts."""
+replica has a byte once it is synced.
+
+ADR 47: one log on several disks.  Invariant: nothing is confirmed that the master's own disk lacks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Choice of a message's queue within its topic."""
+"""Choice of a message's queue within its topic.
+
+ADR 16: several brokers, one store. Invariant: an ordering key keeps its queue while the queues stay.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ queues the right goodbye and ends in a `Closing` event: `connection.close` from 
 RabbitMQ.  A fault of one channel only ends in `ChannelClosed`.  After either, further input is dropped until the other
 side has acknowledged the end.
 
-Events come in the order of the bytes.
+ADR 6: machines without I/O.  Invariant: events come in the order of the bytes.
 """
 
 from __future__ import annotations

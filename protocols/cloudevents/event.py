@@ -1,4 +1,7 @@
-"""The CloudEvent, and the rules of its context attributes (CloudEvents 1.0.2, sections 2 and 3)."""
+"""The CloudEvent, and the rules of its context attributes (CloudEvents 1.0.2, sections 2 and 3).
+
+Invariant: every attribute has one canonical string form, whatever type it came as.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 queues the right goodbye and ends in a `Closing` event, after which no more is read.  The goodbye is a DISCONNECT or
 CONNACK with its reason for version 5, nothing for 3 and 4, as their specifications want.
 
-`outgoing` has the output, with the open handshakes of QoS 1 and 2.
+ADR 6.  Invariant: after the goodbye no byte is decoded.  `outgoing` has the output and open handshakes of QoS 1 and 2.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ ones until answers come.  A stream has credit of its own, granted by the client 
 
 Invariants: `Answered` and `Refused` belong to requests that were sent and not cancelled; an id recurs only after four
 thousand million others; nothing but greetings passes before both have greeted.
+
+ADR 15: the wire between our own processes.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Besides the fields of the wire, a producer may set the facts of `properties` that belong to a message itself (`_SAID`:
 sub-topic, content type, correlation ...).  Every other `entrepot_<fact>` is kept as the user property
 `entrepot_fact_<fact>`, and comes back to RocketMQ consumers as it was sent.
+
+ADR 28: RocketMQ's clients have no session here.  Invariant: a producer sets only facts of a message itself.
 """
 
 from __future__ import annotations
