@@ -1,8 +1,9 @@
 """Broker: the ports of a store, implemented on the storage engine of this process.
 
 Each port is an object of `broker/ports`. The deciding is in `broker/consume`, `broker/metadata` and `broker/store`, the
-waiting for durability in `group_commit`. Every answer that promises something first waits for the watermark. This
-module has a broker's opening, its background work and its end.
+waiting for durability in `group_commit`. This module has a broker's opening, its background work and its end.
+
+ADR 2: durability as a watermark. Invariant: every answer that promises something first waits for the watermark.
 """
 
 from __future__ import annotations

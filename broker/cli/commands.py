@@ -1,7 +1,8 @@
 """`entrepot store`: inspection of a data directory while no server has it.
 
-Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store. Only `rebind` and
-`backup restore` write anything there.
+Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store.
+
+ADR 77: a backup is the log. Invariant: only `rebind` and `backup restore` write anything there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""ColdReads: the ports' view of the tier, where there is one."""
+"""ColdReads: the ports' view of the tier, where there is one.
+
+ADR 52: cold messages are a table. Invariant: of several answers the merged one has each message once.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 The log is read from end to end, and the state file's rows and every derived file are checked in place. Then the store
 is assembled as at a start (`opening.assemble`), over a disk that keeps recovery's changes to itself. The result is
 checked against the log once more.
+
+ADR 3: one log, everything else derived. Invariant: nothing is written into the directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The assembly of a broker's store: engine, appliers, recovery."""
+"""The assembly of a broker's store: engine, appliers, recovery.
+
+ADR 10: derived state as rows. Invariant: recovery applies records by the code that also runs live.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ Invariants:
     confirmed never moves back; a cut below it is a loud stop, unless the master's history had an unclean start
     a replica that has promised a later epoch acknowledges nothing of an earlier one
     an old copy of a data directory, with later starts known to others, counts nowhere and is not a master
+
+ADR 47: one log on several disks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """BrokerProcess: a broker as others see it: the listener of its store, and its registration.
 
 store -> identity -> service and control -> listener -> registration -> keeper of the key-values
+
+ADR 16: several brokers, one store. Invariant: a broker is registered only once its listener takes requests.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ bucket is not rewritten again and again as the log grows. The near minutes are i
 
 Invariants: a timer is in its bucket until a record of the log settles it (delivered, recalled, given another time). A
 far minute stays known (`_regions`) when its last timer is settled, so that it is in `_far` only once.
+
+ADR 13: messages that are not in a queue yet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """IcebergTable: a table's metadata for readers of Iceberg, made of Delta's log, which stays the one truth.
 
-It is behind the log, and never in its way: it can be deleted, and is made anew. A snapshot keeps the manifests of the
-one before, but for those with removed files, and for many small ones.
+ADR 71: Iceberg beside Delta. Invariant: it is behind the log, and never in its way; it can be deleted, and is made
+anew. A snapshot keeps the manifests of the one before, but for those with removed files, and for many small ones.
 """
 
 from __future__ import annotations

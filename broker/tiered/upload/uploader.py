@@ -1,7 +1,9 @@
 """Uploader: brings confirmed messages of tiered topics into their tables, topic by topic, in bounded memory.
 
-It asks the broker for the states of its topics and for records, and reports the progress of each queue. The tables
-record its work: nothing is remembered here over a crash. A topic that fails is tried again later, and the others go on.
+It asks the broker for the states of its topics and for records, and reports the progress of each queue. A topic that
+fails is tried again later, and the others go on.
+
+ADR 52: cold messages are a table. Invariant: the tables record its work, and nothing is remembered here over a crash.
 """
 
 from __future__ import annotations
