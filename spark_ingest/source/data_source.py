@@ -1,7 +1,8 @@
 """The data source for Spark: batch and stream readers, batch and stream writers.
 
-The driver keeps one reader object for the life of a query and asks it for offsets and pieces; executors read the pieces
-(`reading.py`). Nothing here depends on pops or acknowledgements: the same offsets are the same rows.
+The driver keeps one reader object for the life of a query and asks it for offsets and pieces; executors read the
+pieces (`reading.py`). ADR 24: Spark reads by offset. Invariant: the same offsets are the same rows, as nothing here
+depends on pops or acknowledgements.
 """
 
 from __future__ import annotations
