@@ -1,4 +1,8 @@
-"""The ASGI application: the table of operations first, everything else by FastAPI."""
+"""The ASGI application: the table of operations first, everything else by FastAPI.
+
+ADR 79: an operation is written once. Invariant: the table is asked first, so a path of an operation is never served
+without its rights.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 The messages are whole in the store's key-values; this gateway has only their names, sizes and expiries, from
 WatchedKeys. Invariants: an expired message is not delivered; the sweep deletes a message only if it is still the
 expired one.
+
+ADR 20: retained messages are key-values.
 """
 
 from __future__ import annotations

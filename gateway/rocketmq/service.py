@@ -2,6 +2,8 @@
 
 Invariants: every error is in the status of an answer, and the gRPC status is OK. An unknown call is the transport's
 UNIMPLEMENTED, bytes that are not a request are INVALID_ARGUMENT. A caller is authenticated before its call is read.
+
+ADR 28: RocketMQ's clients have no session here.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ Order: messages that a consumer released have their place again before more are 
 promised to be the only one (single active, exclusive) waits until all messages held by others are back, also those of a
 consumer here that was cancelled while its channel lives. After a pop whose answer was lost, as with its broker, it
 waits for the messages that this may have claimed, too. A message that still comes after newer ones is marked late.
+
+ADR 38: one leased consumer. Invariant: no more messages are popped than consumers have credit for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The part of the OpenAPI document that the table of operations gives."""
+"""The part of the OpenAPI document that the table of operations gives.
+
+ADR 79: an operation is written once. Invariant: all that is said of an operation comes from its row.
+"""
 
 from __future__ import annotations
 

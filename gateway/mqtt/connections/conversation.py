@@ -1,7 +1,7 @@
 """MqttConversation: one MQTT connection, from its first byte to the last record of its session.
 
 It only dispatches.  The machine (`protocols.mqtt.connection`) decodes, `connecting` gets the session; `publishing`,
-`subscribing` and `outbox` do the work of each direction.
+`subscribing` and `outbox` do the work of each direction (ADR 6). Invariant: a connection ends once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The journey of a message: one name to every hop that is known, and what is not known."""
+"""The journey of a message: one name to every hop that is known, and what is not known.
+
+ADR 57: failures are always kept, and the rest is said to be unknown. Invariant: no hop is shown that the caller's
+rights do not allow.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Operation: one row of the REST API, written beside its handler.
 
 Input and output are read from the handler's signature, once, when the row is made: names of the path by their
-kind, one `Query`, one `Body`, `Asked`, and the answer.  A row that cannot be read so is a TypeError at import.
+kind, one `Query`, one `Body`, `Asked`, and the answer.
+
+ADR 79: an operation is written once.  Invariant: a row that cannot be read so is a TypeError at import.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Publish a test message as a client of any protocol would: the same conversion, checks and rights."""
+"""Publish a test message as a client of any protocol would.
+
+ADR 79: an operation is written once.  Invariant: the message passes the conversion, checks and rights of the door that
+it names.
+"""
 
 from __future__ import annotations
 
