@@ -96,7 +96,7 @@ class SlaveReader(Asking):
 
 
 class SlaveReaders:
-    """The slaves by the name of their broker and their address.  `clients`: all brokers.  `is_nearest`: slaves of the
+    """The slaves by the name of their broker and their address.  `clients`: all brokers.  `is_nearest`: slaves of its
     own `zone` are asked even while their master is there."""
 
     def __init__(
