@@ -202,7 +202,7 @@ class DeltaLog:
         except MissingObjectError:
             raise TierError(
                 f"the table {self._where} has gone back behind version {snapshot.version}: was the bucket restored, or "
-                "cleaned by a rule? What is on the disk goes there again",
+                "cleaned by a rule? Messages on the disk go there again",
                 Code.COLD_CORRUPTED,
             ) from None
 

@@ -68,7 +68,7 @@ _Place = Annotated[str, Meta(min_length=1, max_length=MAX_PLACE_DIGITS)]
 class JourneyAsked(Query, frozen=True, kw_only=True):
     id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_LENGTH, description="The name")]
     by: Annotated[
-        Literal["messageId", "key", "event", "correlationData", "amqpMessageId"], Meta(description="What the name is")
+        Literal["messageId", "key", "event", "correlationData", "amqpMessageId"], Meta(description="Kind of the name")
     ] = "messageId"
     topic: Annotated[
         Annotated[str, Meta(min_length=1)] | None,

@@ -37,8 +37,8 @@ UNBOUND: Final = (
         "Without a payload the answer is 201 or 204; 202 where it is not processed yet",
         "Our answers have a payload, and come when the events are on the disk.",
     ),
-    Unbound("WEBHOOK 3.2-4", "Who sends a token in the query sends Cache-Control: no-store", "We send none there."),
-    Unbound("WEBHOOK 4.2-5", "Who handles no OPTIONS answers 405", "Our publish paths handle it."),
+    Unbound("WEBHOOK 3.2-4", "A sender of a token in the query sends Cache-Control: no-store", "We send none there."),
+    Unbound("WEBHOOK 4.2-5", "A receiver without OPTIONS answers 405", "Our publish paths handle it."),
 )
 
 DEVIATIONS: Final = {
