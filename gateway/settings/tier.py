@@ -50,7 +50,8 @@ class TierSettings(Table):
         "not_in_disk", description="Reads from the store: never, for messages not on disk, or for all that it has"
     )
     missing: Literal["skip", "refuse"] = Field(
-        "skip", description="Reads where messages left the disk before their upload: go on behind, or are refused"
+        "skip",
+        description="Reads where messages left the disk before their upload: go on after it, or are refused",
     )
     payload: Literal["none", "json"] = Field(
         "none", description="Columns from message bodies: none, or json for typed columns of JSON fields"
