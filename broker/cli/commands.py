@@ -229,7 +229,7 @@ def rebind(
         typer.confirm(printable(question), abort=True, err=True)
     with readable():
         forgotten = forget(data_dir)
-    words = f"it obeys controllers of group {forgotten} no more" if forgotten else "it has obeyed no controllers yet"
+    words = f"it no longer obeys controllers of group {forgotten}" if forgotten else "it has obeyed no controllers yet"
     if as_json:
         say_json({"directory": str(data_dir), "forgotten": forgotten or None})
     else:

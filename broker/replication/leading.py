@@ -227,7 +227,7 @@ class Leading:
         self._parting = [each for each in listener.channels if not each.who.startswith(REPLICA_CLIENT)]
         for channel in self._parting:
             channel.end_calls()
-        self.broker.core.commit.give_up(StoreFailedError(f"not master any more: {reason}"))
+        self.broker.core.commit.give_up(StoreFailedError(f"no longer master: {reason}"))
         return failure
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ class Leading:
         if self._parting:
             await asyncio.sleep(PART_SECONDS)
         for channel in self._parting:
-            channel.goodbye("not master any more")
+            channel.goodbye("no longer master")
         for timer in (self._going_on, self._looking):
             if timer is not None:
                 timer.cancel()

@@ -65,7 +65,7 @@ class SlaveReads:
         self._look.cancel()
         self._service.withdraw(self._offered)
         self._watchers.remove(self._topic_changed)
-        error = EntrepotError(Code.UNAVAILABLE, f"replica {self._replica} answers no reads as a slave any more")
+        error = EntrepotError(Code.UNAVAILABLE, f"replica {self._replica} no longer answers reads as a slave")
         self._reads.close(error)
         for stream in tuple(self._watching):
             stream.end(error)

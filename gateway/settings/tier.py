@@ -51,7 +51,7 @@ class TierSettings(Table):
     )
     missing: Literal["skip", "refuse"] = Field(
         "skip",
-        description="Reads where messages left the disk before their upload: go on after it, or are refused",
+        description="Reads where messages left the disk before their upload: go on after them, or are refused",
     )
     payload: Literal["none", "json"] = Field(
         "none", description="Columns from message bodies: none, or json for typed columns of JSON fields"
