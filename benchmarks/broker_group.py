@@ -42,7 +42,7 @@ ELECT_SECONDS: Final = 60.0
 
 
 class BrokerGroup:
-    """A broker with `replicas` behind one gateway. Without a rule it is one broker that is no replica. `controllers` is
+    """A broker with `replicas` behind one gateway. Without a rule it is one broker, not a replica. `controllers` is
     the number that elect its masters; `lease` is a master's silence, in seconds, before they do. `secret`: of all
     parts."""
 

@@ -86,7 +86,7 @@ def _run(count: int, *, has_tier: bool) -> Spent:
 
 
 def _settle(server: Server) -> None:
-    """Return when the server is at rest: its first upload loads what reads tables, which is no cost of publishing."""
+    """Return when the server is at rest: its first upload loads what reads tables: not a cost of publishing."""
     spent = -1.0
     while (now := own_cpu_seconds(server.pid)) > spent + REST_CPU_SECONDS:
         spent = now

@@ -1,8 +1,9 @@
 """Broker: the ports of a store, implemented on the storage engine of this process.
 
 Each port is an object of `broker/ports`. The deciding is in `broker/consume`, `broker/metadata` and `broker/store`, the
-waiting for durability in `group_commit`. Every answer that promises something first waits for the watermark. This
-module has a broker's opening, its background work and its end.
+waiting for durability in `group_commit`. This module has a broker's opening, its background work and its end.
+
+ADR 2: durability as a watermark. Invariant: every answer that promises something first waits for the watermark.
 """
 
 from __future__ import annotations
@@ -188,15 +189,20 @@ class Broker:
                     self.core.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
                 self.core.polling.wake_visible(queue.topic)
             for fault in call_each(queue.watchers, queue):
-                log.error("a watcher of a queue failed", topic=queue.topic, queue=queue.queue_id, exc_info=fault)
+                log.error(
+                    "a watcher of a queue failed; the others are told",
+                    topic=queue.topic,
+                    queue=queue.queue_id,
+                    exc_info=fault,
+                )
 
     def _on_topic(self, name: str) -> None:
         for fault in call_each(tuple(self.core.topic_watchers), name):
-            log.error("a watcher of topics failed", topic=name, exc_info=fault)
+            log.error("a watcher of topics failed; the others are told", topic=name, exc_info=fault)
 
     def _on_group(self, name: str) -> None:
         for fault in call_each(tuple(self.core.group_watchers), name):
-            log.error("a watcher of groups failed", group=name, exc_info=fault)
+            log.error("a watcher of groups failed; the others are told", group=name, exc_info=fault)
 
     def _on_failure(self, failure: StoreFailedError) -> None:
         self.core.polling.release()
@@ -235,7 +241,7 @@ class Broker:
         except StoreFailedError as failure:
             self._on_failure(failure)
         except Exception:  # the next tick tries again
-            log.exception("delivering what is due failed")
+            log.exception("could not deliver due messages; will retry")
         self._timer_tick = self.core.loop.call_later(0 if has_more else TIMER_TICK_SECONDS, self._run_timers)
 
     def _write_traces(self) -> None:

@@ -40,7 +40,7 @@ def field_too_long(message: Message) -> EntrepotError | None:
 
 
 def unfit(message: Message) -> EntrepotError:
-    """Return the refusal of a message that no record can hold: by a text that is no Unicode, or a field that is too
+    """Return the refusal of a message that no record can hold: by a text that is not valid Unicode, or a field that is
     long or too large a number."""
     try:
         too_long = field_too_long(message)

@@ -22,5 +22,5 @@ class Escaping:
         return "".join([self.pieces[byte] for byte in text.encode()])
 
     def text(self, name: str, errors: str = "replace") -> str:
-        """Return the text of a name; what is no escape stands for itself. `errors`: of decoding."""
+        """Return the text of a name; everything but escapes stands for itself. `errors`: of decoding."""
         return unquote(name.replace(self._sign, "%"), errors=errors)

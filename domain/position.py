@@ -10,7 +10,7 @@ from entrepot.domain.errors import Code, EntrepotError
 
 class PositionKind(StrEnum):
     EARLIEST = "earliest"  # the first message that can be read
-    LATEST = "latest"  # behind the last one
+    LATEST = "latest"  # after the last one
     OFFSET = "offset"  # a queue offset; one outside of the queue is moved to its nearer end
     TIME = "time"  # the first message stored at or after a time, epoch milliseconds
 

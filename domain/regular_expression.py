@@ -2,7 +2,7 @@
 
 RE2 runs it, in time that grows with the length of the name only.  The syntax is that of Python's `re`, and names are
 Unicode.  Look-around, backreferences, atomic groups and possessive repetitions are refused, since RE2 lacks them.  One
-form is accepted, for policies of RabbitMQ: `^(?!amq\\.).*`, a negative look-ahead right behind `^`.  It is split: the
+form is accepted, for policies of RabbitMQ: `^(?!amq\\.).*`, a negative look-ahead right after `^`.  It is split: the
 rest must match, and the excluded text must not begin the name.
 
 Differences from `re`: `$` is only the end, `\\b` knows ASCII words only, a repetition counts to 1000.
@@ -222,7 +222,7 @@ class _Reading:
         return found
 
     def _excluded(self, tokens: list[_Token]) -> tuple[str | None, list[_Token]]:
-        """Return the pattern of the negative look-aheads behind the start, and the rest."""
+        """Return the pattern of the negative look-aheads after the start, and the rest."""
         if "m" in self._flags or not tokens or tokens[0].written not in ("^", r"\A"):
             return None, tokens
         excluded: list[str] = []
@@ -264,7 +264,7 @@ class _Reading:
 
     def _refusal(self, problem: str, position: int | None) -> EntrepotError:
         place = "" if position is None else f" at position {position}"
-        return EntrepotError(Code.BAD_REQUEST, f"{self._text!r} is no regular expression: {problem}{place}")
+        return EntrepotError(Code.BAD_REQUEST, f"{self._text!r} is not a regular expression: {problem}{place}")
 
 
 def _sketch(token: _Token) -> str:

@@ -1,6 +1,6 @@
 """Retained messages: the last message of a topic name, kept for later subscribers (MQTT 5.0 section 3.3.1.3).  Each
 lives in a key-value.  The key is `retained/<topic name>` if possible.  Names that cannot be a key (longer, or not
-printable) get one of their hash, behind a `#`, which no topic name contains; the value has the name."""
+printable) get one of their hash, after a `#`, which no topic name contains; the value has the name."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def joined(holes: Iterable[Hole]) -> tuple[Hole, ...]:
 
 
 def hole_from(holes: Sequence[Hole], offset: int) -> Hole | None:
-    """Return the first hole that has an offset or lies behind it, of holes in order."""
+    """Return the first hole that has an offset or lies after it, of holes in order."""
     at = bisect_right(holes, offset, key=lambda hole: hole.end)
     return holes[at] if at < len(holes) else None
 

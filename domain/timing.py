@@ -13,7 +13,7 @@ MAX_DELAY_MS: Final = 400 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class TimerCursor:
-    """The place where a listing continues: behind the message with this time and commit-log offset."""
+    """The place where a listing continues: after the message with this time and commit-log offset."""
 
     deliver_at_ms: int
     commit_log_offset: int

@@ -73,7 +73,7 @@ class Topic:
     `queues` may grow at any time, and shrink at the tail once every group has settled the removed queues.
     `write_queues` (None = all) is the number of queues for new messages: lower it first, drain, then lower `queues`.
     `retention_seconds` and `retention_bytes`: None for the store's default.  `max_message_bytes`: the longest body.
-    `max_backlog`: lag of the slowest group at which new messages are refused (TOO_MANY_REQUESTS).  None is no own
+    `max_backlog`: lag of the slowest group at which new messages are refused (TOO_MANY_REQUESTS).  None means no own
     limit.  `trace`: the share of its messages, 0 to 1, that are traced hop by hop (`domain.query`).  `confirm`: the
     disks that confirm a message.  `tier_seconds`: age up to which messages stay in the object store, where the broker
     has one; None: none go there.  Only with DELETE.

@@ -32,8 +32,8 @@ def fault_of_url(text: str, schemes: Collection[str]) -> str | None:
     try:
         port = parts.port
     except ValueError:
-        return "its port is no number from 1 to 65535"
-    return "its port is no number from 1 to 65535" if port == 0 else None
+        return "its port is not a number from 1 to 65535"
+    return "its port is not a number from 1 to 65535" if port == 0 else None
 
 
 def authority_of(url: str) -> str:

@@ -2,7 +2,7 @@
 
 Each protocol states its spaces once, as rows (`protocols/<protocol>/value_space.py`).  Its encoders, the documentation
 and the tests use those rows.  So an encoder is total: a value beyond its row is shortened, replaced or left out by the
-row's rule, and the caller is told.  Values that a protocol has no place for at all are no matter of these rows.
+row's rule, and the caller is told.  Values that a protocol has no place for at all are not a matter of these rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Rule(StrEnum):
     """A text is cut after its last whole character, a number becomes the nearest one."""
     LEFT_OUT = "left-out"
     REPLACED = "replaced"
-    """Bytes that are no UTF-8 become U+FFFD, forbidden characters of a subject are percent-encoded."""
+    """Bytes that are not UTF-8 become U+FFFD, forbidden characters of a subject are percent-encoded."""
 
 
 class Unsaid(NamedTuple):
@@ -150,7 +150,7 @@ Space: TypeAlias = Text | Number | Octets | Whole | Count
 
 
 def read_text(value: str | bytes, space: Text | Whole, message: Message, unsaid: OnUnsaid, name: str = "") -> str:
-    """Return a stored value as text: bytes that are no UTF-8 become U+FFFD, and that is told."""
+    """Return a stored value as text: bytes that are not UTF-8 become U+FFFD, and that is told."""
     if isinstance(value, str):
         return value
     try:

@@ -9,7 +9,7 @@ _WIDE_MARKS: Final = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 
 class WrittenTextError(ValueError):
-    """The bytes are no UTF-8; the text says what they are, as of `it`."""
+    """The bytes are not UTF-8; the text says what they are, as of `it`."""
 
 
 def without_mark(data: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Five hundred devices, a table, a job that is killed, and the reckoning.
 
 Run it with `make demo-spark`.  Devices publish readings over MQTT at QoS 1, and with them what goes wrong in the field:
-readings that are lost before they are sent, that are sent twice, that are no JSON, that come long after.  `entrepot
+readings that are lost before they are sent, that are sent twice, that are not JSON, that come long after.  `entrepot
 ingest` puts them into a Delta table meanwhile, and is killed in the middle, again and again.  At the end what was
 published is compared with what the tables have, and the report is written.  The exit code is 0 only if it all agrees.
 """

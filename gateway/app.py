@@ -1,6 +1,9 @@
 """The composition root: builds the parts and the doors, starts them, and stops them in order.
 
 security, topology, sender -> doors -> listeners -> ready
+
+ADR 81: a door is a plug. Invariants: no door opens before the access rules are loaded; the ready file is written
+last; a door that fails at its end takes nothing from the others.
 """
 
 from __future__ import annotations

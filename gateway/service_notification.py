@@ -33,7 +33,7 @@ def notify_ready(addresses: Mapping[str, str]) -> None:
 
 
 def notify_status(text: str) -> None:
-    """What the process does now, for people."""
+    """Tell what the process does now, for people."""
     _send(_status(text))
 
 

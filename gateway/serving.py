@@ -154,7 +154,7 @@ def _announce(kept: str, addresses: dict[str, str], scheme: str, security: Secur
         ]
         if (token := security.setup_token).value is not None:
             shown = f": {token.value}" if token.path is None else f" in {token.path}"
-            lines.append(f"No user is defined. Who defines the first one shows the setup token{shown}")
+            lines.append(f"No user is defined. To define the first one, show the setup token{shown}")
     if (admin := security.initial_admin).made_up is not None:
         shown = f": {admin.made_up}" if admin.path is None else f" in {admin.path}"
         lines.append(f"The first user is {admin.name}, with the password{shown}")

@@ -1,4 +1,6 @@
-"""Spark reads topics as tables, and writes tables to topics. The server loads nothing of this package.
+"""Spark reads topics as tables, and writes tables to topics.
+
+ADR 24: Spark reads by offset. Invariant: the server loads nothing of this package.
 
 For jobs of your own: call `prepare_java` before the session is made, or `open_session` in its place. Both load Spark,
 so they are imported on demand.

@@ -1,7 +1,7 @@
 """Ending by a signal to the process: SIGTERM and SIGINT end a job cleanly, whatever it is at.
 
-A signal may come within a call to Spark's own process, which is no place for another call: so the query is stopped
-where the job looks for it. A service manager may send the signal to that process, too. What follows is no failure.
+A signal may come within a call to Spark's own process, which is not a place for another call: so the query is stopped
+where the job looks for it. A service manager may send the signal to that process, too: its errors are not a failure.
 """
 
 from __future__ import annotations

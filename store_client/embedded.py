@@ -1,5 +1,8 @@
 """The store in this process, whose ports are the broker's own; and the processes made of `broker` alone.  The engine is
-loaded when a function here is called, so that an import for a name alone never loads it."""
+loaded when a function here is called, so that an import for a name alone never loads it.
+
+ADR 1: rooms and layers. Invariant: no other module of this folder loads the engine.
+"""
 
 from __future__ import annotations
 

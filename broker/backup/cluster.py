@@ -1,7 +1,7 @@
 """The backups of a cluster's brokers, side by side at one place; and what is missing between them.
 
-Each broker is saved by itself, as a moment of its store. What went from one broker to another between two moments, a
-dead letter or a moved queue, is in both or in neither. So the moments are told, and brokers are saved together.
+Each broker is saved by itself, as a moment of its store. A dead letter or a moved queue that went from one broker
+to another between two moments is in both or in neither. So the moments are told, and brokers are saved together.
 """
 
 from __future__ import annotations

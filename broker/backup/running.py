@@ -66,7 +66,7 @@ class BackupRun:
             raise
         else:
             found = saved.manifest
-            log.info("backup", place=status.place, end=found.end, copied_bytes=saved.copied_bytes)
+            log.info("backup finished", place=status.place, end=found.end, copied_bytes=saved.copied_bytes)
             self._status = status._replace(
                 begin=found.begin,
                 end=found.end,

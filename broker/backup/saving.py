@@ -7,6 +7,8 @@ before: no part is changed, as its name has its digest.
 
 Only a replica that gives up what it had, as an unclean election makes it, has other bytes at the same place. So a part
 is the same if its segment's file was not written to since, or if its digest is.
+
+ADR 77: a backup is the log. Invariant: until its list is written, the place has the backup before.
 """
 
 from __future__ import annotations

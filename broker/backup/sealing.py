@@ -64,7 +64,7 @@ def make_key(path: Path) -> None:
 
 
 def seal_of(path: Path) -> Seal:
-    """Return the seal of a key's file. Raises BAD_REQUEST for what is no key, OSError."""
+    """Return the seal of a key's file. Raises BAD_REQUEST for anything but a key, OSError."""
     try:
         key = bytes.fromhex(path.read_text(encoding="ascii").strip())
     except ValueError:

@@ -1,6 +1,6 @@
 """Target: where backups are: a folder or an object store, with or without a seal.
 
-Folders are private to their owner. What leaves the machine is sealed, unless an operator says that it need not be.
+Folders are private to their owner. A backup leaves the machine sealed, unless an operator says that it need not be.
 """
 
 from __future__ import annotations

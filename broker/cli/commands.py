@@ -1,7 +1,8 @@
 """`entrepot store`: inspection of a data directory while no server has it.
 
-Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store. Only `rebind` and
-`backup restore` write anything there.
+Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store.
+
+ADR 77: a backup is the log. Invariant: only `rebind` and `backup restore` write anything there.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ def rebind(
         typer.confirm(printable(question), abort=True, err=True)
     with readable():
         forgotten = forget(data_dir)
-    words = f"it obeys controllers of group {forgotten} no more" if forgotten else "it has obeyed no controllers yet"
+    words = f"it no longer obeys controllers of group {forgotten}" if forgotten else "it has obeyed no controllers yet"
     if as_json:
         say_json({"directory": str(data_dir), "forgotten": forgotten or None})
     else:

@@ -1,4 +1,7 @@
-"""ColdReads: the ports' view of the tier, where there is one."""
+"""ColdReads: the ports' view of the tier, where there is one.
+
+ADR 52: cold messages are a table. Invariant: of several answers the merged one has each message once.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ class ColdReads(Protocol):
         """Return about how many bytes in the object store the cold messages of a range have; 0 where not known."""
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
-        """Return the first cold offset recorded at or behind a place of the log; the end if there is none."""
+        """Return the first cold offset recorded at or after a place of the log; the end if there is none."""
 
     async def search(self, query: ColdQuery) -> ColdFound:
         """Return the messages of a query that are no longer on the disk."""

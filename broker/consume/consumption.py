@@ -1,10 +1,12 @@
 """Consumption: pop, acknowledge, change invisible duration and reject, decided here and kept as log records.
 
 Everything is synchronous: a call decides on the windows, appends its decision and returns. The caller answers once the
-log is durable up to `engine.end` as of the return. So a crash can undo nothing that was answered.
+log is durable up to `engine.end` as of the return.
 
-A pop also claims messages *taken* but not durable yet. Its DELIVER record lies behind the messages, so one sync makes
+A pop also claims messages *taken* but not durable yet. Its DELIVER record lies after the messages, so one sync makes
 both durable. Nothing is read or told before that.
+
+ADR 5: pop state as windows. Invariant: a crash undoes nothing that was answered.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class ConsumptionOp(IntEnum):
     HOLD = 8  # hold all before the one offset that was never delivered (FIFO)
     TRIM = 10  # nothing before the one offset can be read any more
     ATTEMPT = 9  # messages just delivered belong to an attempt id, which follows the topic and a NUL
-    UNCOUNT = 11  # the last delivery is no attempt (suspended)
+    UNCOUNT = 11  # the last delivery is not an attempt (suspended)
     TICK = 12  # all decisions of one decision step (`tick_record.py`)
 
 

@@ -117,7 +117,9 @@ class LongPolling:
             for name in [group] if group is not None else tuple(watched):
                 watchers = watched.get(name, ())
                 for fault in call_each(watchers):
-                    log.error("a watcher of a group failed", topic=topic, group=name, exc_info=fault)
+                    log.error(
+                        "a watcher of a group failed; the others are told", topic=topic, group=name, exc_info=fault
+                    )
                 if len(watchers) > 1:  # the first to be told often gets the message: each is first in turn
                     watched[name] = (*watchers[1:], watchers[0])
 

@@ -48,7 +48,7 @@ class Settling(GroupWindows):
         suspend: bool = False,
         now_ms: int,
     ) -> list[EntrepotError | None]:
-        """Set new deadlines for named deliveries. A release voids their handles; a suspended one was no attempt."""
+        """Set new deadlines for named deliveries. A release voids their handles; a suspended one was not an attempt."""
         current, outcomes = self._current(topic, group, receipts)
         op = ConsumptionOp.RELEASE if release else ConsumptionOp.RENEW
         for queue, offsets in current.items():

@@ -17,6 +17,8 @@ from entrepot.domain.message import StoredMessage, place_of_message
 TAIL_BATCH: Final = 1024
 """Messages handed over in one go, before others get their turn."""
 
+CORRUPTED: Final = "skipped a corrupted message: subscribers do not get it"
+"""Log line of a message that a tail leaves out."""
 HEALING_SECONDS: Final = 0.1
 """Pause before a record that is being healed is read again, in seconds."""
 
@@ -93,5 +95,8 @@ class QueueTail:
                     self._is_scheduled = True
                     asyncio.get_running_loop().call_later(HEALING_SECONDS, self._run)
                     return items[:at]
-                log.error("corrupted messages are not handed on", topic=self._queue.topic, queue=self._queue.queue_id)
+                queue = self._queue
+                log.error(
+                    CORRUPTED, topic=queue.topic, queue=queue.queue_id, offset=self._next + at, problem=item.message
+                )
         return items

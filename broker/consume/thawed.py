@@ -30,7 +30,7 @@ MAX_STARTS: Final = 4096
 """Most starts kept."""
 Item: TypeAlias = StoredMessage | CorruptedError
 Start: TypeAlias = Position | int
-"""Start of a group: a position, or the first message behind an offset of the log."""
+"""Start of a group: a position, or the first message after an offset of the log."""
 
 
 class GoneError(CorruptedError):

@@ -1,8 +1,10 @@
 """Controller: the leading controller's decisions, as a pure machine.
 
-Events come in. Effects go out: commands for the log, orders to replicas, replies to requests. Only the leader decides,
-and only committed decisions are told. Everything here except the register is soft: a new leader begins with nothing,
-and gives everybody one lease before it judges. So does a leader that was paused.
+Events come in. Effects go out: commands for the log, orders to replicas, replies to requests.
+Everything here except the register is soft: a new leader begins with nothing, and gives everybody one lease before it
+judges. So does a leader that was paused.
+
+ADR 50: controllers elect masters. Invariant: only the leader decides, and only committed decisions are told.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 
 SNAPSHOT_ENTRIES: Final = 2000
-"""Entries in the log behind a snapshot before the next one is made."""
+"""Entries in the log after a snapshot before the next one is made."""
 NOT_LEADER: Final = "this controller does not lead the others"
 log = structlog.get_logger(__name__)
 

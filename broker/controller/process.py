@@ -197,7 +197,7 @@ class ControllerServer:
             channel.refuse(request.id, EntrepotError(Code.UNAVAILABLE, self.stopped.result().message))
             return
         if self._member is not None and (problem := self._objection(sender)):
-            log.warning("a controller is not listened to", seldom="controller", problem=problem)
+            log.warning("refused the messages of a controller", seldom="controller", problem=problem)
             self._peers.problems[sender.controller] = problem
             channel.refuse(request.id, EntrepotError(Code.PRECONDITION_FAILED, problem))
             return
@@ -373,7 +373,7 @@ class ControllerServer:
         if problems:
             return "; ".join(problems)
         if member.number not in member.committed_configuration.members:
-            return "it is no member: add it (entrepot cluster controller add)"
+            return "it is not a member: add it (entrepot cluster controller add)"
         if member.is_leader and (problem := self._ready.clocks.problem(self._loop.time())):
             return problem
         return "" if member.leader else "no controller leads: a majority of them does not answer"

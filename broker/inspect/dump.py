@@ -30,7 +30,7 @@ MOST_OFFSETS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The conditions on records; None is no limit. Offsets are of the commit log."""
+    """The conditions on records; None means no limit. Offsets are of the commit log."""
 
     topic: str | None = None
     queue_id: int | None = None

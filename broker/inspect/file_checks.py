@@ -48,7 +48,7 @@ def check_index(files: OpenFiles, rows: Rows, position: int, findings: Findings)
     until = _indexed_until(files, index_rows, findings)
     if last_offset >= position:
         findings.derived(
-            "index-file", f"the message index leads to {last_offset}, behind the state's position {position}"
+            "index-file", f"the message index leads to {last_offset}, after the state's position {position}"
         )
     return {"files": len(names), "entries": entries, "indexedUntil": until}
 
@@ -88,7 +88,7 @@ def check_strays(
         if name not in _ROOT_NAMES and name.partition("-")[0] != _STATE:
             findings.stray("foreign-file", f"{name} is not the store's")
     for name in log.foreign:
-        findings.stray("foreign-file", f"commitlog/{name} is no segment, and passed over")
+        findings.stray("foreign-file", f"commitlog/{name} is not a segment, and passed over")
     rest = findings.note if was_unclean else findings.stray
     for path in _files_below(root, "index"):
         name = path.rpartition("/")[2]

@@ -12,7 +12,7 @@ MOST_OF_A_KIND: Final = 50
 
 
 class Severity(IntEnum):
-    """Severity, the gravest first. A NOTE is no problem."""
+    """Severity, the gravest first. A NOTE is not a problem."""
 
     DAMAGE = 0  # kept data is corrupted or missing, or the store does not open
     DERIVED = 1  # derived data is corrupted or differs from the log; it can be rebuilt where the log has it

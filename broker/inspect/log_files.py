@@ -51,7 +51,7 @@ class Gap:
 
 
 class LogFiles:
-    """The segments of `<root>/commitlog`. `foreign`: names there that are no segment's."""
+    """The segments of `<root>/commitlog`. `foreign`: names there that are not a segment's."""
 
     def __init__(self, root: str) -> None:
         self.directory = f"{root}/commitlog"
@@ -87,7 +87,7 @@ class LogFiles:
         return sum(segment.end - segment.start for segment in self.segments)
 
     def scan(self, start: int = 0) -> Iterator[Record | Gap]:
-        """Yield all whole records from an offset on, and the gaps between and behind them."""
+        """Yield all whole records from an offset on, and the gaps between and after them."""
         expected = max(start, self.start)
         for segment in self.segments:
             is_last = segment is self.segments[-1]

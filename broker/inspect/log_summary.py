@@ -79,7 +79,7 @@ class LogSummary:
 
     @property
     def torn_bytes(self) -> int:
-        """Bytes behind the end that are not zero: written, and never confirmed."""
+        """Bytes after the end that are not zero: written, and never confirmed."""
         used = max([0, self._behind.end, *(gap.used_end for gap in self.unproven if gap.used_end > gap.start)])
         return max(used - self.unproven[0].start, 0) if self.unproven else 0
 

@@ -112,7 +112,7 @@ def check_entries(store: OpenedStore, queue: ConsumeQueue, offsets: Iterable[int
             name = f"entry {offset} of the queue {queue.topic}/{queue.queue_id}"
             checked += 1
             if entry[0] <= previous and offset > queue.ordered_from:
-                findings.derived("queue-entry", f"{name} does not lie behind the one before it")
+                findings.derived("queue-entry", f"{name} does not lie after the one before it")
             previous = entry[0]
             if isinstance(item, CorruptedError):
                 findings.damage("queue-entry", f"{name} leads to no message of its own: {item.message}")

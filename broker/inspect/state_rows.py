@@ -131,7 +131,7 @@ def _read_rows(connection: sqlite3.Connection, reading: StateReading) -> None:
     for key, crc, value in connection.execute("SELECT key, crc, value FROM state"):
         count += 1
         if not (isinstance(key, bytes) and isinstance(value, bytes) and isinstance(crc, int)):
-            reading.problems.append(f"the state file's row {key!r} is no row")
+            reading.problems.append(f"the state file's row {key!r} is not a row")
             continue
         total ^= crc
         if row_checksum(key, value) != crc:

@@ -3,6 +3,8 @@
 The log is read from end to end, and the state file's rows and every derived file are checked in place. Then the store
 is assembled as at a start (`opening.assemble`), over a disk that keeps recovery's changes to itself. The result is
 checked against the log once more.
+
+ADR 3: one log, everything else derived. Invariant: nothing is written into the directory.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from entrepot.domain.errors import CorruptedError, EntrepotError
 
 
 class NotAStoreError(Exception):
-    """The directory is no data directory, or not one that can be inspected."""
+    """The directory is not a data directory, or not one that can be inspected."""
 
 
 @dataclass(slots=True)
@@ -192,7 +194,7 @@ class _Verification:
         self._facts["state"]["isWhole"] = state.exists and not state.problems
 
     def _assemble(self, rows: Rows | None) -> OpenedStore | None:
-        """Return the store as a start would open it: the state's rows, and the log behind their position."""
+        """Return the store as a start would open it: the state's rows, and the log after their position."""
         layout = replace(CommitLogLayout(), segment_size_bytes=self._log.segment_size)
         settings = BrokerSettings(Path(self._root), layout=layout)
         state_file = ReadRows(f"{self._root}/state.db", None if rows is None else dict(rows))

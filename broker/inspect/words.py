@@ -20,7 +20,7 @@ def kind_names() -> list[str]:
 
 
 def time_text(time_ms: int) -> str:
-    """Return RFC 3339 in UTC, to the millisecond; the number itself where that is no date."""
+    """Return RFC 3339 in UTC, to the millisecond; the number itself where that is not a date."""
     try:
         moment = datetime.fromtimestamp(time_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -147,7 +147,7 @@ class KeyValueTable:
                 try:
                     watcher(events)
                 except Exception:  # a watcher's fault: the others are told, and the write is confirmed
-                    log.exception("a watcher of key-values failed", prefix=prefix)
+                    log.exception("a watcher of key-values failed; the others are told", prefix=prefix)
 
 
 def encode_write(changes: Sequence[KeyValueChange]) -> bytes:

@@ -4,6 +4,8 @@ A record is JSON: {"op": "put_topic" | "drop_topic" | "put_group" | "drop_group"
 ...definition}, or {"op": "put_topics", "topics": [...]}, or {"op": "begin_topic", "origin": ..., "starts": [[queue,
 offset], ...], ...definition}, which begins a topic's queues at offsets. Each definition is a row, with the commit-log
 offsets of the record that made it and of the last one that changed it.
+
+ADR 3: one log, everything else derived. Invariant: the same records make the same registry.
 """
 
 from __future__ import annotations

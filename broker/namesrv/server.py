@@ -1,4 +1,7 @@
-"""NameServer: the route table behind a listening socket."""
+"""NameServer: the route table behind a listening socket.
+
+ADR 18: name servers keep nothing. Invariant: all that it knows was told by brokers that are, or were, connected.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The assembly of a broker's store: engine, appliers, recovery."""
+"""The assembly of a broker's store: engine, appliers, recovery.
+
+ADR 10: derived state as rows. Invariant: recovery applies records by the code that also runs live.
+"""
 
 from __future__ import annotations
 
@@ -214,7 +217,7 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
             dispatcher.retire_queues(name, topic.queues, commit_log_offset)
             progress.drop_queues(name, topic.queues, commit_log_offset)
         for fault in call_each(watchers, name):
-            log.error("a watcher of topics failed", topic=name, exc_info=fault)
+            log.error("a watcher of topics failed; the others are told", topic=name, exc_info=fault)
 
     dispatcher.queue_count = queue_count
     registry.on_topic = on_topic

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import structlog
 
 from entrepot.broker.cold.reads import CorruptedRowError
-from entrepot.broker.consume.tail import QueueTail
+from entrepot.broker.consume.tail import CORRUPTED, QueueTail
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.domain.background import background
@@ -78,7 +78,8 @@ class ColdTail:
                 if await self._read():
                     break
             except CorruptedRowError as error:  # as on the disk: it is not handed on
-                log.error("a corrupted message is not handed on", topic=self._queue.topic, problem=error.message)
+                queue, offset = self._queue, error.queue_offset
+                log.error(CORRUPTED, topic=queue.topic, queue=queue.queue_id, offset=offset, problem=error.message)
                 self._next = error.queue_offset + 1
             except EntrepotError as error:
                 log.warning("a cold read failed", seldom="tier", topic=self._queue.topic, problem=error.message)

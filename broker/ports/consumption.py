@@ -55,7 +55,7 @@ class Consumption:
     def _failing(
         self, topic: str, group: str, receipts: Receipts, now_ms: int, *, suspend: bool
     ) -> list[tuple[StoredMessage, int]]:
-        """Return the receipts' messages if their release is to be noted. A suspended delivery is no attempt: only
+        """Return the receipts' messages if their release is to be noted. A suspended delivery is not an attempt: only
         traced topics note it."""
         if suspend:
             return self._traced(topic, group, receipts)

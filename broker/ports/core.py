@@ -1,4 +1,7 @@
-"""BrokerCore: the parts that all ports of a broker share."""
+"""BrokerCore: the parts that all ports of a broker share.
+
+ADR 39: a store is a record of its ports.
+"""
 
 from __future__ import annotations
 

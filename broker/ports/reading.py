@@ -29,7 +29,7 @@ MAX_READ_BYTES: Final = 16 << 20
 
 
 class Reading:
-    """Reads of a store. `may_lag`: for a slave's store, an offset behind its end has not come yet, and is no error."""
+    """Reads of a store. `may_lag`: for a slave's store, an offset after its end has not come yet: not an error."""
 
     def __init__(self, catalog: Catalog, *, may_lag: bool = False) -> None:
         self._catalog, self._may_lag = catalog, may_lag

@@ -2,12 +2,12 @@
 
     state             term and vote, and the member whose directory it is
     snapshot-INDEX    state of the machine with all entries up to an index
-    log-INDEX         entries behind that index
+    log-INDEX         entries after that index
     end               index of the log, and its synced bytes: a shorter log has lost what was told as durable
 
 Each is put in place whole and durable, except entries, which are written at the log's end and synced. A snapshot goes
-first, then the log behind it. The earlier two are removed last, and the later ones count. Files of a new index never
-overwrite those of another, so a full disk leaves the earlier ones. Only `end` is overwritten in place, behind each sync
+first, then the log after it. The earlier two are removed last, and the later ones count. Files of a new index never
+overwrite those of another, so a full disk leaves the earlier ones. Only `end` is overwritten in place, after each sync
 and without one of its own: what it has is at most what is durable.
 """
 
@@ -153,7 +153,7 @@ class RaftFiles:
                 raise RaftDamageError(f"the snapshot up to {snapshots[-1]} is one up to {self._snapshot.index}")
             self._directory.sync(_name(SNAPSHOT, snapshots[-1]))
         if not logs or logs[-1] > self._snapshot.index:
-            raise RaftDamageError(f"a log behind a snapshot is there, and not both: {names}")
+            raise RaftDamageError(f"a log after a snapshot is there, and not both: {names}")
         if END not in names:  # of an earlier version
             self._directory.put(END, encode_end(0, 0))
         self._load_log(logs[-1])
@@ -240,7 +240,7 @@ class RaftFiles:
 
 
 def _behind(before: DecodedLog, snapshot: Snapshot) -> list[Entry]:
-    """Return a log's entries behind a snapshot: all that follow its last entry, if that is in the log."""
+    """Return a log's entries after a snapshot: all that follow its last entry, if that is in the log."""
     place = snapshot.index - before.base - 1
     if place < len(before.entries) and before.entries[place].term == snapshot.term:
         return list(before.entries[place + 1 :])

@@ -6,7 +6,7 @@ Rules against known faults:
     its own disk counts when it is synced, like any other
     no change of members before an entry of its own term is committed, and one at a time
     a read needs a round of answers from a majority: no clock is trusted
-    a leader that hears no majority for an election timeout leads no more (6.2)
+    a leader that hears no majority for an election timeout steps down (6.2)
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Leadership:
         }
 
     def _go_on_changing(self) -> None:
-        """Take the next step of a change of members, or end a leader that is no voter any more."""
+        """Take the next step of a change of members, or end a leader that is no longer a voter."""
         state = self._state
         configuration = state.log.configuration
         if self._change_under_way():

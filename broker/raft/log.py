@@ -1,4 +1,4 @@
-"""RaftLog: entries behind a snapshot, the configurations among them, and the mark of durable ones.
+"""RaftLog: entries after a snapshot, the configurations among them, and the mark of durable ones.
 
 Invariants: `synced` never counts a removed entry: a cut lowers it at once, together with the syncs under way. The last
 configuration in the log is the group's, committed or not; a cut restores the one before.
@@ -14,13 +14,13 @@ from entrepot.broker.raft.snapshot import Snapshot
 
 
 class RaftLog:
-    """The log of one member. `entries`: those behind `snapshot`, all durable at the start."""
+    """The log of one member. `entries`: those after `snapshot`, all durable at the start."""
 
     def __init__(self, snapshot: Snapshot, entries: Sequence[Entry]) -> None:
         self.snapshot = snapshot
         self._entries = list(entries)
         self.synced = self.last_index
-        self._unsynced: list[tuple[int, int]] = []  # number of a write, last index behind it
+        self._unsynced: list[tuple[int, int]] = []  # number of a write, last index after it
         self._configurations: list[tuple[int, Configuration]] = []
         self._scan()
 
@@ -73,7 +73,7 @@ class RaftLog:
         return index
 
     def between(self, after: int, last: int) -> tuple[Entry, ...]:
-        """Return the entries behind one up to another."""
+        """Return the entries after one up to another."""
         start = self.snapshot.index
         return tuple(self._entries[after - start : max(last - start, 0)])
 
@@ -94,13 +94,13 @@ class RaftLog:
     # -- changes -------------------------------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Take entries behind the last one."""
+        """Take entries after the last one."""
         assert not entries or entries[0].index == self.last_index + 1, "entries go to the end of the log"
         self._entries += entries
         self._take_configurations(entries)
 
     def cut(self, index: int) -> None:
-        """Remove an entry and all behind it."""
+        """Remove an entry and all after it."""
         del self._entries[index - self.snapshot.index - 1 :]
         self._lower_synced(index - 1)
         self._scan()

@@ -75,7 +75,7 @@ class Configuration(NamedTuple):
             case Replace(old, member):
                 new, leaving = member, old
                 if old not in self.voters:
-                    raise MembershipError(f"member {old} is no voter")
+                    raise MembershipError(f"member {old} is not a voter")
         if self.learner or self.leaving:
             raise MembershipError("another change of the members is under way")
         if new <= self.highest:
@@ -90,7 +90,7 @@ class Configuration(NamedTuple):
         if self.learner or self.leaving not in (NOBODY, member):
             raise MembershipError("another change of the members is under way")
         if member not in self.voters:
-            raise MembershipError(f"{member} is no member")
+            raise MembershipError(f"{member} is not a member")
         if len(self.voters) == 1:
             raise MembershipError("the last voter stays")
         return self._replace(voters=tuple(voter for voter in self.voters if voter != member), leaving=NOBODY)

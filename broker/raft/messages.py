@@ -46,7 +46,7 @@ class VoteAnswer(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """Entries behind (`previous`, `previous_term`); without entries a heartbeat (dissertation, section 3.5)."""
+    """Entries after (`previous`, `previous_term`); without entries a heartbeat (dissertation, section 3.5)."""
 
     term: int
     previous: int

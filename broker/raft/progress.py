@@ -30,7 +30,7 @@ class Progress:
         self.is_probed = self.is_waiting = False
 
     def refused(self, previous: int, index: int) -> bool:
-        """Take a follower's suggestion after it lacked `previous`; False if that is no news."""
+        """Take a follower's suggestion after it lacked `previous`; False if that is not news."""
         if previous <= self.match or (self.is_probed and previous != self.next - 1) or self.snapshot is not None:
             return False
         self.next = max(self.match + 1, min(index, previous))

@@ -11,6 +11,8 @@ Invariants:
 
 Time decides only the moment of a member's campaign. It advances at most one heartbeat from step to step: after a pause
 or a jump of the clock, waiting messages are read first.
+
+ADR 49: an own Raft.
 """
 
 from __future__ import annotations

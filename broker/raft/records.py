@@ -59,13 +59,13 @@ class DecodedLog(NamedTuple):
 
 
 def encode_end(base: int, end: int) -> bytes:
-    """Return the bytes of a note on the synced end of the log behind an index."""
+    """Return the bytes of a note on the synced end of the log after an index."""
     body = _END.pack(0, base, end)[_CRC.size :]
     return _CRC.pack(crc32c(body)) + body
 
 
 def decode_end(data: bytes) -> tuple[int, int]:
-    """Return what a note says: an index, and the synced bytes of the log behind it. A torn one says nothing."""
+    """Return what a note says: an index, and the synced bytes of the log after it. A torn one says nothing."""
     if len(data) != _END.size or _CRC.unpack_from(data)[0] != crc32c(data[_CRC.size :]):
         return 0, 0
     _, base, end = _END.unpack(data)

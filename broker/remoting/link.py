@@ -5,6 +5,8 @@ passes. A request that never left was not done (UNAVAILABLE). One that left and 
 connection is back soon. The outcome of the others is unknown (OUTCOME_UNKNOWN).
 
 Invariant: every request's callback runs exactly once.
+
+ADR 15: the wire between our own processes.
 """
 
 from __future__ import annotations

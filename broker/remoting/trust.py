@@ -159,7 +159,7 @@ class WireTrust:
         if any(_matches(name, pattern) for name in found for pattern in self.names):
             return ""
         problem = f"its certificate is of no member of the cluster: {', '.join(found) or 'it has no name'}"
-        log.warning("a client is no member", seldom="remoting", problem=problem)
+        log.warning("refused a client that is not a member of the cluster", seldom="remoting", problem=problem)
         return problem
 
 

@@ -86,7 +86,7 @@ def settle(call: PendingCall, error: EntrepotError | None, payload: bytes) -> No
     try:
         call.on_answer(error, payload)
     except Exception:
-        log.exception("an answer could not be taken", operation=call.operation.name)
+        log.exception("an answer callback raised", operation=call.operation.name)
 
 
 def tell(callback: Callable[..., None], *arguments: object) -> None:
@@ -94,4 +94,4 @@ def tell(callback: Callable[..., None], *arguments: object) -> None:
     try:
         callback(*arguments)
     except Exception:
-        log.exception("a listener of a connection failed")
+        log.exception("a connection callback raised")

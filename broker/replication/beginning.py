@@ -59,7 +59,7 @@ def _open_whole(
     files: ReplicaFiles, state: ReplicaState, open_store: Callable[[], SlaveStore]
 ) -> tuple[ReplicaState, SlaveStore]:
     """Open the store; where its log has lost kept bytes, begin anew before them, as another replica. A hole in the
-    middle shows once what is behind it is gone, so it is tried as long as each place is before the last one."""
+    middle shows once what is after it is gone, so it is tried as long as each place is before the last one."""
     last: int | None = None
     while True:
         try:

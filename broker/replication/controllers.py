@@ -138,7 +138,7 @@ class Controllers:
 
     def _reach(self) -> None:
         """Connect to all that are known now, and to no others."""
-        log.info("controllers", addresses=self.addresses)
+        log.info("controllers changed", addresses=self.addresses)
         for address in [each for each in self._links if each not in self.addresses]:
             link = self._links.pop(address)
             self._streams.pop(address, None)
@@ -200,7 +200,7 @@ class Controllers:
             name, replica = self._shape.name, self._replica.machine.state.replica
             await link.ask(wire.OBEYED, name, replica, answer, seconds=ASK_SECONDS)
         except EntrepotError as error:
-            log.warning("an order of the controllers is not obeyed", problem=error.message)
+            log.warning("could not obey an order of the controllers", problem=error.message)
         self.report_soon()
 
     def _is_ours(self, cluster: str) -> bool:
@@ -323,6 +323,6 @@ class Controllers:
                 await link.ask(wire.ELECT, *arguments, seconds=HAND_OVER_SECONDS)
                 return
             except EntrepotError as error:
-                log.warning("the mastership is not handed over", to=each, problem=error.message)
+                log.warning("could not hand over the mastership", to=each, problem=error.message)
                 if error.code is not Code.PRECONDITION_FAILED:
                     return

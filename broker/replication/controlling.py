@@ -119,7 +119,7 @@ class Controlling:
         return SlaveSight(self._parts.streams.silence(slave.stream), slave.acknowledged)
 
     def successor(self) -> int:
-        """Return the member of the set that has most of the log; NOBODY without one, or where this is no master."""
+        """Return the member of the set that has most of the log; NOBODY without one, or if this is not the master."""
         machine, leading = self.machine, self._parts.leading()
         if leading is None or not leading.is_open or leading.engine.failure is not None:
             return NOBODY

@@ -73,12 +73,12 @@ class Copying:
             await self._settled()  # cut, or begun anew
             for replica in await self._sources(welcome):
                 self.source = replica
-                log.info("copies the log", source=replica, start=self._machine().end, end=welcome.confirmed)
+                log.info("copying a replica's log", source=replica, start=self._machine().end, end=welcome.confirmed)
                 if await self._copy_from(replica, welcome):
                     break
             await self._until(lambda: self._machine().synced >= self._machine().end)
         except (OSError, EntrepotError, TimeoutError) as error:  # the master sends it all
-            log.warning("the log is not copied", problem=str(error))
+            log.warning("could not copy the log; the master sends it", problem=str(error))
         finally:
             self.source = 0
             if self._machine().end == welcome.start:
@@ -126,7 +126,7 @@ class Copying:
                 item = await link.ask(wire.FETCH_LOG, machine.state.group, before, start, seconds=ASK_SECONDS)
                 runs = decode_runs(item, self._segment_size())
             except (EntrepotError, CorruptedError) as error:
-                log.warning("a replica gives nothing of its log", replica=replica, problem=error.message)
+                log.warning("could not read a replica's log", replica=replica, problem=error.message)
                 return False
             size = sum(len(run.data) for run in runs)
             self._perform(machine.copied(runs, before))

@@ -30,7 +30,7 @@ ASK_SECONDS: Final = 5.0
 PART_SECONDS: Final = 1.0
 """Longest time for which a stopping slave waits for its master to know, in seconds."""
 CHECKED_BYTES: Final = 1 << 20
-"""Bytes of the log behind a received corrupted record that the master checks, too."""
+"""Bytes of the log after a received corrupted record that the master checks, too."""
 _WELCOME: Final[Codec[tuple[int, Welcome]]] = Codec(tuple[int, Welcome])
 log = structlog.get_logger(__name__)
 
@@ -144,13 +144,13 @@ class Following:
             self._try_again(error)
         except Exception as error:  # such as a disk without room for a new store
             self._joining = None
-            log.exception("the master is not followed")
+            log.exception("could not follow the master")
             self._try_again(EntrepotError(Code.INTERNAL_ERROR, str(error)))
 
     def _try_again(self, error: EntrepotError, pause: float = AGAIN_SECONDS) -> None:
         if error.message != self.problem:
             self.problem = error.message
-            log.warning("the master is not followed", problem=error.message)
+            log.warning("could not follow the master", problem=error.message)
         if self._link is not None and self._again is None:
             self._again = self._loop.call_later(pause, self._join)
 

@@ -84,7 +84,7 @@ class FollowingReplica:
         heard = self.hear_appointment(welcome.appointment)
         if welcome.start < self.confirmed and not welcome.is_unclean:
             return self._halt(
-                f"the master of epoch {welcome.epoch} has nothing behind {welcome.start}, and {self.confirmed} "
+                f"the master of epoch {welcome.epoch} has nothing after {welcome.start}, and {self.confirmed} "
                 "is confirmed here: a disk was put back to an earlier state. Stop that master and elect this replica "
                 "(entrepot cluster elect --unclean --to), or start this one with an empty directory"
             )
@@ -163,7 +163,7 @@ class FollowingReplica:
         self._is_syncing = False  # it may have been dropped with the write
 
     def _keep_starts_before(self, end: int) -> None:
-        """Drop the epochs behind the end of the log."""
+        """Drop the epochs after the end of the log."""
         self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
 
     def synced_to(self, end: int, generation: int | None = None) -> list[Effect]:

@@ -100,7 +100,7 @@ class Healing:
                 answered += 1
                 continue
             except EntrepotError as error:
-                log.debug("a replica gives nothing of its log", replica=replica, offset=offset, problem=error.message)
+                log.debug("could not read a replica's log", replica=replica, offset=offset, problem=error.message)
                 continue
             if await self._put(commit_log, offset, runs[0].data[:length], replica):
                 return True

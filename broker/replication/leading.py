@@ -160,7 +160,7 @@ class Leading:
         heard = [replica for replica, silence in silences.items() if silence is not None and silence < lease]
         missing = missing_of(machine.state.appointment, machine.slaves, heard)
         if self._confirming.look(self._loop.time(), missing, SHORT_LEASES * lease):
-            log.warning("confirms again" if not self.problem else "cannot confirm", problem=self.problem)
+            log.warning("master confirms again" if not self.problem else "master cannot confirm", problem=self.problem)
             self.set_changed()
 
     @property
@@ -227,7 +227,7 @@ class Leading:
         self._parting = [each for each in listener.channels if not each.who.startswith(REPLICA_CLIENT)]
         for channel in self._parting:
             channel.end_calls()
-        self.broker.core.commit.give_up(StoreFailedError(f"not master any more: {reason}"))
+        self.broker.core.commit.give_up(StoreFailedError(f"no longer master: {reason}"))
         return failure
 
     async def close(self) -> None:
@@ -235,7 +235,7 @@ class Leading:
         if self._parting:
             await asyncio.sleep(PART_SECONDS)
         for channel in self._parting:
-            channel.goodbye("not master any more")
+            channel.goodbye("no longer master")
         for timer in (self._going_on, self._looking):
             if timer is not None:
                 timer.cancel()

@@ -1,6 +1,6 @@
 """Rebinding: a stopped replica forgets its group of controllers, and obeys the next one that decides.
 
-It is for controllers whose directories are gone for good. What they refused, as the directory is an old copy, is
+It is for controllers whose directories are gone for good. Their refusals of a directory as an old copy are
 forgotten with them: where all replicas are put back to one moment, none of them is older than the others. The replica's
 promise stays: an appointment of an earlier epoch counts no more than before.
 """
@@ -21,7 +21,7 @@ def bound_to(data_dir: Path) -> ReplicaState:
     """Return the state of a replica. Raises BAD_REQUEST without one, StoreFailedError if it cannot be read."""
     found = ReplicaFiles(data_dir).kept()
     if found is None:
-        raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is no data directory of a replica: it has no {FILE}")
+        raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is not a data directory of a replica: it has no {FILE}")
     return found
 
 

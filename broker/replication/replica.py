@@ -7,11 +7,13 @@
 Invariants:
 
     one byte string for each (epoch, run, offset)
-    a promise, a run's number and a cut are durable before anybody is told, or anything is written behind them
+    a promise, a run's number and a cut are durable before anybody is told, or anything is written after them
     nothing is confirmed in an epoch before its EPOCH record is
     confirmed never moves back; a cut below it is a loud stop, unless the master's history had an unclean start
     a replica that has promised a later epoch acknowledges nothing of an earlier one
-    an old copy of a data directory, with later starts known to others, counts nowhere and is no master
+    an old copy of a data directory, with later starts known to others, counts nowhere and is not a master
+
+ADR 47: one log on several disks.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ class Replica(FollowingReplica):
         return self._lead() if self.waits_for_word else []
 
     def _is_copy(self, reason: str) -> list[Effect]:
-        """Note that it lacks a later start's records: it can be no master, and no slave that counts."""
+        """Note that it lacks a later start's records: it can be neither a master nor a slave that counts."""
         self.halted = reason
         effects = self._resign(reason) if self.role is Role.MASTER else []
         if self.is_controlled and not self.state.refused:

@@ -1,6 +1,6 @@
 """SlaveReads: a slave's own answers: messages by offset, position, key and id, and tails, as far as confirmed.
 
-An offset behind its end is one that has not come yet, and no error.
+An offset after its end is one that has not come yet, and no error.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class SlaveReads:
         self._look.cancel()
         self._service.withdraw(self._offered)
         self._watchers.remove(self._topic_changed)
-        error = EntrepotError(Code.UNAVAILABLE, f"replica {self._replica} answers no reads as a slave any more")
+        error = EntrepotError(Code.UNAVAILABLE, f"replica {self._replica} no longer answers reads as a slave")
         self._reads.close(error)
         for stream in tuple(self._watching):
             stream.end(error)

@@ -194,7 +194,12 @@ class SlaveStore:
     def _tell(self, grown: list[ConsumeQueue]) -> None:
         for queue in grown:
             for fault in call_each(queue.watchers, queue):
-                log.error("a watcher of a queue failed", topic=queue.topic, queue=queue.queue_id, exc_info=fault)
+                log.error(
+                    "a watcher of a queue failed; the others are told",
+                    topic=queue.topic,
+                    queue=queue.queue_id,
+                    exc_info=fault,
+                )
 
     def _save_if_due(self) -> None:
         self._saving = self._loop.call_later(SAVE_SECONDS, self._save_if_due)

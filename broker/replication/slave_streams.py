@@ -82,7 +82,7 @@ class SlaveStreams:
         """End all streams: the mastership has ended."""
         self._log = None
         for number in tuple(self._streams):
-            self.refuse(number, "it is master no more")
+            self.refuse(number, "it is no longer master")
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None

@@ -9,6 +9,8 @@ the state file must have all of it.
 Messages that would keep the log's first segment beyond retention are carried to its end (`carrying.py`).
 
 Invariant: a segment is deleted only when every question can be answered, and everything derived again, without it.
+
+ADR 14: said again, then deleted.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Compaction:
         self._engine.rows.mark(queue.key, queue, self._engine.commit_log.durable_offset)
 
     def _learn_new(self, queue: ConsumeQueue, known: _KnownKeys) -> None:
-        """Look at new messages, durable or not: a message that they replace must not be stored again behind them."""
+        """Look at new messages, durable or not: a message that they replace must not be stored again after them."""
         if known.read_to < queue.max_offset:
             for item in self._engine.read_taken(queue, known.read_to):
                 if isinstance(item, CorruptedError):

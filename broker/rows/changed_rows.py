@@ -3,7 +3,9 @@
 Each thing derived from the log (a queue, a window, a topic ...) is one row. A checkpoint takes a slice of the changed
 rows at one moment, those longest behind first. It writes them once the log up to that moment is durable. So rows differ
 in age. Recovery begins at the oldest record that some row lacks (`position`), and applies records again that other rows
-already hold. Every owner of rows therefore follows one rule: a record older than a row's state changes nothing
+already hold.
+
+ADR 10: derived state as rows. Invariant, for every owner of rows: a record older than a row's state changes nothing
 (`as_of`), and a record drops only things made before it (`since`).
 """
 

@@ -96,7 +96,7 @@ class BrokerControl:
         if self._identity.is_draining != is_draining:
             self._identity.is_draining = is_draining
             await self._kept.save()
-            log.info("draining" if is_draining else "not draining any more", broker=self._identity.name)
+            log.info("draining" if is_draining else "no longer draining", broker=self._identity.name)
             self._on_changed()
 
     async def _leave(self, readers: wire.Readers) -> None:

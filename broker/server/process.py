@@ -1,6 +1,8 @@
 """BrokerProcess: a broker as others see it: the listener of its store, and its registration.
 
 store -> identity -> service and control -> listener -> registration -> keeper of the key-values
+
+ADR 16: several brokers, one store. Invariant: a broker is registered only once its listener takes requests.
 """
 
 from __future__ import annotations
@@ -178,7 +180,7 @@ class BrokerProcess:
         if self.identity.keeps_key_values is None:
             self._deciding = background(self._loop).keep("choice of the key-values' keeper", self._decide)
         log.info(
-            "broker",
+            "broker started",
             name=self.identity.name,
             number=self.identity.number,
             address=self._settings.address,
@@ -187,11 +189,11 @@ class BrokerProcess:
 
     async def _decide(self) -> None:
         keeps = await self._registrar.decide_keeper(self.identity)
-        log.info("keeps the key-values" if keeps else "another broker keeps the key-values", broker=self.identity.name)
+        log.info("this broker owns the key-values" if keeps else "another broker owns them", broker=self.identity.name)
         try:
             await self._control.keep_key_values(keeps)
         except StoreFailedError as error:  # the next master decides; of a broken store others tell
-            log.info("the choice of the key-values' keeper is left to the next start", problem=error.message)
+            log.info("could not record who owns the key-values; the next start decides", problem=error.message)
 
     def watch_replicas(self, refuses: Callable[[], EntrepotError | None]) -> None:
         """Tell nothing that the replicas do not have, and take no messages while `refuses` has a reason."""

@@ -1,7 +1,7 @@
 """Registrar: registers a broker with every name server, each by itself.
 
-Each of them gets everything that the broker has on a new connection and now and then, what changed at every change, and
-a heartbeat each second. A name server with other knowledge asks for everything again.
+On a new connection, and now and then, each gets everything the broker has. At every change it gets what changed, and
+each second a heartbeat. A name server with other knowledge asks for everything again.
 
 It also decides the keeper of a cluster's key-values, once. A new broker takes them if, a moment after
 it registered, all brokers are undecided and none has a lower number.

@@ -344,7 +344,7 @@ class CommitLog:
         return proof_of_damage(self._disk, self._segments, self.layout.segment_size_bytes, offset)
 
     def recover_end(self, end: int) -> int:
-        """Clear all bytes behind `end`, so that no stale record is ever met there; return how many had been in use. The
+        """Clear all bytes after `end`, so that no stale record is ever met there; return how many had been in use. The
         space stays reserved: a full disk would not give it again."""
         size = self.layout.segment_size_bytes
         kept = last = end

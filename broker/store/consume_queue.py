@@ -106,8 +106,8 @@ class ConsumeQueue(QueueEntries):
             self.put(queue_offset, commit_log_offset, size, filter_hash)
 
     def put_carried(self, queue_offset: int, entry: bytes) -> None:
-        """Take the entry of a record carried forward, in place of the one there.  What lies before the first carried
-        one has been removed by retention."""
+        """Take the entry of a record carried forward, in place of the one there.  Retention has removed the entries
+        before the first carried one."""
         if self.early is not None:
             self.early[queue_offset] = entry
         elif queue_offset >= self.min_offset:

@@ -55,7 +55,7 @@ class RecoveryReport:
 
 
 def proof_of_damage(disk: Disk, segments: Mapping[int, int], segment_size: int, offset: int) -> int | None:
-    """Return the offset of a whole record behind a bad one that was written after the bad one had been synced.
+    """Return the offset of a whole record after a bad one that was written after the bad one had been synced.
 
     Such a record proves that the bad one is damage to kept data. None: it is a torn tail. `segments`: descriptors by
     the offsets where the segments begin.

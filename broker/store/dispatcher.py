@@ -174,7 +174,7 @@ class Dispatcher:
     # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes] | None]:
-        """Yield place rows of queues that have no message behind `before` in the log."""
+        """Yield place rows of queues that have no message after `before` in the log."""
         for queue in [*self.queues.values(), *self.retired.values()]:
             is_stale = queue.stated < before and queue.last_commit_log_offset() < before and queue.max_offset
             yield (queue.key, queue.place_row(as_of)) if is_stale else None

@@ -1,6 +1,8 @@
 """StorageEngine: the commit log with everything derived from it, and the watermark.
 
 Synchronous: the caller appends, lets `begin_sync` write and ask for durability, and calls `finish_sync` on the answer.
+
+ADR 3: one log, everything else derived. Invariants: there is one appender; an error of a write or a sync is final.
 """
 
 from __future__ import annotations

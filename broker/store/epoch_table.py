@@ -23,7 +23,7 @@ EPOCHS_KEY: Final = b"e"
 
 class EpochTable:
     """The masters' starts. `starts`: by rising offset, as far as the log is applied. `written`: on a replica, those
-    that recovery met behind that. `on_start` is told of each start as it is applied."""
+    that recovery met after that. `on_start` is told of each start as it is applied."""
 
     def __init__(self, rows: ChangedRows, on_start: Callable[[EpochStart], None]) -> None:
         self.starts: list[EpochStart] = []

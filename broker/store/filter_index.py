@@ -100,9 +100,9 @@ class FilterIndex:
         """Return up to `limit` ascending offsets, from `from_offset` on, of visible entries that may match.
 
         The second figure is the offset up to which all were looked at: go on from there. With `known`, hashes not in it
-        are candidates too (`SubTopicDictionary.known_hashes`). An entry without a sub-topic has the hash 0, which is no
-        name's. It is found if 0 is in `wanted`, as it should be when the topic's own name matches. `budget` bounds the
-        time, as entries that may be scanned (at some 300 M/s); it is exceeded by at most one file. Raises
+        are candidates too (`SubTopicDictionary.known_hashes`). An entry without a sub-topic has the hash 0, and no name
+        has that. It is found if 0 is in `wanted`, as it should be where the topic's own name matches. `budget` bounds
+        the time, as entries that may be scanned (at some 300 M/s); it is exceeded by at most one file. Raises
         CorruptedError if the consume queue cannot be read, OSError if the disk fails.
         """
         offset = max(from_offset, self._source.min_offset)

@@ -160,7 +160,7 @@ class QueueEntries:
         return bytes(data)
 
     def first_at_or_after(self, commit_log_offset: int) -> int:
-        """Return the first visible queue offset, behind those carried forward, whose record lies at or after a
+        """Return the first visible queue offset, after those carried forward, whose record lies at or after a
         commit-log offset."""
         return self.bisect(lambda entry: entry[0] < commit_log_offset, self.ordered_from)
 

@@ -9,7 +9,7 @@ Every record (big-endian):
     9       1     kind (`RecordKind`)
     10      2     flags (messages): bits 0-1 QoS, bit 2 further queues, bit 3 move, bit 4 origin, bit 5 carried
     12      4     length of the whole record
-    16      8     commit-log offset of the record itself: at any other place the bytes are no record
+    16      8     commit-log offset of the record itself: at any other place the bytes are not a record
     24      8     durable floor: known durable end when this was written. A valid record proves that
                   everything before its floor had been synced, so damage below it is damage and not a torn tail
     32      8     store time, epoch milliseconds

@@ -1,7 +1,7 @@
 """Recovery: opens a store, in whatever state its process left it.
 
 The commit log decides. The rows of the state file are taken; the rest of the log is read and dispatched by the same
-code as live. The first record that is not whole ends the log. A whole record behind it may prove that its place had
+code as live. The first record that is not whole ends the log. A whole record after it may prove that its place had
 been synced. Then it is damage, not a torn tail, and the store refuses to open rather than guess. All that remains is
 synced before any of it is served.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 NO_END: Final = 1 << 63
-"""End behind every offset, for reading a queue that nobody writes to."""
+"""End after every offset, for reading a queue that nobody writes to."""
 
 
 class Watermark:

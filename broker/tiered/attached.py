@@ -128,7 +128,7 @@ class AttachedTables:
         known = self._stores.get(key)
         if known is None:
             if origin.url.startswith("file:") and not Path(unquote(urlsplit(origin.url).path)).is_dir():
-                raise TierError(f"{origin.url} is no folder of this broker's machine", Code.BAD_REQUEST)
+                raise TierError(f"{origin.url} is not a folder of this broker's machine", Code.BAD_REQUEST)
             options = StoreOptions(origin.endpoint, origin.region, allow_http=origin.allow_http)
             objects = open_objects(origin.url, options)
             known = self._stores[key] = objects, SegmentReader(objects, self._cache_bytes)

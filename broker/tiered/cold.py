@@ -181,7 +181,7 @@ class ColdTopic:
         return found
 
     def behind(self, queue_id: int, commit_log_offset: int) -> int:
-        """Return the first offset recorded at or behind a place of the log; the end where there is none."""
+        """Return the first offset recorded at or after a place of the log; the end where there is none."""
         with self._lock:
             bounds = self._table.bounds(queue_id + self._base)
         low, high = bounds.first, bounds.next_offset
@@ -225,7 +225,7 @@ class ColdTopic:
             return None, None  # it is of a further run
         if following is not None and following >= place.next_offset:
             following = None
-        if rows is not None and len(rows):  # the segment may have a further run of the queue, behind a hole
+        if rows is not None and len(rows):  # the segment may have a further run of the queue, after a hole
             rows = rows[: int(np.searchsorted(rows.column("queue_offset").to_numpy(), place.next_offset))]
         return rows, following
 

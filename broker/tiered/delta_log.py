@@ -202,7 +202,7 @@ class DeltaLog:
         except MissingObjectError:
             raise TierError(
                 f"the table {self._where} has gone back behind version {snapshot.version}: was the bucket restored, or "
-                "cleaned by a rule? What is on the disk goes there again",
+                "cleaned by a rule? Messages on the disk go there again",
                 Code.COLD_CORRUPTED,
             ) from None
 
@@ -234,7 +234,9 @@ class DeltaLog:
             self._checkpointed = snapshot.version
             self._objects.replace(self._log + points.HINT_NAME, points.encode_hint(made.hint))
         except TierError as error:
-            log.warning("no checkpoint", table=self._where, version=snapshot.version, error=error.message)
+            log.warning(
+                "could not write a checkpoint", table=self._where, version=snapshot.version, error=error.message
+            )
             return False
         return True
 
@@ -336,7 +338,7 @@ class DeltaLog:
         except TierError as error:
             if error.code is Code.UNSUPPORTED:
                 raise
-            log.warning("checkpoint passed over", table=self._where, version=version, error=error.message)
+            log.warning("skipped an unreadable checkpoint", table=self._where, version=version, error=error.message)
             return None
         return Replay(snapshot)
 

@@ -142,7 +142,7 @@ class FolderStore:
     def _place(self, path: str) -> str:
         if checked_path(path).partition("/")[0] == TEMPORARY:
             raise TierError(
-                f"{path!r} is no path of an object: {TEMPORARY} is for files in the making", Code.BAD_REQUEST
+                f"{path!r} is not an object's path: {TEMPORARY} is for files in the making", Code.BAD_REQUEST
             )
         place = f"{self._root}/{path}"
         if os.path.realpath(os.path.dirname(place)) != os.path.dirname(place):
@@ -154,7 +154,7 @@ class FolderStore:
         return TierError(f"{self._url} {what}: {reason}")
 
     def _check_there(self) -> None:
-        """Raise an error for a missing folder, which is no empty store: its disk may not be mounted."""
+        """Raise an error for a missing folder, which is not an empty store: its disk may not be mounted."""
         if not os.path.isdir(self._root):
             raise TierError(f"{self._url} is gone: mount its disk, or set another URL")
 

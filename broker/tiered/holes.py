@@ -2,7 +2,7 @@
 
 They are lost: the tier was off meanwhile, `max_kept_bytes` was reached, or a table was accepted that has less. A table
 has its holes as runs without rows; one that is being made lies between its end and the disk's beginning. Nobody steps
-over a hole without a word: reads are refused there, or go on behind it and say so (`tier.missing`).
+over a hole without a word: reads are refused there, or go on after it and say so (`tier.missing`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def behind_table(queue: ConsumeQueue, cold: ColdTopic, given_up: Hole | None = N
 
 
 def holes_of(queue: ConsumeQueue, cold: ColdTopic, last: Hole | None) -> tuple[Hole, ...]:
-    """Return the holes of a queue, in order; `last`: the one behind its table."""
+    """Return the holes of a queue, in order; `last`: the one after its table."""
     found = cold.holes(queue.queue_id)
     return found if last is None else (*found, last)
 
@@ -81,7 +81,7 @@ def missing_of(
         last = behind_table(queue, cold, given_up(queue.queue_id))
         count += 0 if last is None else last.end - last.first
         found += [(base + queue.queue_id, *hole) for hole in holes_of(queue, cold, last)]
-    # what was told may be of a later version of the table, in which a hole behind this one is within
+    # what was told may be of a later version of the table, in which a hole after this one is within
     return max(told, count), tuple(found[:MAX_HOLES])
 
 
@@ -93,7 +93,7 @@ class Holes:
         self.skipped = 0
 
     def from_offset(self, queue: ConsumeQueue, cold: ColdTopic, offset: int) -> Hole | None:
-        """Return the first hole of a queue that has an offset or lies behind it."""
+        """Return the first hole of a queue that has an offset or lies after it."""
         return hole_from(holes_of(queue, cold, behind_table(queue, cold)), offset)
 
     def behind(self, queue: ConsumeQueue, cold: ColdTopic, offset: int) -> int:

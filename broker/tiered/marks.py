@@ -2,9 +2,9 @@
 
 An object store may be away and look empty: a folder that is not mounted, a changed `tier.url`, a bucket put back to an
 earlier state. A broker that asks only the store would begin a new table there, and lose what it gives up meanwhile. So
-the log has a mark of each table (id, version, progress, epoch), and the object store a mark of this store. What does
-not fit is neither written nor read, and nothing leaves the disk that the mark does not have. `forget` accepts another
-state.
+the log has a mark of each table (id, version, progress, epoch), and the object store a mark of this store. A table that
+does not fit is neither written nor read, and nothing leaves the disk that the mark does not have. `forget` accepts
+another state.
 
 The marks are key-values of the broker (`own_keys`), so a group's next master knows them.
 """
@@ -88,7 +88,7 @@ class TableMarks:
                 try:
                     self._given_up[found.key.removeprefix(GIVEN_UP)] = _decoded(found, _HOLES)
                 except EntrepotError as error:  # a hole less is told; uploads go on
-                    log.error("what was given up is not known", table=found.key, problem=error.message)
+                    log.error("could not read the messages given up of a table", table=found.key, problem=error.message)
         [known] = await self._key_values.get([STORE])
         self.token = "" if known is None else known.value.decode()
 

@@ -24,9 +24,9 @@ def checked_path(path: str) -> str:
     """Return an object's path unchanged. Raises TierError where it leads out of the store, or some store refuses it."""
     for part in path.split("/"):
         if (fault := _fault_of_part(part)) is not None:
-            raise TierError(f"{path!r} is no path of an object: {fault}", Code.BAD_REQUEST)
+            raise TierError(f"{path!r} is not an object's path: {fault}", Code.BAD_REQUEST)
     if len(path.encode()) > MAX_PATH_BYTES:
-        raise TierError(f"{path[:80]!r}... is no path of an object: longer than {MAX_PATH_BYTES} B", Code.BAD_REQUEST)
+        raise TierError(f"{path[:80]!r}... is not an object's path: longer than {MAX_PATH_BYTES} B", Code.BAD_REQUEST)
     return path
 
 
@@ -46,7 +46,7 @@ def _fault_of_part(part: str) -> str | None:
     if part in (".", ".."):
         return "it would leave its folder"
     if not part.isprintable():
-        return "it has control characters, or what is no text"
+        return "it has control characters, or bytes that are not text"
     if len(part.encode()) > MAX_PART_BYTES:
         return f"a part of it is longer than {MAX_PART_BYTES} B"
     return None
@@ -59,12 +59,12 @@ def checked_size(path: str, size: int) -> None:
 
 
 def checked_ranges(path: str, ranges: Sequence[Span]) -> None:
-    """Raise TierError where these are no parts of an object, or more than one call reads."""
+    """Raise TierError where these are not parts of an object, or more than one call reads."""
     if len(ranges) > MAX_RANGES:
         raise TierError(f"{len(ranges)} parts of {path}: one call reads up to {MAX_RANGES}", Code.BAD_REQUEST)
     for start, end in ranges:
         if not 0 <= start <= end:
-            raise TierError(f"{start} to {end} is no part of {path}", Code.BAD_REQUEST)
+            raise TierError(f"{start} to {end} is not part of {path}", Code.BAD_REQUEST)
     checked_size(path, sum(end - start for start, end in ranges))
 
 

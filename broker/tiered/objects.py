@@ -70,7 +70,7 @@ class ObjectStore(Protocol):
         """Yield the objects whose path begins with a prefix, in the order of their paths."""
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects; a missing one is no error."""
+        """Delete objects; a missing one is not an error."""
 
 
 def put_or_find(objects: ObjectStore, path: str, data: bytes) -> bytes | None:

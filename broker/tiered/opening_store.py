@@ -64,7 +64,7 @@ def _parts(url: str) -> tuple[str, str, str]:
         raise TierError("the object store's URL has ? or # in it: settings have names of their own", Code.BAD_REQUEST)
     if parts.scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
-        raise TierError(f"{parts.scheme or 'no'}:// is no object store's URL: {known} are", Code.BAD_REQUEST)
+        raise TierError(f"{parts.scheme or 'no'}:// is not an object store's URL: {known} are", Code.BAD_REQUEST)
     if parts.scheme in ("s3", "gs", "az") and not parts.netloc:
         raise TierError(f"{url}: it names no bucket: {parts.scheme}://bucket/prefix is wanted", Code.BAD_REQUEST)
     if ":" in parts.netloc:
@@ -85,7 +85,8 @@ def _folder(host: str, path: str) -> Path:
     if host not in ("", "localhost"):
         raise TierError(f"file://{host}: a folder has no host: file:///{host}... is wanted", Code.BAD_REQUEST)
     if not path.isprintable() or ".." in path.split("/"):
-        raise TierError(f"file://{path!r} is no folder: its path goes up, or has control characters", Code.BAD_REQUEST)
+        fault = "its path goes up, or has control characters"
+        raise TierError(f"file://{path!r} is not a folder: {fault}", Code.BAD_REQUEST)
     if not path.strip("/"):
         raise TierError("file:/// is the whole disk: name a folder", Code.BAD_REQUEST)
     return Path(path)

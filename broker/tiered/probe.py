@@ -115,7 +115,7 @@ class _Trial:
             self._store.delete(sorted(self._bodies))
 
     def _refused(self, what: str, why: str) -> TierError:
-        return TierError(f"{self._store.url} is no place for messages: {what}; {why}", Code.UNSUPPORTED)
+        return TierError(f"{self._store.url} is not a place for messages: {what}; {why}", Code.UNSUPPORTED)
 
 
 def _together(calls: list[Callable[[], bool]]) -> list[bool]:

@@ -96,7 +96,7 @@ def _born(columns: RecordColumns) -> dict[str, Any]:
 
 
 def _check_texts(array: Any, unreadable: _Mask) -> None:
-    """Mark the values that are no UTF-8."""
+    """Mark the values that are not UTF-8."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:

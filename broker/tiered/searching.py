@@ -38,7 +38,7 @@ class StoredSegment(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """A segment by its path and bytes, and a place of the log that no row of it lies behind."""
+    """A segment by its path and bytes, and a place of the log that no row of it lies after."""
 
     path: str
     size: int

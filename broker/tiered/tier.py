@@ -1,6 +1,6 @@
 """Tier: the tiered topics of a broker, uploaded by a process of their own and read in threads.
 
-Invariant: nothing of a tiered topic leaves the disk before it is in the table.
+ADR 52: cold messages are a table. Invariant: nothing of a tiered topic leaves the disk before it is in the table.
 """
 
 from __future__ import annotations

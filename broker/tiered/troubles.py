@@ -2,8 +2,8 @@
 
 Whatever a message, a file or a library does to that process, it is one topic's: the uploader says what it begins, and
 the broker remembers it when the process ends. Uploads are then tried in smaller parts, as plain rows, message by
-message, until what was being uploaded is in the table. What still ends the process is set aside for longer and longer,
-and the other topics go on. The problem stays with the topic until it is solved.
+message, until what was being uploaded is in the table. Work that still ends the process is set aside for longer and
+longer, and the other topics go on. The problem stays with the topic until it is solved.
 """
 
 from __future__ import annotations

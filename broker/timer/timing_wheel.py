@@ -7,6 +7,8 @@ bucket is not rewritten again and again as the log grows. The near minutes are i
 
 Invariants: a timer is in its bucket until a record of the log settles it (delivered, recalled, given another time). A
 far minute stays known (`_regions`) when its last timer is settled, so that it is in `_far` only once.
+
+ADR 13: messages that are not in a queue yet.
 """
 
 from __future__ import annotations
@@ -156,7 +158,7 @@ class TimingWheel:
         return sorted(found)
 
     def after(self, cursor: Timer) -> Iterator[Timer]:
-        """Yield timers behind (time, offset), in that order."""
+        """Yield timers after (time, offset), in that order."""
         for minute in sorted(minute for minute in self._regions if minute >= cursor[0] // MINUTE_MS):
             for timer in self._timers_of(minute):
                 if timer > cursor:

@@ -2,6 +2,9 @@
 
 They lie in the commit log, as half records. For each, the offset and the time of the next check with its producer are
 kept here. Each is a row of the state file: msgpack of (topic, transaction id, due, checks).
+
+ADR 13: messages that are not in a queue yet. Invariant: one is here until a record of the log ends its transaction,
+or drops its topic.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Invariants: a request that no statement allows is denied.  A DENY that meets any part of a request denies it; an ALLOW
 counts only if it contains the whole request.  A source is a condition of a statement, never a reason by itself.  With
 an unknown source, an ALLOW with sources does not hold and a DENY with sources does.
+
+ADR 19: identity and rights.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Revisions: the order of definitions of one topic or group on several brokers."""
+"""Revisions: the order of definitions of one topic or group on several brokers.
+
+ADR 17: definitions without a master. Invariant: a broker never puts a lower revision in the place of a higher one.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Each subscription is filed under one condition that its filters require (`necess
 values of attributes, a prefix tree of beginnings or of ends, or an attribute that must be present.  Among the usable
 conditions the one with the fewest filters is chosen.  An event looks up its own attributes, and evaluates only the
 filters found.  Filters without such a condition, such as a lone `not`, are evaluated for every event; equal ones once.
+
+ADR 26: filters share one index. Invariant: it finds exactly the subscriptions whose filters match.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class _AttributeTable(Generic[K]):
                 return self.suffixes, text[::-1]
             case Present():
                 return self.present, ""
-        raise TypeError(f"{condition!r} is no condition of one attribute")
+        raise TypeError(f"{condition!r} is not a condition of one attribute")
 
 
 class FilterIndex(Generic[K]):

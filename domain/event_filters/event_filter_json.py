@@ -166,7 +166,7 @@ def _texts(content: object, path: str) -> AttributeTexts:
         place = f"{path}.{key}" if len(key) <= SHOWN_LENGTH and _PLAIN_KEY.fullmatch(key) else f"{path}[{shown(key)}]"
         if key != name or len(key) > MAX_ATTRIBUTE_NAME_LENGTH or _NAME.fullmatch(key) is None:
             limit = f"1 to {MAX_ATTRIBUTE_NAME_LENGTH} lower-case letters and digits"
-            raise EventFilterError(place, f"{shown(key)} is no name of an attribute, which is {limit}")
+            raise EventFilterError(place, f"{shown(key)} is not the name of an attribute, which is {limit}")
         if not isinstance(text, str):
             raise EventFilterError(place, f"a string is wanted, not {_kind(text)}")
         if not text:

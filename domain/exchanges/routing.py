@@ -3,6 +3,8 @@
 The table changes in small steps and is asked for every message.  It knows which entities exist and what a removal takes
 along; it does not know who declared them, nor where they are stored.  Invariants: both ends of every binding exist; a
 change removes cached routes from all exchanges that they came through.
+
+ADR 23: exchanges are key-values.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def has_wildcards(pattern: str) -> bool:
 
 
 class _Node:
-    """A node of the trie.  `any_words` is the node behind a `#`: once reached it stays possible to the end."""
+    """A node of the trie.  `any_words` is the node after a `#`: once reached it stays possible to the end."""
 
     __slots__ = ("any_words", "children", "destinations", "one_word")
 
@@ -55,7 +55,7 @@ class _Node:
         self.destinations: Destinations | None = None
 
     def next(self, word: str) -> _Node | None:
-        """Return the node behind a word of a pattern."""
+        """Return the node after a word of a pattern."""
         if word == ONE_WORD:
             return self.one_word
         if word == ANY_WORDS:
@@ -142,7 +142,7 @@ class TopicTable(DirectTable):
 def _matching(root: _Node, words: Sequence[str]) -> Iterator[Destinations]:
     """Yield the destinations of all patterns in the trie that the words match."""
     nodes = [root]
-    lasting: dict[_Node, None] = {}  # the nodes behind a `#`
+    lasting: dict[_Node, None] = {}  # the nodes after a `#`
     if root.any_words is not None:
         lasting[root.any_words] = None
     for word in words:

@@ -1,5 +1,8 @@
 """Message filters of consumers, compiled once and applied to every message.  A filter is applied twice: `may_match` to
-the 64-bit hash of a consume-queue entry, before the record is read, and `matches` to the record, which decides."""
+the 64-bit hash of a consume-queue entry, before the record is read, and `matches` to the record, which decides.
+
+ADR 12: indexes. Invariant: `may_match` is False only for records that `matches` refuses.
+"""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class Token(NamedTuple):
 class Lexer:
     """The tokens of one language. The text is read in one pass: no pattern may examine a character twice.
 
-    A word that is no keyword is a number if it has digits only, else a name. `other` reads a token that is neither word
-    nor sign, and raises the language's refusal for a character that begins none."""
+    A word that is not a keyword is a number if it has only digits, else a name. `other` reads a token that is neither
+    word nor sign, and raises the language's refusal for a character that begins none."""
 
     keywords: frozenset[str]
     blanks: re.Pattern[str]

@@ -20,7 +20,7 @@ MAX_BYTES: Final = 256 << 10
 """Limits of one job's record: batches, and bytes of its JSON."""
 
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
-"""Offsets of a batch by topic and queue: the first, and the one behind the last."""
+"""Offsets of a batch by topic and queue: the first, and the one after the last."""
 
 
 @dataclass(frozen=True, slots=True)

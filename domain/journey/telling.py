@@ -1,7 +1,7 @@
 """Telling: the journey that facts add up to.
 
-Each hop has a fact behind it.  Where the state of a group says that something was, and no hop is kept of it, the
-journey says so with the reason, and makes none up.
+ADR 57: the rest is said to be unknown.  Invariant: each hop has a fact behind it.  Where the state of a group says that
+something was, and no hop is kept of it, the journey says so with the reason, and makes none up.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def journey_of(facts: JourneyFacts) -> Journey:
 
 
 def _order(hop: JourneyHop) -> tuple[bool, bool, int, bool, int, int]:
-    """Sort hops without a time behind those with one, and what is not known behind both.  Of one moment, an attempt's
+    """Sort hops without a time after those with one, and what is not known after both.  Of one moment, an attempt's
     end comes before the next attempt."""
     is_later = _RANK[hop.kind] >= _RANK[JourneyKind.DELIVERED]
     attempt = (hop.attempt or _LAST) if is_later else 0

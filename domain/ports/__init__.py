@@ -3,6 +3,8 @@
 The contract suite (`tests/contract`) states their behaviour and runs on all implementations.  Calls take batches, never
 single messages.  A call that can be refused per item returns one outcome per item; a refusal of the whole call is
 raised as `EntrepotError`.
+
+ADR 39: a store is a record of its ports.  Invariant: a refusal inside a batch is a value at its place.
 """
 
 from entrepot.domain.ports.condition import Condition

@@ -113,7 +113,7 @@ class ControllerStatus:
     controller: int
     address: str
     state: str
-    """`LEADS`, `FOLLOWS`, `WAITS` (it knows no leader), `AWAY`, or `OUTSIDE` (it runs, and is no member)."""
+    """`LEADS`, `FOLLOWS`, `WAITS` (it knows no leader), `AWAY`, or `OUTSIDE` (it runs, and is not a member)."""
     problem: str = ""
 
 

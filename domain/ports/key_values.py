@@ -14,7 +14,7 @@ class KeyValues(Protocol):
     async def get(self, keys: Sequence[str]) -> list[KeyValue | None]: ...
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
-        """Return key-values with a prefix and keys behind `after`, in order of code points; at most MAX_SCAN."""
+        """Return key-values with a prefix and keys after `after`, in order of code points; at most MAX_SCAN."""
 
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         """Apply all of the changes or none; durable when this returns.  Returns their version.  Raises

@@ -15,7 +15,7 @@ from entrepot.domain.topic import QueueBounds
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """The result of a read by offset: the matching messages, and the place to go on.  `next_offset` may lie behind
+    """The result of a read by offset: the matching messages, and the place to go on.  `next_offset` may lie after
     messages that the filter does not match, so it counts even without messages."""
 
     messages: list[StoredMessage]

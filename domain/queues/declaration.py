@@ -1,5 +1,8 @@
 """QueueDeclaration: an AMQP queue's definition, the checks of its properties, and the equivalence of two declarations.
-The listener knows the owner of an exclusive queue: it checks that first and refuses with `locked`."""
+The listener knows the owner of an exclusive queue: it checks that first and refuses with `locked`.
+
+ADR 23: an AMQP queue is a topic with one group.
+"""
 
 from __future__ import annotations
 

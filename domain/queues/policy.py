@@ -192,7 +192,7 @@ def _resolved(name: str, of_policy: Any, of_queue: Any, arguments: QueueArgument
     if name == "queue_version" or not isinstance(of_policy, int):
         return of_queue
     if name == "delivery_limit" and min(of_policy, of_queue) < 0:
-        return max(of_policy, of_queue)  # below 0 is no limit: any limit is lower
+        return max(of_policy, of_queue)  # below 0 means no limit: any limit is lower
     return min(of_policy, of_queue)
 
 

@@ -1,5 +1,8 @@
 """Rules of confirmation: the disks that a byte must reach to be confirmed, and the replicas that may become master.  A
-replica has a byte once it is synced.  The master's own disk always counts."""
+replica has a byte once it is synced.
+
+ADR 47: one log on several disks.  Invariant: nothing is confirmed that the master's own disk lacks.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ def parse_rule(text: str, replicas: int, min_in_sync: int | None = None) -> Rule
         return Rule(RuleKind(text), replicas, min_in_sync=least)
     required, is_said, count = text.partition("-")
     if not is_said or not (required.isdecimal() and count.isdecimal()):
-        raise ValueError(f"{text!r} is no rule: async, in-sync, or such as 2-3")
+        raise ValueError(f"{text!r} is not a rule: async, in-sync, or such as 2-3")
     if int(count) != replicas:
         raise ValueError(f"the rule {text} is of {count} replicas, and {replicas} are named")
     return Rule(RuleKind.QUORUM, replicas, int(required), min(least, replicas))

@@ -53,7 +53,7 @@ class Welcome(NamedTuple):
     start: int
     confirmed: int
     is_unclean: bool = False
-    """True if the history behind `start` has an unclean start: confirmed bytes of the slave may be cut."""
+    """True if the history after `start` has an unclean start: confirmed bytes of the slave may be cut."""
     starts: tuple[EpochStart, ...] = ()
     """History before `start`, for a new slave, which would miss starts whose records are gone."""
     appointment: Appointment = Appointment()

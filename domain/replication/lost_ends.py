@@ -32,7 +32,7 @@ class KnownLogs:
         return [*self._latest.values()]
 
     def note(self, answer: FenceAnswer, *, is_open: bool = False) -> None:
-        """Take a directory's word about its log.  What it told as confirmed before still counts.  `is_open`: of a
+        """Take a directory's word about its log.  An end that it confirmed before still counts.  `is_open`: of a
         master whose own start is the last one, and confirmed."""
         known = self._latest.pop(answer.member, answer)
         latest = max(known, answer, key=lambda each: each.last)
@@ -44,7 +44,7 @@ class KnownLogs:
             self._cap(answer)
 
     def _cap(self, master: FenceAnswer) -> None:
-        """Take back what was told of before an open master's start, and is behind what that has confirmed: an unclean
+        """Take back what was told of before an open master's start, and is after what that has confirmed: an unclean
         election gave it up, perhaps unseen here."""
         for member, each in self._latest.items():
             if each.last < master.last and each.confirmed > master.confirmed:

@@ -182,7 +182,7 @@ class ReplicaState:
         return replace(self, run=self.run + 1, tokens=(*self.tokens, token)[-MAX_TOKENS:])
 
     def start_behind(self, last: EpochStart) -> EpochStart:
-        """Return its start as master, behind the last start of its log; the record's place is not known yet."""
+        """Return its start as master, after the last start of its log; the record's place is not known yet."""
         is_new = last.epoch != self.appointment.epoch
         may_lack = self.appointment.is_unclean or (is_new and self.appointment.rule.kind is RuleKind.ASYNC)
         return EpochStart(

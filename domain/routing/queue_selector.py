@@ -1,4 +1,7 @@
-"""Choice of a message's queue within its topic."""
+"""Choice of a message's queue within its topic.
+
+ADR 16: several brokers, one store. Invariant: an ordering key keeps its queue while the queues stay.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def queue_for_key(key: str, queues: Sequence[int]) -> int:
 
 
 def priority_of(message: Message) -> int:
-    """Return the priority; 0 without one, or for one that is no number of up to nine digits."""
+    """Return the priority; 0 without one, or for one that is not a number of up to nine digits."""
     text = message.system_text(SystemProperty.PRIORITY) or ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 

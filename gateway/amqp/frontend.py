@@ -1,4 +1,8 @@
-"""AmqpFrontend: the AMQP connections of one gateway, and their shared objects."""
+"""AmqpFrontend: the AMQP connections of one gateway, and their shared objects.
+
+ADR 23: an AMQP queue is a topic with one group. Invariant: a revoked user's connections are closed at once;
+after any other change of rights consumers ask for theirs again.
+"""
 
 from __future__ import annotations
 

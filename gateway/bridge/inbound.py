@@ -1,7 +1,7 @@
 """Inbound: from a remote into the store.
 
 Messages wait here in order of arrival. All that wait become one append; after the store's confirmation they are
-acknowledged to the remote, in that order. A passing refusal is retried, with everything behind it. A lasting refusal is
+acknowledged to the remote, in that order. A passing refusal is retried, with everything after it. A lasting refusal is
 logged, counted, and acknowledged, else the message would come again for ever.
 """
 

@@ -148,7 +148,7 @@ class Outbound:
                     while await self._carry_some(rule, leased, window, connection):
                         pass
         except EntrepotError as gone:
-            log.info("a bridge carries a topic no more", bridge=self._remote.name, topic=topic, reason=gone.message)
+            log.info("a bridge stopped carrying a topic", bridge=self._remote.name, topic=topic, reason=gone.message)
         finally:
             await leased.close()
 

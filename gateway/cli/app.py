@@ -2,6 +2,9 @@
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings, 130 interrupted, 141 the reader of the output ended.
 Errors are one readable line each on standard error; a traceback is shown only with ENTREPOT_DEBUG=1.
+
+ADR 79: an operation is written once, and most commands are made of its row. Invariant: help loads no event loop, no
+settings and no log.
 """
 
 from __future__ import annotations

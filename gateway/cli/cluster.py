@@ -152,7 +152,7 @@ def elect(
     """
     if without:
         lost = ", ".join(map(str, without))
-        confirm(f"Is replica {lost} of {name} lost?  What was confirmed by it alone is lost then.", yes)
+        confirm(f"Is replica {lost} of {name} lost?  Messages that it alone confirmed are lost then.", yes)
     if unclean:
         confirm(f"Elect a master of {name} though confirmed messages may be missing?", yes)
     body = {"to": to, "without": without or [], "isUnclean": unclean}

@@ -25,7 +25,7 @@ def backup(
 ) -> None:
     """Have brokers bring their backups up to date, at the place of their settings (backup.place).
 
-    Each backup is a moment of one broker. What may be missing between them is told.
+    Each backup is a moment of one broker. The command tells what may be missing between them.
     """
     from entrepot.domain.backups import between
     from entrepot.domain.timestamp import to_epoch_ms

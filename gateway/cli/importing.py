@@ -74,7 +74,7 @@ def _parts(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for kind in (*_FIRST, *_LAST):
         rows = given.get(kind, [])
         if not isinstance(rows, list):
-            raise CommandError(f"the definitions cannot be used: {kind} is no array", USAGE)
+            raise CommandError(f"the definitions cannot be used: {kind} is not an array", USAGE)
         for start in range(0, len(rows), ROWS_PER_REQUEST):
             yield {kind: rows[start : start + ROWS_PER_REQUEST]}
     yield others

@@ -27,7 +27,7 @@ class Name(StrEnum):
 def journey(
     id_: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
     by: Annotated[
-        Name, typer.Option(help="What the id is; the last two read the newest messages of a topic.")
+        Name, typer.Option(help="Kind of the id; the last two read the newest messages of a topic.")
     ] = Name.MESSAGE_ID,
     topic: Annotated[str | None, typer.Option(help="Topic of the message.", show_default=False)] = None,
     source: Annotated[str | None, typer.Option(help="CloudEvents source, with --by event.", show_default=False)] = None,

@@ -21,7 +21,7 @@ _BODY_COLUMN = 60
 def list_messages(
     topic: TopicArgument,
     queue: Annotated[int | None, typer.Option(help="One queue; else the newest of all queues.", min=0)] = None,
-    offset: Annotated[str | None, typer.Option(help="First offset; with --backward: the one behind the last.")] = None,
+    offset: Annotated[str | None, typer.Option(help="First offset; with --backward: the one after the last.")] = None,
     backward: Annotated[bool, typer.Option("--backward", help="List the queue from its end.")] = False,
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="Stored at or after.")] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Stored before.")] = None,
@@ -64,7 +64,7 @@ def list_messages(
 
 
 def _print_messages(answer: dict[str, Any], option: str) -> None:
-    """Print a table.  `option`: the one that goes on behind it."""
+    """Print a table.  `option`: the one that goes on after it."""
     columns = ("stored", "queue", "offset", "keys", "tag", "size", "body")
     print_table(
         columns,

@@ -92,7 +92,7 @@ def trace(
     http, path = Client(server), f"/api/v1/traces/{segment(target)}"
     if stop:
         http.delete(path)
-        print_outcome({"target": target, "until": None}, f"{target} is traced no more", as_json=as_json)
+        print_outcome({"target": target, "until": None}, f"{target} is no longer traced", as_json=as_json)
     elif not show:
         begun = http.put(path, {"seconds": seconds, "payloads": payloads})
         print_outcome(begun, f"{target} is traced until {begun['until']}; --show shows it", as_json=as_json)

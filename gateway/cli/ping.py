@@ -72,7 +72,7 @@ def ping(
     else:
         print_line(f"{target} answers after {seconds * 1000:.1f} ms{_told(pong)}")
     if role is not None and (told is None or told.role != role):
-        raise CommandError(f"{target} is no {role}: {_no_role(pong)}")
+        raise CommandError(f"{target} is not a {role}: {_no_role(pong)}")
     if ready and unready:
         raise CommandError(f"{target} is not ready: {unready}")
 
@@ -83,7 +83,7 @@ def _unready(pong: Pong, max_behind: float) -> str:
 
 def _no_role(pong: Pong | None) -> str:
     if pong is None or pong.replica is None:
-        return (pong and pong.untold) or "it is no replica"
+        return (pong and pong.untold) or "it is not a replica"
     view = pong.replica
     return f"replica {view.replica} is {view.role} in epoch {view.epoch}"
 

@@ -50,7 +50,7 @@ def remove(
     as_json: JsonOption = False,
 ) -> None:
     """Remove a stopped replica from the counting ones. Asks for confirmation."""
-    confirm(f"Let replica {replica} of {name} count no more?", yes)
+    confirm(f"Let replica {replica} of {name} no longer count?", yes)
     Client(server, CHANGE_SECONDS).request("DELETE", _path(name, replica))
     outcome = {"broker": name, "replica": replica, "isToLeave": True}
-    print_outcome(outcome, f"replica {replica} of {name} is to count no more", as_json=as_json)
+    print_outcome(outcome, f"replica {replica} of {name} will no longer count", as_json=as_json)

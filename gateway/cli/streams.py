@@ -18,7 +18,7 @@ _CLOSED: Final = ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_RDONLY))
 
 
 class OutputError(Exception):
-    """Standard output cannot be written. It is no OSError: the parser would take that for its own."""
+    """Standard output cannot be written. It is not an OSError: the parser would take that for its own."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error.strerror or str(error))

@@ -1,7 +1,8 @@
 """Door: one protocol of a gateway, from its sockets to the store.
 
-A gateway starts its doors in their order, and ends them in the order of their drain.  At the end of a gateway each
-phase is done for all doors before the next one: nobody waits for a door that has said goodbye.
+ADR 81: a door is a plug.  A gateway starts its doors in their order, and ends them in the order of their drain.
+Invariant: at the end each phase is done for all doors before the next one, so nobody waits for a door that has said
+goodbye.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Admission: a message from any listener is checked against its topic's schema before it is stored.
 
 The rule decides: a message that does not conform is refused in its place of the batch, or goes to another topic.
+
+Invariant: each message keeps its place in the answer of its batch, whether it is stored or refused.
 """
 
 from __future__ import annotations

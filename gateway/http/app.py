@@ -1,4 +1,8 @@
-"""The ASGI application: the table of operations first, everything else by FastAPI."""
+"""The ASGI application: the table of operations first, everything else by FastAPI.
+
+ADR 79: an operation is written once. Invariant: the table is asked first, so a path of an operation is never served
+without its rights.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ from entrepot.gateway.settings.version import own_version
 from entrepot.gateway.transport.web_origin import WebOrigins
 
 ROUTES: Final = "entrepot.routes"
-"""Group of entry points: each names an `APIRouter`, whose routes stand behind all operations."""
+"""Group of entry points: each names an `APIRouter`, whose routes stand after all operations."""
 
 
 @dataclass(frozen=True)

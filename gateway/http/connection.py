@@ -119,7 +119,7 @@ class HttpConnection(HttpToolsProtocol):
         self._count(len(data))
 
     def _count(self, count: int) -> None:
-        """Count the bytes of an incomplete request that are no body; refuse too many of them in one piece."""
+        """Count the bytes of an incomplete request that are not its body; refuse too many of them in one piece."""
         self._head_bytes = 0 if self._has_body else self._head_bytes + count
         self._has_body = False
         if self._is_head:
@@ -232,7 +232,7 @@ class HttpConnection(HttpToolsProtocol):
         if version != "1.1" or self._host is None:
             check_version(version, self._host)
         if has_upgrade and parser.get_method() == b"CONNECT":  # its client sends another protocol at once
-            raise RefusedHeadError(501, "this server is no proxy")
+            raise RefusedHeadError(501, "this server is not a proxy")
         if not self.url.startswith(b"/"):
             self.url = origin_form(self.url, self.headers)
         if has_upgrade and not self._takes_upgrade(parser.get_method(), version):
@@ -261,7 +261,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _begin_by_asgi(self) -> None:
         super().on_headers_complete()
-        self.headers = []  # further ones are trailers, which are no headers (RFC 9110 6.5.1)
+        self.headers = []  # further ones are trailers, which are not headers (RFC 9110 6.5.1)
 
     def on_body(self, body: bytes) -> None:
         self._has_body = True

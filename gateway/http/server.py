@@ -146,7 +146,7 @@ class HttpListener:
             try:
                 connection.shutdown()
             except Exception:  # one connection's failure must not end the others early
-                log.exception("a connection could not be ended in peace")
+                log.exception("could not close a connection in order; aborting it")
                 connection.transport.abort()
         loop = asyncio.get_running_loop()
         end = loop.time() + grace_seconds

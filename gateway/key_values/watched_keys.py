@@ -183,7 +183,7 @@ class WatchedKeys:
                     await self._look_until_fresh()
                 except EntrepotError as error:
                     if not is_told:
-                        log.warning("key-values cannot be looked at", prefix=self._prefix, problem=error.message)
+                        log.warning("could not read key-values; will retry", prefix=self._prefix, problem=error.message)
                         is_told = True
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
@@ -275,7 +275,7 @@ class WatchedKeys:
         try:
             await self.look([change.key for change in changes], version)
         except EntrepotError as error:  # the write itself succeeded
-            log.debug("what was written is looked at later", prefix=self._prefix, problem=error.message)
+            log.debug("could not read written key-values; will retry", prefix=self._prefix, problem=error.message)
             self._is_stale = True
             if self._is_following:
                 self._look_behind()

@@ -36,7 +36,7 @@ def nothing(_item: object) -> None:
 
 
 class Outcome(StrEnum):
-    """What became of the message or request."""
+    """The treatment of the message or request."""
 
     SHORTENED = "shortened"
     """Delivered, with a value cut to what the protocol can say."""

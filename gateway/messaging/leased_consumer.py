@@ -395,5 +395,5 @@ class LeasedConsumer:
         _, late = await asyncio.wait((settling,), timeout=seconds)
         for task in late:
             task.cancel()
-            log.info("what was held comes again when its lease ends", topic=self.topic, group=self.group)
+            log.info("held messages come back when their lease ends", topic=self.topic, group=self.group)
         self._on_end = self._on_idle = _nothing  # breaks the cycle of references with the owner

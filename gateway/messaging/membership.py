@@ -8,7 +8,7 @@ lease is over. Leases are judged by the clock of the reading gateway, so clocks 
 Committed offsets are the group's own, those that `group_status` tells. A commit names its generation. It is
 refused when that is over, or when the member does not hold the queue. So a member that was away cannot move the new
 owner's offset. Within one gateway the check and the commit are one step. Between gateways they are not: a commit
-checked by one may land after another has shared the queues out anew, perhaps behind a commit of the new owner.
+checked by one may land after another has shared the queues out anew, perhaps after a commit of the new owner.
 Messages may then be read again (at least once); none is skipped that was never committed.
 """
 
@@ -126,7 +126,7 @@ class Memberships:
         return max(min(dues, default=DEFAULT_LEASE_MS), 1) / 1000
 
     async def leave(self, group: str, topic: str, member_id: str) -> None:
-        """Give a member's queues to the others at once; no error for a consumer that is no member (any more)."""
+        """Give a member's queues to the others at once; no error for a consumer that is not (or no longer) a member."""
         check_member_id(member_id)
         self._check_names(group, topic)
         await self._change(group, topic, lambda membership, _: membership.left(member_id))
@@ -143,7 +143,7 @@ class Memberships:
     ) -> dict[int, int]:
         """Commit the offset of the next message of each queue (RocketMQ: update consumer offset, increase only).
 
-        Return the committed offsets, durable by then. An offset behind the committed one changes nothing.
+        Return the committed offsets, durable by then. An offset after the committed one changes nothing.
 
         Raises PRECONDITION_FAILED (the generation is over, a queue is not the member's, or pop consumers hold messages
         of it: their handles would be void), ILLEGAL_OFFSET (outside of the queue); then nothing was committed.

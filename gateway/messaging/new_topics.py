@@ -1,8 +1,8 @@
 """NewTopics: publishes to names whose topic is being made.
 
-Who waits, waits alone: only calls with such a name are held, and later calls of the same source, so that its order
-holds.  Names that came meanwhile are made in few writes.  A call goes on when each of its names was made or refused;
-the append then refuses those that are not there.
+A waiting call holds up no other: only calls with such a name are held, and later calls of the same source, so that its
+order holds.  Names that came meanwhile are made in few writes.  A call goes on when each of its names was made or
+refused; the append then refuses those that are not there.
 
 Invariant: the bytes of a held call are counted once, and given back when it goes on, whatever became of its names.
 """

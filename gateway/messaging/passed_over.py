@@ -19,7 +19,7 @@ from entrepot.gateway.messaging.ticket import Ticket, by_consumer
 AGAIN_MS: Final = 200
 """Shortest delay of a message whose taker has no room now, in milliseconds."""
 PACE_MS: Final = 1
-"""Least time between two such messages that come again, in milliseconds: many of them are no load."""
+"""Least time between two such messages that come again, in milliseconds: many of them cost little."""
 FIRST_MS: Final = 200
 LONGEST_MS: Final = 2_000
 """Limits of the delay, doubled with each attempt, after nobody here could take a message, in milliseconds. The group's
@@ -77,7 +77,7 @@ class PassedOver:
             self._incidents.note(self._part, became, reason, place=place, client=client, count=len(same), fault=fault)
 
     def wait(self, tickets: Sequence[Ticket]) -> None:
-        """Give back messages whose taker has no room now. That is no attempt: nobody failed."""
+        """Give back messages whose taker has no room now. That is not an attempt: nobody failed."""
         now_ms = self._clock.now_ms()
         due_ms = max(now_ms + AGAIN_MS, self._last_ms + PACE_MS)
         self._last_ms = due_ms + PACE_MS * (len(tickets) - 1)

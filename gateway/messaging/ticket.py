@@ -38,7 +38,7 @@ class Ticket(Delivery):
     """One delivery in flight; ending it again does nothing.
 
     `member` is the receiver within a group that shares out. `message_group` is set in a FIFO group, whose deliveries
-    are in order. `is_late`: it comes behind newer ones of its queue. A ticket of another gateway's pop has a receipt
+    are in order. `is_late`: it comes after newer ones of its queue. A ticket of another gateway's pop has a receipt
     handle, and no message.
     """
 
@@ -103,7 +103,7 @@ def acknowledge_all(tickets: Sequence[Ticket]) -> None:
 
 
 def give_back(tickets: Sequence[Ticket]) -> None:
-    """Release those that are open and that no consumer was handed: others can have them at once, and it was no
-    attempt."""
+    """Release those that are open and that no consumer was handed: others can have them at once, and it was
+    not an attempt."""
     for consumer, ended in by_consumer(tickets).items():
         consumer.release(ended, suspend=True)

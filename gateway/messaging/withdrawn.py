@@ -1,7 +1,8 @@
 """Withdrawn messages: those that must not be stored any more, because an earlier one of their sender failed.
 
-The sender sends the failed one again, and what follows behind it.  If what follows were stored now, it would stand
-before the failed one.  What has left this gateway cannot be withdrawn; what waits, here or for a broker, can.
+The sender sends the failed one again, and then the ones that follow.  If these were stored now, they would stand
+before the failed one.  A message that has left this gateway cannot be withdrawn; one that waits can, here or
+for a broker.
 """
 
 from __future__ import annotations

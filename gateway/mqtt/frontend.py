@@ -1,4 +1,8 @@
-"""MqttFrontend: the MQTT connections of one gateway, and their shared objects."""
+"""MqttFrontend: the MQTT connections of one gateway, and their shared objects.
+
+ADR 21: sessions are cursors in key-values. Invariant: once other gateways have taken over its sessions, all its
+connections are closed.
+"""
 
 from __future__ import annotations
 

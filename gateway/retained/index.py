@@ -145,7 +145,7 @@ class RetainedIndex:
     def pages(self, topic_filter: str, now_ms: int, after: str | None = None) -> Iterator[list[str]]:
         """Yield names that match a filter and have not expired, one page per PAGE_VISITS places; pages may be empty.
 
-        With `after`, names come in the order of their levels, those behind it ("": all). Names may come and go between
+        With `after`, names come in the order of their levels, those after it ("": all). Names may come and go between
         pages: each one that is there all the time comes once.
         """
         page: list[str] = []

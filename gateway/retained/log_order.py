@@ -108,7 +108,7 @@ class LogOrder:
             value = None if self._is_gone(last) else encode_retained(last)
             version = 0 if found is None else found.version
             await if_unchanged(self._keys.write([KeyValueChange(retained_key(message.sub_topic), value, version)]))
-        raise EntrepotError(Code.UNAVAILABLE, f"what is retained for {message.sub_topic[:80]!r} changes all the time")
+        raise EntrepotError(Code.UNAVAILABLE, f"others keep changing what {message.sub_topic[:80]!r} retains")
 
     async def _place_of(self, message: Message) -> StoredMessage:
         for found in await self._store.finder.messages_by_id(message.message_id):

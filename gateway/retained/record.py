@@ -71,7 +71,7 @@ def head_of(key: str, value: bytes) -> RetainedHead:
     try:
         head = _decode_head(value)
     except msgspec.DecodeError as error:
-        raise CorruptedError(f"the key-value {key!r} is no retained message: {error}") from error
+        raise CorruptedError(f"the key-value {key!r} is not a retained message: {error}") from error
     name = _name(key, head)
     return RetainedHead(head.layout, name, head.expires_at_ms)
 
@@ -81,7 +81,7 @@ def decode_retained(found: KeyValue) -> RetainedMessage:
     try:
         record = _decode(found.value)
     except msgspec.DecodeError as error:
-        raise CorruptedError(f"the key-value {found.key!r} is no retained message: {error}") from error
+        raise CorruptedError(f"the key-value {found.key!r} is not a retained message: {error}") from error
     values = (*record.system.values(), *(value for _, value in record.properties))
     if not all(isinstance(value, str | bytes) for value in values):
         raise CorruptedError(f"the key-value {found.key!r} has properties that are neither text nor bytes")

@@ -3,6 +3,8 @@
 The messages are whole in the store's key-values; this gateway has only their names, sizes and expiries, from
 WatchedKeys. Invariants: an expired message is not delivered; the sweep deletes a message only if it is still the
 expired one.
+
+ADR 20: retained messages are key-values.
 """
 
 from __future__ import annotations
@@ -207,7 +209,7 @@ class RetainedMessages:
         """Yield names that match a filter and have not expired, in pages of bounded work; a page may be empty.
 
         The event loop may run between two pages: a name that is there all the time comes once. With `after`, names come
-        in the order of their levels, those behind it ("": all).
+        in the order of their levels, those after it ("": all).
         """
         return self._index.pages(topic_filter, self._clock.now_ms(), after)
 

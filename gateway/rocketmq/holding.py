@@ -100,7 +100,7 @@ class Holding:
             await self._renew_all()
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
-                log.warning("what consumers hold was not renewed at the start", problem=error.message)
+                log.warning("the leases of consumers were not renewed at the start", problem=error.message)
         self._looking = self._frontend.tasks.spawn(self._look())
 
     async def _renew_all(self) -> None:
@@ -242,7 +242,7 @@ class Holding:
                 for consumer in consumers:
                     await consumer.settle_releases()
         except TimeoutError:
-            log.warning("messages of a consumer that is gone wait for their leases")
+            log.warning("messages popped for a client that left stay invisible until their lease ends")
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class Holding:
             [found] = await self._store.key_values.get([_key(client_id)])
             client.version = ABSENT if found is None else found.version
         else:
-            log.warning("what a consumer holds was not written down", client=client_id, problem=error.message)
+            log.warning("could not record the messages that a consumer holds", client=client_id, problem=error.message)
 
     async def _adopt(self, client_id: str, client: HeldClient) -> None:
         """Take over a client's messages of another gateway, and own its record from now on."""

@@ -1,7 +1,9 @@
 """RocketMqService: the published service, each call by its name.
 
 Invariants: every error is in the status of an answer, and the gRPC status is OK. An unknown call is the transport's
-UNIMPLEMENTED, bytes that are no request are INVALID_ARGUMENT. A caller is authenticated before its call is looked at.
+UNIMPLEMENTED, bytes that are not a request are INVALID_ARGUMENT. A caller is authenticated before its call is read.
+
+ADR 28: RocketMQ's clients have no session here.
 """
 
 from __future__ import annotations
@@ -193,7 +195,7 @@ def _decoder(kind: Any) -> Callable[[bytes], Any]:
 async def _refuse_undecodable(name: str, context: Context) -> None:
     """End the call. Always raises."""
     log.info("a request of a RocketMQ client cannot be decoded", seldom=name, call=name, peer=context.peer())
-    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the bytes are no request of {name}")
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the bytes are not a request of {name}")
 
 
 def _fault(name: str, error: Exception) -> EntrepotError:

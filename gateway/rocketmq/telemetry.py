@@ -39,13 +39,13 @@ PUSHED_KINDS: Final = ("push-consumer", "lite-push-consumer")
 """Their words in a description."""
 
 UNDECODABLE: Final = object()
-"""Stand-in for a request whose bytes are no message of its type."""
+"""Stand-in for a request whose bytes are not a message of its type."""
 
 log = structlog.get_logger(__name__)
 
 
 class UndecodableError(Exception):
-    """A client's stream has sent bytes that are no command."""
+    """A client's stream has sent bytes that are not a command."""
 
 
 class ClientStream:
@@ -61,7 +61,7 @@ class ClientStream:
         self._woken = asyncio.Event()
         self._is_over = False
         self.is_undecodable = False
-        """True if it ended with bytes that are no command."""
+        """True if it ended with bytes that are not a command."""
 
     def tell(self, command: v2.TelemetryCommand) -> None:
         self._commands.append(command)
@@ -95,7 +95,7 @@ class Telemetry:
     async def converse(
         self, questions: AsyncIterator[v2.TelemetryCommand], caller: Caller, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[v2.TelemetryCommand]:
-        """Converse until the client goes. Raises UndecodableError for bytes that are no command."""
+        """Converse until the client goes. Raises UndecodableError for bytes that are not a command."""
         if len(self._streams) >= self._frontend.settings.max_clients:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many clients are connected to this gateway")
         stream = ClientStream(caller, next(self._numbers), self._frontend.clock.now_ms())

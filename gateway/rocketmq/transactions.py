@@ -67,10 +67,10 @@ class Transactions:
             try:
                 halves = await self._frontend.store.transactions.take_checks(topics, MAX_CHECKS)
             except EntrepotError as error:  # a broker is away, or its store is gone: the next look may find it
-                log.warning("no producer was asked after transactions", problem=error.message)
+                log.warning("could not check transactions; will retry", problem=error.message)
                 continue
             except Exception:  # a fault of our own: the other transactions are checked all the same
-                log.exception("no producer was asked after transactions")
+                log.exception("could not check transactions; will retry")
                 continue
             incidents = self._frontend.sender.incidents
             self._frontend.counters.checks += sum(incidents.encoded(PART, halves, self._ask, lambda half: half))

@@ -85,8 +85,8 @@ class Administration:
         """Create or change a user; True if it is new. With `only_new`, an existing one is not changed.
 
         Raises UNAUTHORIZED (an anonymous author of the first user), BAD_REQUEST (an invalid name or password),
-        PRECONDITION_FAILED (no super user would be left, the author would lose the own rights, a concurrent change, or
-        `only_new` and it exists),
+        PRECONDITION_FAILED (no super user would be left, the author would lose their own rights, a concurrent change,
+        or `only_new` and it exists),
         TOO_MANY_REQUESTS (MAX_USERS).
         """
         self.check_may_change(by)

@@ -1,4 +1,4 @@
-"""Pages of the audit log: the entries that a filter takes, the newest first, behind a cursor.
+"""Pages of the audit log: the entries that a filter takes, the newest first, after a cursor.
 
 The order of entries of several gateways is that of the text `key`: time, gateway and number, each so that the newest
 comes first.  An entry that comes later has a smaller key than those of a page, so cursors stay valid.
@@ -49,7 +49,7 @@ class AuditFilter:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """One gateway's entries with their keys; `is_more`: there are others behind them."""
+    """One gateway's entries with their keys; `is_more`: there are others after them."""
 
     entries: list[tuple[str, AuditEntry]]
     is_more: bool
@@ -58,7 +58,7 @@ class AuditPage:
 def audit_page(
     entries: Iterable[AuditEntry], gateway: str, wanted: AuditFilter, after: str | None, limit: int
 ) -> AuditPage:
-    """The first `limit` entries behind the cursor `after`, which is an entry's key.  Raises BAD_REQUEST for another."""
+    """The first `limit` entries after the cursor `after`, which is an entry's key.  Raises BAD_REQUEST for another."""
     behind = None if after is None else _place_of_key(after)
 
     def place(entry: AuditEntry) -> _Place:
@@ -74,7 +74,7 @@ def audit_page(
 
 
 def check_cursor(cursor: str) -> None:
-    """Raise BAD_REQUEST for a text that is no entry's key."""
+    """Raise BAD_REQUEST for a text that is not an entry's key."""
     _place_of_key(cursor)
 
 

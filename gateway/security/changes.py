@@ -29,7 +29,7 @@ class By:
     is_anonymous: bool = False
     """True without any credentials: not enough to define the first user."""
     may_lose_own: bool = False
-    """True if the author may delete, disable or demote the own user."""
+    """True if the author may delete, disable or demote their own user."""
 
     @classmethod
     def principal(cls, principal: Principal, *, may_lose_own: bool = False) -> By:

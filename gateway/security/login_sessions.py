@@ -178,7 +178,7 @@ class LoginSessions:
 
     def _tell_end(self) -> None:
         for fault in call_each(self.on_end):
-            log.error("a watcher of ended logins failed", exc_info=fault)
+            log.error("a watcher of ended logins failed; the others are told", exc_info=fault)
 
     async def _sweep(self) -> None:
         now_ms = self._clock.now_ms()

@@ -7,6 +7,8 @@ whether or not the listener has noticed.
 
 While no user is defined, everybody whom `security.anonymous` lets in may do everything but define users and policies,
 unless there is a policy of `anonymous` or of everybody: then that holds. A client with the setup token may define them.
+
+ADR 19: one decision point for every door.
 """
 
 from __future__ import annotations

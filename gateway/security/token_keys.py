@@ -126,10 +126,10 @@ def parse_keys(content: bytes) -> KeySet:
                 return KeySet([kind.import_key(text)])
             except (ValueError, TypeError, JoseError):
                 continue
-        raise ValueError("the PEM text is no RSA, EC or Ed25519 key")
+        raise ValueError("the PEM text is not an RSA, EC or Ed25519 key")
     document = orjson.loads(text)
     if not isinstance(document, dict):
-        raise ValueError("this is no JWK set")
+        raise ValueError("this is not a JWK set")
     if "keys" in document:
         return KeySet.import_key_set({"keys": document["keys"]})
     return KeySet([import_key(document)])

@@ -46,7 +46,7 @@ class TokenVerifier:
     async def verify(self, token: bytes) -> VerifiedToken:
         """Verify a token. Raises UNAUTHORIZED, without telling the client more."""
         if not is_token_shaped(token):
-            raise _refusal("it is no token")
+            raise _refusal("it is not a token")
         try:
             key_id = jws.extract_compact(token).headers().get("kid")
             keys = await self._keys.keys(key_id if isinstance(key_id, str) else None)
@@ -72,7 +72,7 @@ class TokenVerifier:
             raise _refusal(f"the claim {settings.jwt_username_claim} is not the name of a user")
         expires = claims["exp"]
         if not 0 <= expires <= LONGEST_EXP_SECONDS:
-            raise _refusal("exp is no time")
+            raise _refusal("exp is not a time")
         statements: tuple[Statement, ...] = ()
         if settings.jwt_acl_claim is not None and settings.jwt_acl_claim in claims:
             try:

@@ -15,7 +15,7 @@ from entrepot.gateway.settings.table import Table
 from entrepot.gateway.settings.tree import Settings
 
 TAKEN: Final = frozenset((*MQTT_LISTENERS, *AMQP_LISTENERS, "events"))
-"""Names of listeners, and of a door, that are no section."""
+"""Names of listeners, and of a door, that are not sections."""
 GROUP: Final = "entrepot.doors"
 """Group of entry points: each names a DoorKind."""
 

@@ -1,4 +1,4 @@
-"""The settings of limits for MQTT clients, users and the gateway as a whole; 0 is no limit."""
+"""The settings of limits for MQTT clients, users and the gateway as a whole; 0 means no limit."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ class TierSettings(Table):
         "not_in_disk", description="Reads from the store: never, for messages not on disk, or for all that it has"
     )
     missing: Literal["skip", "refuse"] = Field(
-        "skip", description="Reads where messages left the disk before their upload: go on behind, or are refused"
+        "skip",
+        description="Reads where messages left the disk before their upload: go on after them, or are refused",
     )
     payload: Literal["none", "json"] = Field(
         "none", description="Columns from message bodies: none, or json for typed columns of JSON fields"
@@ -94,7 +95,7 @@ class TierSettings(Table):
 
 
 def fault_of_store(url: str) -> str | None:
-    """The fault of a text that is no URL of an object store, or None. It does not repeat the URL, which may have a
+    """The fault of a text that is not a URL of an object store, or None. It does not repeat the URL, which may have a
     password."""
     if not url.isprintable() or " " in url:
         return "a URL has no blanks and no control characters"

@@ -1,4 +1,7 @@
-"""Shovels of several queues at a time."""
+"""Shovels of several queues at a time.
+
+Invariant: a message is acknowledged at the source only when the target has confirmed it.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LISTEN_BACKLOG = 4096
 _WORDS: Final = {
     errno.EADDRINUSE: "another program listens there already",
     errno.EACCES: "this user may not; ports below 1024 take a right of their own",
-    errno.EADDRNOTAVAIL: "it is no address of this machine",
+    errno.EADDRNOTAVAIL: "it is not an address of this machine",
 }
 
 

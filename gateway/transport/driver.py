@@ -1,7 +1,7 @@
 """Driver: the one loop between a socket and a conversation.
 
-A conversation (a frontend's side of one connection) decides and the driver acts: it hands over bytes, writes what is
-due, stops reading while producers should pause, and reports the end exactly once.
+ADR 6: a conversation (a frontend's side of one connection) decides and the driver acts. It hands over bytes, writes
+what is due, and stops reading while producers should pause. Invariant: it reports the end exactly once.
 """
 
 from __future__ import annotations

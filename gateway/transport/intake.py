@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IntakeLimits:
-    """Limits of one listener. Rates are connections per second; 0 is no limit."""
+    """Limits of one listener. Rates are connections per second; 0 means no limit."""
 
     connections: int = 0
     accepts_per_second: float = 0.0

@@ -76,7 +76,7 @@ class Recent(Generic[_Key, _Value]):
 
 @dataclass(frozen=True, slots=True)
 class PublishRates:
-    """Messages, and bytes of their payloads, per second; 0 is no limit."""
+    """Messages, and bytes of their payloads, per second; 0 means no limit."""
 
     messages: float = 0.0
     size: float = 0.0

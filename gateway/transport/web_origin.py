@@ -5,7 +5,7 @@ its own name resolve to our address reads the answers too (DNS rebinding). Brows
 page can set or leave out: `Origin` (Fetch 3.1) and `Sec-Fetch-Site` (Fetch Metadata 2.3). A request without both comes
 from no page.
 
-`Origin` with neither a scheme nor `null` is no browser's: senders of webhooks name themselves so.
+`Origin` with neither a scheme nor `null` is not a browser's: senders of webhooks name themselves so.
 """
 
 from __future__ import annotations

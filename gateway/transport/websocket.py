@@ -1,7 +1,7 @@
 """WebSocketDriver: a conversation inside a WebSocket (RFC 6455; MQTT 5, section 6).
 
 Invariant: the conversation sees the bytes of binary messages as one stream, whatever their frames, and never any other
-byte. Control frames are answered here: a ping is no sign of life to MQTT. No extension is agreed on, so nothing is
+byte. Control frames are answered here: a ping is not a sign of life to MQTT. No extension is agreed on, so nothing is
 compressed.
 """
 
@@ -98,7 +98,7 @@ class Handshake(H11Handshake):
         """Take a request. Raises RemoteProtocolError with the refusal."""
         headers = websocket_headers(event.method, event.http_version.decode(), event.headers)
         if headers is None:
-            raise RemoteProtocolError("This is no request for a WebSocket", event_hint=RejectConnection())
+            raise RemoteProtocolError("This is not a request for a WebSocket", event_hint=RejectConnection())
         target = event.target
         found = authority_and_target(target)
         if found is not None:

@@ -1,4 +1,7 @@
-"""PeriodicWork: background work that the gateway repeats, with its outcome."""
+"""PeriodicWork: background work that the gateway repeats, with its outcome.
+
+ADR 60: a register of background work. Invariant: a failed step is told, and never ends the work.
+"""
 
 from __future__ import annotations
 

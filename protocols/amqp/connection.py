@@ -5,7 +5,7 @@ queues the right goodbye and ends in a `Closing` event: `connection.close` from 
 RabbitMQ.  A fault of one channel only ends in `ChannelClosed`.  After either, further input is dropped until the other
 side has acknowledged the end.
 
-Events come in the order of the bytes.
+ADR 6: machines without I/O.  Invariant: events come in the order of the bytes.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class ServerConnection(ConnectionChannels):
         return self._take_connections_method(decode_method(payload))
 
     def _is_in_place(self) -> bool:
-        """True if channel frames count now: behind a close they are dropped, before opening they are an error."""
+        """True if channel frames count now: after a close they are dropped, before opening they are an error."""
         if self._state < OPEN:
             raise AmqpError(ReplyCode.CHANNEL_ERROR, "the connection is not open")
         return self._state == OPEN
@@ -213,7 +213,7 @@ class ServerConnection(ConnectionChannels):
         raise AmqpError(ReplyCode.CHANNEL_ERROR, text, method.class_id, method.method_id)
 
     def _take_end(self, kind: int, payload: bytes) -> Event | None:
-        """Take a frame on channel 0 behind a close: only the end counts.  If both closed at once, nobody waits."""
+        """Take a frame on channel 0 after a close: only the end counts.  If both closed at once, nobody waits."""
         if kind != METHOD or self._state == CLOSE_OWED:
             return None
         try:

@@ -262,7 +262,7 @@ def _walk(data: bytes) -> list[int]:
     except FrameError as error:
         raise FrameError(f"malformed headers: {error.text}", BASIC) from None
     if pos != end:
-        what = "ends within a property" if pos > end else "has octets behind its properties"
+        what = "ends within a property" if pos > end else "has octets after its properties"
         raise FrameError(f"a content header {what}", BASIC)
     starts.append(pos)
     return starts

@@ -233,14 +233,14 @@ def _encode_int(value: int) -> bytes:
 
 def _encode_timestamp(value: Timestamp) -> bytes:
     if not 0 <= value < 1 << 64:
-        raise ValueError(f"{value} is no timestamp")
+        raise ValueError(f"{value} is not a timestamp")
     return b"T" + value.to_bytes(8, "big")
 
 
 def _encode_decimal(value: Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise ValueError(f"{value} is no decimal of AMQP")
+        raise ValueError(f"{value} is not a decimal of AMQP")
     unscaled = int("".join(map(str, digits)) or "0") * 10 ** min(max(exponent, 0), 10)
     if sign:
         unscaled = -unscaled

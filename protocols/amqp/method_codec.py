@@ -29,7 +29,7 @@ Reader: TypeAlias = Callable[[bytes, int, list[Any]], int]
 """A reader of arguments: it appends those at a position to the list, and returns their end."""
 
 Writer: TypeAlias = Callable[[list[Any], int, list[bytes]], int]
-"""A writer of arguments from an index on; it returns the index behind them."""
+"""A writer of arguments from an index on; it returns the index after them."""
 
 _U32: Final = Struct(">I")
 _IDS: Final = Struct(">HH")
@@ -121,7 +121,7 @@ def decode_method(payload: bytes) -> AmqpMethod:
     except FrameError as error:
         raise FrameError(f"cannot decode {codec.method.name}: {error.text}", index >> 16, index & 0xFFFF) from None
     if pos != size:
-        raise FrameError(f"cannot decode {codec.method.name}: octets behind it", index >> 16, index & 0xFFFF)
+        raise FrameError(f"cannot decode {codec.method.name}: octets after it", index >> 16, index & 0xFFFF)
     return codec.method(*values)
 
 

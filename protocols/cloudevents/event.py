@@ -1,4 +1,7 @@
-"""The CloudEvent, and the rules of its context attributes (CloudEvents 1.0.2, sections 2 and 3)."""
+"""The CloudEvent, and the rules of its context attributes (CloudEvents 1.0.2, sections 2 and 3).
+
+Invariant: every attribute has one canonical string form, whatever type it came as.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ SPEC_VERSION: Final = "1.0"
 MAX_ATTRIBUTES: Final = 128
 """Most context attributes of an event."""
 MAX_ATTRIBUTE_NAME_LENGTH: Final = 128
-"""Longest attribute name accepted.  The specification's 20 is a SHOULD, so longer ones are no error."""
+"""Longest attribute name accepted.  The specification's 20 is a SHOULD, so longer ones are not an error."""
 MAX_ATTRIBUTE_VALUE_BYTES: Final = 65_535
 """Largest attribute value, in UTF-8.  As large as an MQTT string, so that an event of 64 KiB is forwarded with any long
 attribute (size limits of the core)."""

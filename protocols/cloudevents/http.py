@@ -57,8 +57,8 @@ def content_mode(content_type: bytes | str | None) -> ContentMode:
 
 
 def from_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> CloudEvent:
-    """Return the event of a binary-mode message (3.1).  Header names are in lower case, as in ASGI.  An empty body is
-    no data.  Headers that are not the event's are ignored."""
+    """Return the event of a binary-mode message (3.1).  Header names are in lower case, as in ASGI.  An empty body
+    means no data.  Headers that are not the event's are ignored."""
     attributes: dict[str, str] = {}
     name: str | None = None
     try:

@@ -4,7 +4,7 @@
 queues the right goodbye and ends in a `Closing` event, after which no more is read.  The goodbye is a DISCONNECT or
 CONNACK with its reason for version 5, nothing for 3 and 4, as their specifications want.
 
-`outgoing` has the output, with the open handshakes of QoS 1 and 2.
+ADR 6.  Invariant: after the goodbye no byte is decoded.  `outgoing` has the output and open handshakes of QoS 1 and 2.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ServerConnection(Outgoing):
 
     @property
     def waiting(self) -> int:
-        """Bytes that came behind a CONNECT that is not decided yet."""
+        """Bytes that came after a CONNECT that is not decided yet."""
         return self._decoder.kept if self._is_put_off else 0
 
     @property
@@ -102,7 +102,7 @@ class ServerConnection(Outgoing):
 
     def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
         """Yield the events of the client's bytes, in order; handle each event before the next is asked for.  Nothing is
-        read behind the end of the connection.  A client need not wait for CONNACK (3.1.4): input before the decision on
+        read after the end of the connection.  A client need not wait for CONNACK (3.1.4): input before the decision on
         CONNECT is kept for `go_on`."""
         if self._state == CLOSED:
             return

@@ -51,7 +51,7 @@ class Decoder(IncrementalDecoder[Packet, MqttError]):
 
     `version` is 0 until CONNECT names it; give it to read a server's packets.  `gathers`: several successive PUBACKs of
     success become one `Pubacks`.  `max_connect_size`, for a server: limit of the first packet, which anybody may send.
-    Input behind that packet waits for the next `feed`.
+    Input after that packet waits for the next `feed`.
     """
 
     __slots__ = ("_gathers", "_max_connect_size", "max_packet_size", "version")
@@ -129,7 +129,7 @@ class Decoder(IncrementalDecoder[Packet, MqttError]):
                 append(acks[first](packet_id))
             else:
                 append(self._decode(data, first, body, end))
-                if not version and most is not None:  # input behind CONNECT waits for its answer
+                if not version and most is not None:  # input after CONNECT waits for its answer
                     pos, needed = end, 1
                     break
                 version = self.version

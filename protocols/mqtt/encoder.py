@@ -115,7 +115,7 @@ def publish_template(
 
 
 def publish_head(first: int, name: bytes, rest: int) -> bytes:
-    """Return first byte, remaining length and topic name of a PUBLISH (3.3.1, 3.3.2.1).  `rest`: bytes behind the
+    """Return first byte, remaining length and topic name of a PUBLISH (3.3.1, 3.3.2.1).  `rest`: bytes after the
     name."""
     size = len(name)
     remaining = size + 2 + rest

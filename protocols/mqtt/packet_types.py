@@ -6,8 +6,8 @@ from enum import IntEnum
 
 
 class PacketType(IntEnum):
-    """The high four bits of a packet's first byte.  `WILL` takes the reserved number 0: it is no packet, but the will
-    inside CONNECT has a property list of its own."""
+    """The high four bits of a packet's first byte.  `WILL` takes the reserved number 0: it is not a packet, but the
+    will inside CONNECT has a property list of its own."""
 
     WILL = 0
     CONNECT = 1

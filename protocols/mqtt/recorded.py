@@ -14,7 +14,7 @@ KEPT_NAME_BYTES: Final = 512
 """Limits of the cache of heads, shared by all connections: entries, and bytes of a name.  A full cache is cleared."""
 
 _heads: Final[dict[tuple[bytes, int, int], bytes]] = {}
-"""Heads by name, bytes behind the packet identifier, and QoS."""
+"""Heads by name, bytes after the packet identifier, and QoS."""
 
 
 def template_of_record(record: bytes, most_qos: int, version: int) -> PublishTemplate | None:

@@ -8,8 +8,8 @@
 
 A proof is an HMAC of all that both have said, and of the channel: under TLS that is the server's certificate, so that
 nobody in between can pass a proof on.  Its key is that of the client's role, made of the secret.  A part may hold the
-key of its role alone: then it can be no other part.  The server proves itself first, to a client that has said nothing
-yet.
+key of its role alone: then it cannot be another part.  The server proves itself first, to a client that has said
+nothing yet.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ ones until answers come.  A stream has credit of its own, granted by the client 
 
 Invariants: `Answered` and `Refused` belong to requests that were sent and not cancelled; an id recurs only after four
 thousand million others; nothing but greetings passes before both have greeted.
+
+ADR 15: the wire between our own processes.
 """
 
 from __future__ import annotations
@@ -168,7 +170,7 @@ class ClientConnection(_End):
             return False
         if self._held.pop(id_, None) is not None:
             self.held_bytes -= size
-            self._send_held()  # a smaller one behind it may go now
+            self._send_held()  # a smaller one after it may go now
             return False
         self._out.append(frame(FrameKind.CANCEL, id_))
         self._unanswered -= size

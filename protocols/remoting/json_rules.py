@@ -1,7 +1,7 @@
 """The rule for JSON bodies, for one body: good, or a fault.  `json_blocks` applies it to many at once.
 
 A body is one object of RFC 8259, in UTF-8 (8.1), without a byte order mark, with whitespace around it or not.  NaN and
-Infinity are no JSON (6), nor are halves of surrogate pairs (8.2).  Of a repeated name the last value counts (4 leaves
+Infinity are not JSON (6), nor are halves of surrogate pairs (8.2).  Of a repeated name the last value counts (4 leaves
 it open).  Size and depth are limited (9 permits both).  A number of any size is JSON: a column may be too small for it.
 """
 
@@ -44,7 +44,7 @@ _HALF_PAIR: Final = ("utf-16 surrogate", "unexpected end of hex escape", "Input 
 
 
 def fault_of(body: bytes) -> str | None:
-    """Return the reason why a body, without whitespace around it, is no JSON object; None for one."""
+    """Return the reason why a body, without whitespace around it, is not a JSON object; None for one."""
     if len(body) > MAX_BYTES:
         return Fault.TOO_LONG
     if not (body.startswith(b"{") and body.endswith(b"}")):

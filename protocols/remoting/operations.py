@@ -1,5 +1,5 @@
-"""Operations of the wire that are no method of a port: appending, streams, the broker as a whole, replicas, controllers
-and name servers.  Those of the ports are in `store_rows`.
+"""Operations of the wire that are not a method of a port: appending, streams, the broker as a whole, replicas,
+controllers and name servers.  Those of the ports are in `store_rows`.
 
 An operation has a number, and the types of its arguments and its result.  `RAW` is bytes in a form of their own
 (`message_batch`), or nothing.  An idempotent operation may be repeated when its answer was lost.  Numbers are fixed for

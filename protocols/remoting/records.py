@@ -64,7 +64,7 @@ _HEAD: Final = struct.Struct(">IQQQ")
 @dataclass(frozen=True, slots=True)
 class RecordRun:
     """Records of one queue, in order.  `starts`: position of each in `data`, which may hold others between them.
-    `next_offset`: the offset to go on, behind messages that the filter does not match, too."""
+    `next_offset`: the offset to go on, after messages that the filter does not match, too."""
 
     entries: NDArray[Any]
     starts: NDArray[np.int64]

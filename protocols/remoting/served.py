@@ -31,8 +31,8 @@ class RecordReader(Protocol):
 
 
 class RevisedDefinitions(Protocol):
-    """Changes of one broker's definitions, each with the revision that a gateway gave it.  What is deleted since, or
-    newer than a deletion, stays as it is."""
+    """Changes of one broker's definitions, each with the revision that a gateway gave it.  A definition that was
+    deleted since, or is newer than a deletion, stays as it is."""
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]: ...
 

@@ -53,14 +53,14 @@ _decode_properties = PROPERTIES.decode
 
 
 class InvalidRecordError(Exception):
-    """The bytes are no whole record of this place in the log."""
+    """The bytes are not a whole record of this place in the log."""
 
 
 def cut_records(
     data: bytes, base: int, entries: Sequence[tuple[int, int, int]], topic: bytes, queue_id: int, queue_offset: int
 ) -> list[bytes | InvalidRecordError]:
     """Return the records of consume-queue entries, cut out of data that begins at a commit-log offset.  Each is checked
-    to be whole, and the message of its place in the queue: `queue_offset` and those behind it.  An invalid one gives an
+    to be whole, and the message of its place in the queue: `queue_offset` and those after it.  An invalid one gives an
     error in its place."""
     found: list[bytes | InvalidRecordError] = []
     topic_end = MESSAGE_HEADER_SIZE + len(topic)
@@ -96,7 +96,7 @@ def _further_places(record: bytes) -> tuple[Place, ...]:
 
 
 def check_length(record: bytes) -> None:
-    """Raise InvalidRecordError for bytes that are no record of a message by their lengths."""
+    """Raise InvalidRecordError for bytes that are not a record of a message by their lengths."""
     if len(record) < MESSAGE_HEADER_SIZE or record[:4] != RECORD_MAGIC:
         raise InvalidRecordError("no room for a header")
     found = unpack_message(record, 0)

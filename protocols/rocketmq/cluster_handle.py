@@ -6,7 +6,7 @@ broker.  The text holds all of these, base64url without padding of (big-endian):
     version (1)  checksum (4)  attempt (4)  queue id (4)  five texts (each: u16 length, UTF-8)
 
     texts = topic, group, broker name, message id, RocketMQ's receipt handle; topic and group are the requested ones,
-            as stored names.  checksum = crc32 of the bytes behind it
+            as stored names.  checksum = crc32 of the bytes after it
 
 The broker is named without an address, which comes from the topic's route.  So a forged handle cannot lead a gateway
 elsewhere.  The checksum finds damage; the cluster decides if a handle is current.

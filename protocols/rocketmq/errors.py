@@ -64,7 +64,7 @@ _TABLE: Final[tuple[tuple[Code, v2.Code.ValueType, tuple[v2.Code.ValueType, ...]
         (v2.MESSAGE_PROPERTIES_TOO_LARGE, v2.REQUEST_HEADER_FIELDS_TOO_LARGE),
     ),
     (
-        # an unspecified code, or one of a newer protocol, is no success either
+        # an unspecified code, or one of a newer protocol, is not a success either
         Code.INTERNAL_ERROR,
         v2.INTERNAL_ERROR,
         (v2.INTERNAL_ERROR, v2.INTERNAL_SERVER_ERROR, v2.FAILED_TO_CONSUME_MESSAGE, v2.CODE_UNSPECIFIED),

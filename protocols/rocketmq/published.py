@@ -3,6 +3,8 @@
 Besides the fields of the wire, a producer may set the facts of `properties` that belong to a message itself (`_SAID`:
 sub-topic, content type, correlation ...).  Every other `entrepot_<fact>` is kept as the user property
 `entrepot_fact_<fact>`, and comes back to RocketMQ consumers as it was sent.
+
+ADR 28: RocketMQ's clients have no session here.  Invariant: a producer sets only facts of a message itself.
 """
 
 from __future__ import annotations
@@ -156,7 +158,7 @@ def _take_kind(
     if kind == v2.DELAY:
         deliver_at_ms = milliseconds(system.delivery_timestamp)
         if not 0 <= deliver_at_ms <= MAX_EPOCH_MS:
-            raise WireError(v2.ILLEGAL_DELIVERY_TIME, "the delivery timestamp is no time")
+            raise WireError(v2.ILLEGAL_DELIVERY_TIME, "the delivery timestamp is not a time")
         own[SystemProperty.DELIVER_AT_MS] = deliver_at_ms
     elif kind == v2.PRIORITY:
         if system.priority < 0:

@@ -1,4 +1,7 @@
-"""The package installed as `pyspark_entrepot`: Spark registers the data source of every module named `pyspark_...`."""
+"""The package installed as `pyspark_entrepot`: Spark registers the data source of every module named `pyspark_...`.
+
+ADR 24: Spark reads by offset.
+"""
 
 from entrepot.spark_ingest.source.data_source import EntrepotDataSource as DefaultSource
 

@@ -1,6 +1,6 @@
 """`<table>_gaps`: holes in a device's sequence numbers, restarts of a device, and too long silences.
 
-A row describes the moment when the message behind the hole came. Later messages, late ones too, are counted in
+A row describes the moment when the message after the hole came. Later messages, late ones too, are counted in
 `arrived_later`: `missing - arrived_later` are missing for good.
 """
 

@@ -36,7 +36,7 @@ _NO_REASON: Final = re.compile(
     r"(?:An error occurred while calling |at (?:[a-z_]\w*\.)+|JVM stacktrace|Traceback |File \")"
 )
 _DESCRIPTION: Final = "=== Streaming Query ==="
-"""The line behind which Spark describes the query."""
+"""The line after which Spark describes the query."""
 _CLASS: Final = re.compile(r"(?:[a-z_]\w*\.)+[A-Z][\w$]*")
 MOST: Final = 500
 """Longest reason, in characters."""

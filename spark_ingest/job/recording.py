@@ -30,7 +30,7 @@ def tell_store(settings: JobSettings, app: str, batch: int, version: str, now_ms
         if isinstance(reader, BlockingStore):  # a data directory is only read
             _add(reader, settings, app, IngestBatch(batch, version, now_ms, ranges))
     except EntrepotError as error:
-        logging.getLogger(__name__).info("the store is not told of batch %s: %s", batch, error.message)
+        logging.getLogger(__name__).info("could not report batch %s to the store: %s", batch, error.message)
 
 
 def _add(store: BlockingStore, settings: JobSettings, app: str, batch: IngestBatch) -> None:

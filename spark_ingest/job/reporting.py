@@ -26,7 +26,7 @@ IDLE_SECONDS: Final = 30.0
 
 
 class JobReports:
-    """The reports of one job.  A store that cannot be written to gets none, and a failed write is no fault of the
+    """The reports of one job.  A store that cannot be written to gets none, and a failed write is not a fault of the
     job."""
 
     def __init__(self, settings: JobSettings) -> None:

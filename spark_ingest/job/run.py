@@ -1,4 +1,7 @@
-"""Running a job: the query, and watching it."""
+"""Running a job: the query, and watching it.
+
+ADR 25: tables know their batches. Invariant: a batch that runs again is in each table once.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class NoMessagesYetError(Exception):
 
 
 def with_schema(settings: JobSettings) -> JobSettings:
-    """Add the schema of bodies. An earlier start's columns stay as they are; new ones come behind them. Raises
+    """Add the schema of bodies. An earlier start's columns stay as they are; new ones come after them. Raises
     NoMessagesYetError where neither is known, OptionError, EntrepotError where the store is not reached."""
     if settings.parse is Parse.NONE or settings.schema:
         return settings

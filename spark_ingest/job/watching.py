@@ -76,7 +76,7 @@ class JobMetrics:
         self._offset = Gauge("entrepot_ingest_offset", "Where the table ends", labels, registry=registry)
         self._rows = Counter("entrepot_ingest_rows", "Messages read", registry=registry)
         self._batch = Gauge("entrepot_ingest_batch", "Number of the last batch", registry=registry)
-        self._seconds = Gauge("entrepot_ingest_batch_seconds", "How long the last batch took", registry=registry)
+        self._seconds = Gauge("entrepot_ingest_batch_seconds", "Seconds that the last batch took", registry=registry)
         self._server, self._thread = start_http_server(port, host, registry)
         self.port: int = self._server.server_port
 

@@ -96,7 +96,7 @@ def _marks(series: Series, odd: list[Anomaly]) -> go.Scatter:
 
 
 def gaps(data: ReportData) -> go.Figure:
-    """A bar from the last message before a gap to the first behind it, for the devices with most of them."""
+    """A bar from the last message before a gap to the first after it, for the devices with most of them."""
     counts: dict[str, int] = {}
     for gap in data.gaps:
         counts[gap["device"]] = counts.get(gap["device"], 0) + 1

@@ -1,4 +1,7 @@
-"""The page: one HTML file with everything in it."""
+"""The page: one HTML file with everything in it.
+
+Invariant: the page loads nothing from elsewhere.
+"""
 
 from __future__ import annotations
 

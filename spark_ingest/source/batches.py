@@ -31,7 +31,7 @@ ERROR_COLUMNS: Final = (RESCUED, "_error", "_raw")
 MAX_TOLD: Final = 500
 """Longest line of the log about a message that is set aside."""
 _NO_MESSAGES: Final = (EntrepotError, MemoryError, AssertionError)
-"""Faults that are no single message's: another attempt may succeed, or the code is wrong."""
+"""Faults that are not a single message's: another attempt may succeed, or the code is wrong."""
 
 
 @dataclass(frozen=True)

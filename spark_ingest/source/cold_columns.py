@@ -73,7 +73,7 @@ def _properties(rows: pa.Table) -> pa.Array:
 
 
 def _joined(system: pa.Array, own: pa.Array) -> pa.Array | None:
-    """Lists of pairs joined row by row, without a look at each pair. None where one is no text, or a row repeats a
+    """Lists of pairs joined row by row, without a look at each pair. None where one is not text, or a row repeats a
     name."""
     lists = (system, own)
     if any(each.null_count for each in lists):

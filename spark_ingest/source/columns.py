@@ -89,7 +89,7 @@ def property_map(system: Mapping[str, Any], user: Iterable[tuple[str, Any]]) -> 
 
 
 def _text(value: str | bytes) -> str:
-    """Text, or base64 of bytes that are no text."""
+    """Text, or base64 of bytes that are not text."""
     if isinstance(value, str):
         return value
     try:

@@ -1,7 +1,8 @@
 """The data source for Spark: batch and stream readers, batch and stream writers.
 
-The driver keeps one reader object for the life of a query and asks it for offsets and pieces; executors read the pieces
-(`reading.py`). Nothing here depends on pops or acknowledgements: the same offsets are the same rows.
+The driver keeps one reader object for the life of a query and asks it for offsets and pieces; executors read the
+pieces (`reading.py`). ADR 24: Spark reads by offset. Invariant: the same offsets are the same rows, as nothing here
+depends on pops or acknowledgements.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class EntrepotReader(DataSourceReader):
             default=EARLIEST,
         )
         end = resolve(reader, options.ending or Start("latest"), bounds, late_is_error=False, default=LATEST)
-        for topic, queues in end.items():  # a start behind its end reads nothing
+        for topic, queues in end.items():  # a start after its end reads nothing
             for queue in queues:
                 if start[topic][queue] >= queues[queue] and start[topic][queue] <= bounds[topic][queue].max_offset:
                     start[topic][queue] = queues[queue]

@@ -38,7 +38,7 @@ class RowParser:
 
     def row(self, body: bytes) -> tuple[list[Any], str | None]:
         """Return the values by column, and the text of those that do not fit.  Raises ValueError with the fault of a
-        body that is no object."""
+        body that is not an object."""
         if self._load is None:
             body = body.strip(WHITESPACE.encode())
             fault = fault_of(body)

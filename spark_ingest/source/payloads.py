@@ -1,6 +1,6 @@
 """Bodies into columns: JSON and CBOR, with errors told beside and never lost.
 
-The rule for JSON is `protocols/remoting/json_rules.py`. What it allows goes through pyarrow's reader as one block.
+The rule for JSON is `protocols/remoting/json_rules.py`. Bodies that it allows go through pyarrow's reader as one block.
 Where a body does not fit, a block is checked body by body (msgspec, by the same types), and the rest is read as a block
 again. Values that do not fit are told in `_rescued` (`misfits.py`); bad bodies in `_error`, with the bytes in `_raw`.
 """
@@ -37,7 +37,7 @@ MAX_ERROR_LENGTH: Final = 200
 class PayloadParser:
     """A parser of bodies of one schema: Arrow `fields`, by their names in bodies.
 
-    What becomes of a body does not depend on the others of its block, however they are read.
+    A body's columns do not depend on the others of its block, however they are read.
     """
 
     def __init__(self, parse: Parse, fields: Sequence[pa.Field]) -> None:
@@ -215,7 +215,7 @@ def _load_cbor(body: bytes) -> Any:
     except (cbor2.CBORError, EOFError) as error:
         raise ValueError(f"not CBOR: {error}") from error
     if stream.tell() != len(body):
-        raise ValueError("bytes behind the CBOR value")
+        raise ValueError("bytes after the CBOR value")
     return value
 
 

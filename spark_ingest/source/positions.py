@@ -99,7 +99,7 @@ def latest(bounds: Bounds) -> Offsets:
 
 def resolve(reader: BlockingReader, start: Start, bounds: Bounds, *, late_is_error: bool, default: int) -> Offsets:
     """The offsets of a start or an end; queues that it does not name get `default`. Raises OptionError for a missing
-    queue or topic, and for a time behind the last message of a queue if `late_is_error`."""
+    queue or topic, and for a time after the last message of a queue if `late_is_error`."""
     found: Offsets = {}
     for topic, queues in bounds.items():
         found[topic] = {}

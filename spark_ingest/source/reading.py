@@ -134,7 +134,7 @@ def _unread(
 
 
 def _behind(ranges: Sequence[Range], place: tuple[int, int]) -> list[Range]:
-    """Parts of ranges, in order of queue and offset, that lie behind a place."""
+    """Parts of ranges, in order of queue and offset, that lie after a place."""
     queue_id, offset = place
     found = []
     for each in ranges:

@@ -103,7 +103,7 @@ def _spelt_once(found: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
 
 
 def _kinds(value: Any) -> dict[str, str]:
-    """The types of a sampled body's fields; none of one that is no object."""
+    """The types of a sampled body's fields; none of one that is not an object."""
     return _Sampled().fields_of(value, 0) if isinstance(value, dict) else {}
 
 

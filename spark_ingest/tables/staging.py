@@ -110,7 +110,7 @@ def staged_file(path: Path) -> StagedFile:
 
 
 def move_durably(files: Iterable[StagedFile], folder: Path) -> list[StagedFile]:
-    """Move files, synced, into a folder of the same file system. Leftovers of a crash are no part of any table."""
+    """Move files, synced, into a folder of the same file system. Leftovers of a crash are not part of any table."""
     folder.mkdir(parents=True, exist_ok=True)
     moved = []
     for each in files:

@@ -1,4 +1,7 @@
-"""The job's interface to a table of any format."""
+"""The job's interface to a table of any format.
+
+ADR 25: tables know their batches. Invariant: files and the batch's number are in one commit.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """BlockingStore: the brokers of a store, with blocking calls.  It runs `store_client.remote` on an event loop in a
 thread of its own, which handles routes, connections and retries. It waits for a broker that is away, so that a job
-outlives its restart."""
+outlives its restart.
+
+ADR 24: Spark reads by offset. Invariant: bounds are those of all queues; where a broker is away, they are refused.
+"""
 
 from __future__ import annotations
 

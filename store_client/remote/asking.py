@@ -14,7 +14,7 @@ from entrepot.protocols.remoting.row import Ask
 Asked = TypeVar("Asked")
 R = TypeVar("R")
 _LACKED: Final = NOT_THERE | {Code.OFFSET_NOT_FOUND}
-"""Refusals of a slave that are no answer: its master may have what it lacks."""
+"""Refusals of a slave that are not answers: its master may have what it lacks."""
 
 
 class Asking:
@@ -46,7 +46,7 @@ class Asking:
         return row.read(await self._call(row, asked.payload(), seconds, late), self)
 
     async def call(self, operation: wire.Operation, *arguments: Any, seconds: float | None = None) -> Any:
-        """Return the result of an operation that is no port's.  Raises as `ask`."""
+        """Return the result of an operation that is not a port's.  Raises as `ask`."""
         answer = await self._call(operation, operation.encode_arguments(*arguments), seconds, None)
         return answer if operation.result is None else operation.result.decode(answer)
 

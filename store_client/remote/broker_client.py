@@ -114,7 +114,7 @@ class BrokerClient(Asking):
                 operation, operation.encode_arguments(), self._told, self._definitions_ended
             )
         except EntrepotError as error:
-            log.warning("a broker does not tell what it has", address=self.link.address, problem=error.message)
+            log.warning("could not follow a broker's definitions", address=self.link.address, problem=error.message)
 
     def _definitions_ended(self, error: EntrepotError) -> None:
         """Ask again soon: a replica that is not master tells nothing, and may be master soon."""

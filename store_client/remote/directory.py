@@ -132,7 +132,7 @@ class Directory:
                 partial(self._ended, link, operation),
             )
         except EntrepotError as error:
-            log.warning("a name server cannot be followed", address=link.address, problem=error.message)
+            log.warning("could not follow a name server", address=link.address, problem=error.message)
 
     def _follow_again(self, link: Link, before: ClientStream) -> None:
         if link.is_up and self._streams[link.address] is before:
@@ -150,7 +150,7 @@ class Directory:
             routes: Routes = wire.WATCH_ROUTE_CHANGES.result.decode(payload)
             server.check(routes)
         except (EntrepotError, RemotingError) as error:
-            log.error("routes cannot be taken: all are asked for again", address=link.address, problem=str(error))
+            log.error("routes are not usable; asking for all again", address=link.address, problem=str(error))
             link.close_stream(self._streams[link.address])
             self._loop.call_later(AGAIN_SECONDS, self._follow_again, link, self._streams[link.address])
             return
@@ -204,7 +204,7 @@ class Directory:
             log.warning("remembered routes cannot be read", file=str(self._cache), problem=str(error))
             return
         self._known = {route.broker.name: ReportedBroker.of(route) for route in found}
-        log.info("remembered routes", brokers=" ".join(sorted(self._known)))
+        log.info("remembered routes loaded", brokers=" ".join(sorted(self._known)))
         self._on_routes(self.routes(), None)
 
     def _write_within(self, seconds: float) -> None:

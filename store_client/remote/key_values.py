@@ -180,4 +180,4 @@ class _Watch:
             if told:
                 self._on_events([KeyValueEvent(e.key, e.value, world_place(e.version, self._keeper)) for e in told])
         except Exception:  # a fault of the watcher: others go on
-            log.exception("a watcher of key-values failed", prefix=self._prefix)
+            log.exception("a watcher of key-values failed; others go on", prefix=self._prefix)

@@ -89,14 +89,14 @@ class SlaveReader(Asking):
         self._on_ready(offer)
 
     def _ended(self, error: EntrepotError) -> None:
-        """Ask again soon: it is no slave, or its store is being opened again."""
+        """Ask again soon: it is not a slave, or its store is being opened again."""
         self.is_ready, self._stream = False, None
         if self.link.is_up and self._again is None:
             self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._open)
 
 
 class SlaveReaders:
-    """The slaves by the name of their broker and their address.  `clients`: all brokers.  `is_nearest`: slaves of the
+    """The slaves by the name of their broker and their address.  `clients`: all brokers.  `is_nearest`: slaves of its
     own `zone` are asked even while their master is there."""
 
     def __init__(
@@ -177,7 +177,7 @@ class SlaveReaders:
 
     def _is_there(self, name: str, offer: wire.ReadOffer) -> None:
         for fault in call_each(tuple(self.watchers), name, offer):
-            log.error("a watcher of slaves failed", broker=name, exc_info=fault)
+            log.error("a watcher of slaves failed; the others are told", broker=name, exc_info=fault)
 
     def topic_changed(self, name: str) -> None:
         """Note a changed topic: a slave may still know an earlier one of that name."""

@@ -1,5 +1,8 @@
-"""RemoteStore: the ports of a store, over the brokers of a cluster.  No message stays here: if the gateway that holds
-this is killed, any other can go on."""
+"""RemoteStore: the ports of a store, over the brokers of a cluster.
+
+ADR 16: several brokers, one store.  Invariant: no message stays here, so if the gateway that holds this is killed, any
+other can go on.
+"""
 
 from __future__ import annotations
 

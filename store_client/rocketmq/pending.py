@@ -135,7 +135,7 @@ class Pending:
         try:
             message = from_wire(check.message, self._cluster.namespaces)
         except EntrepotError as error:
-            log.warning("a transaction to be checked: %s", error.message)
+            log.warning("could not read a transaction to be checked: %s", error.message)
             return
         name = message.system_text(SystemProperty.TRANSACTION_ID) or check.transaction_id
         message.system = {**message.system, SystemProperty.TRANSACTION_ID: name}

@@ -162,7 +162,7 @@ class Receiving:
                 self.took.observe(asyncio.get_running_loop().time() - began)
         except EntrepotError as refusal:
             shelf.refusals[broker.broker] = refusal
-            log.info("receive from %s: %s", broker.broker, refusal.message)
+            log.info("could not receive from %s: %s", broker.broker, refusal.message)
         except Exception as error:  # a fault of ours, or of gRPC: waiting pops are told
             log.exception("a receive from %s failed", broker.broker)
             text = f"receiving from {broker.broker!r} failed: {error}"

@@ -160,11 +160,13 @@ class Routes:
                 try:
                     await self.refresh(topic)
                 except EntrepotError as refusal:
-                    log.info("route of %s: %s", topic, refusal.message)  # the known route holds until it is refuted
+                    log.info(
+                        "could not refresh the route of %s: %s", topic, refusal.message
+                    )  # the known route holds until it is refuted
 
     def _tell(self, topic: str) -> None:
         for fault in call_each(tuple(self._watchers), topic):
-            log.error("a watcher of topics failed: %s", topic, exc_info=fault)
+            log.error("a watcher of topics failed; the others are told: %s", topic, exc_info=fault)
 
     def watch(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call back with a topic's name when its route has changed; returns a function to stop it."""

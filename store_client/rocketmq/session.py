@@ -154,7 +154,7 @@ class _Link:
             try:
                 await self._connection.call(HEARTBEAT, beat, session.timeout_seconds, session.headers())
             except EntrepotError as refusal:
-                log.debug("heartbeat: %s", refusal.message)
+                log.debug("heartbeat failed: %s", refusal.message)
             await asyncio.sleep(session.heartbeat_seconds)
 
     async def close(self) -> None:

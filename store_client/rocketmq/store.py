@@ -1,5 +1,8 @@
 """RocketMqStore: a RocketMQ 5 cluster behind the ports, as one of its gRPC clients.  docs/rocketmq-cluster.md lists the
-protocol's call for each call of the ports, and those it cannot carry."""
+protocol's call for each call of the ports, and those it cannot carry.
+
+ADR 39: a store is a record of its ports. Invariant: a call that the cluster cannot carry is refused as UNSUPPORTED.
+"""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_a_controller_takes_the_place_of_another(
     wait_until(lambda: sorted(members().values()) == ["away", "follows", "leads"], lambda: f"two lead: {members()}")
     cluster.controller(2).start()
     code, told = entrepot(cluster, capsys, "cluster", "controller", "remove", "3", "--yes")
-    assert (code, "3 is no member" in told) == (1, True)
+    assert (code, "3 is not a member" in told) == (1, True)
     code, told = entrepot(cluster, capsys, "cluster", "controller", "remove", "2", "--yes")
     assert (code, told) == (0, "controller 2 has left\n")
 

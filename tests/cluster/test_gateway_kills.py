@@ -22,8 +22,8 @@ EVERY_SECONDS = 2.0
     "A gateway dies",
     group="Gateways and clients",
     does=(
-        "Its clients connect to another one and go on; put a load balancer in front. What they had not acknowledged "
-        "comes again."
+        "Its clients connect to another one and go on; put a load balancer in front. Messages that they "
+        "had not acknowledged come again."
     ),
     lost="nothing confirmed",
     told="alarm: the gateway does not answer",

@@ -51,8 +51,8 @@ def acknowledge(client: RawClient, deliveries: list[Publish]) -> None:
     "A gateway dies that has MQTT sessions",
     group="Gateways and clients",
     does=(
-        "A session goes on at another gateway. What was in flight comes again with its packet id and DUP, what was "
-        "acknowledged does not."
+        "A session goes on at another gateway. Messages in flight come again with their packet id and DUP, "
+        "acknowledged ones do not."
     ),
     lost="nothing",
 )

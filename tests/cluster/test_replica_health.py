@@ -79,7 +79,7 @@ def test_probes_tell_master_from_slave(cluster: ReplicatedProcesses, capsys: pyt
     code, out, _ = asked(slave, "--ready", "--role", "slave")
     assert (code, out.split(": ")[1]) == (0, f"replica {slave}, slave of replica {master} in epoch 1, in sync\n")
     code, out, err = asked(slave, "--role", "master")
-    assert (code, err.partition(" is no master: ")[2]) == (1, f"replica {slave} is slave in epoch 1\n")
+    assert (code, err.partition(" is not a master: ")[2]) == (1, f"replica {slave} is slave in epoch 1\n")
     told: dict[str, Any] = json.loads(asked(slave, "--json")[1])
     assert told["isReady"] is True
     shown = next(each for each in cluster.group()["replicas"] if each["replica"] == slave)

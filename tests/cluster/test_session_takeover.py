@@ -137,7 +137,7 @@ def _watch(client: SessionClient, ended: list[SessionClient]) -> None:
     "A gateway hangs, and its clients are elsewhere when it goes on",
     group="Gateways and clients",
     does=(
-        "Sessions go on at the other gateway meanwhile. What the first does late changes nothing of them, and then "
+        "Sessions go on at the other gateway meanwhile. Late work of the first changes nothing of them, and then "
         "it works again."
     ),
     lost="nothing",

@@ -251,7 +251,7 @@ async def test_nothing_waits_for_one_that_stops(tmp_path: Path, who: str) -> Non
 @pytest.mark.failure(
     "All replicas, or all controllers too, are killed or stopped at once",
     group="Replicas of a broker",
-    does="A master is elected when enough are back, and all goes on. What was acknowledged stays so.",
+    does="A master is elected when enough are back, and all goes on. Acknowledged messages stay so.",
     lost="nothing confirmed",
 )
 @RULES

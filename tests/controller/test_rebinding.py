@@ -65,7 +65,7 @@ async def test_replicas_obey_new_controllers_after_rebinding(
 
 def test_what_is_no_replica_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["store", "rebind", "--data-dir", str(tmp_path), "--yes"]) == 2
-    assert "is no data directory of a replica" in capsys.readouterr().err
+    assert "is not a data directory of a replica" in capsys.readouterr().err
     (tmp_path / "replica.json").write_text("{")
     assert run(["store", "rebind", "--data-dir", str(tmp_path), "--yes"]) == 2
     assert "cannot be read" in capsys.readouterr().err

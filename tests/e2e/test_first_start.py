@@ -46,7 +46,7 @@ def test_workers_name_a_port_that_is_taken(taken: int) -> None:
 
 def test_an_address_of_another_machine(tmp_path: Path) -> None:
     line = told(ServerProcess(tmp_path, {"server.host": "192.0.2.1"}))
-    assert "it is no address of this machine (server.host)" in line
+    assert "it is not an address of this machine (server.host)" in line
     assert not (tmp_path / "data").exists()
 
 

@@ -102,7 +102,7 @@ class TakesAnyChange(Leadership):
 
 
 class ChangesBeforeItsTerm(Leadership):
-    """Members are changed before an entry of the own term is committed (the fault of 2015)."""
+    """Members are changed before an entry of the leader's term is committed (the fault of 2015)."""
 
     def _change_under_way(self) -> str:
         is_pending = self._state.log.configuration_index > self._state.commit
@@ -194,7 +194,7 @@ FAULTS: Final = {
     "a cut keeps the configuration": (machine(state_type=KeepsConfigurationInState), 3, 1176175546),
     "committed beyond what was checked": (machine(following_type=CommitsUnchecked), 3, 3088811904),
     "two changes at once": (machine(leadership_type=TakesAnyChange), 3, 1175700420),
-    "a change before the own term": (machine(leadership_type=ChangesBeforeItsTerm), 3, 2122937899),
+    "a change before the leader's term": (machine(leadership_type=ChangesBeforeItsTerm), 3, 2122937899),
     "a read without a round": (machine(leadership_type=ReadsWithoutRound), 3, 1961087375),
     "no lease in pre-votes": (PlantedFaults(ForgetsLease), 3, 1179349521),
     "acknowledged before the sync": (PlantedFaults(AcknowledgesUnsynced), 3, 3365567540),

@@ -37,8 +37,8 @@ async def kept_all(group: ReplicatedGroup, replica: int) -> None:
     "All disks of a group are lost, there is a backup",
     group="Directories, copies and backups",
     does=(
-        "The restored directory and empty replicas are a new group. Old members are refused. What was acknowledged "
-        "stays so."
+        "The restored directory and empty replicas are a new group. Old members are refused. Acknowledged messages "
+        "stay so."
     ),
     lost="what came after the backup",
 )

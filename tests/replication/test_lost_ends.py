@@ -201,7 +201,7 @@ def test_who_knows_more_as_confirmed_than_its_master_has_stops_and_cuts_nothing(
     found = slave(15)
     [halt] = found.welcomed(Welcome(2, 1, 10, 10, appointment=appointment(2, 2)))
     assert isinstance(halt, Halt)
-    assert "nothing behind 10, and 15 is confirmed here: a disk was put back" in halt.reason
+    assert "nothing after 10, and 15 is confirmed here: a disk was put back" in halt.reason
     assert found.end == 20
 
 

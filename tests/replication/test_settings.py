@@ -62,7 +62,7 @@ def test_rules_as_people_write_them(text: str, rule: Rule) -> None:
         ({"replicas": ["a:1"]}, "'a:1' is not id=host:port"),
         ({"replicas": ["1=a"]}, "'1=a' is not id=host:port"),
         ({"replicas": [*THREE, "1=d:4"]}, "replica 1 is named twice"),
-        ({"rule": "most"}, "'most' is no rule"),
+        ({"rule": "most"}, "'most' is not a rule"),
         ({"rule": "2-5"}, "of 5 replicas, and 3 are named"),
         ({"rule": "4-3"}, "a quorum of 4 among 3"),
         ({"min_in_sync": 4}, "min_in_sync is 1 to 3"),

@@ -216,16 +216,16 @@ def test_what_others_put_beside(server: ObjectServer, served_store: ObjectStore)
 
 
 URLS = [
-    ("", "no:// is no object store's URL"),
-    ("/data/tier", "no:// is no object store's URL: file://, s3://, gs://, az://, memory:// are"),
-    ("ftp://host/x", "ftp:// is no object store's URL"),
+    ("", "no:// is not an object store's URL"),
+    ("/data/tier", "no:// is not an object store's URL: file://, s3://, gs://, az://, memory:// are"),
+    ("ftp://host/x", "ftp:// is not an object store's URL"),
     ("s3://", "it names no bucket: s3://bucket/prefix is wanted"),
     ("s3:///prefix", "it names no bucket"),
     ("gs://", "it names no bucket: gs://bucket/prefix"),
     ("s3://bucket:9000/x", "a bucket has no port: set the endpoint"),
     (f"s3://key:{SECRET}@bucket/x", "has credentials in it: they belong in the environment"),
     (f"az://container/x?sig={SECRET}", "has ? or # in it"),
-    ("s3://bucket/a/../b", "no path of an object"),
+    ("s3://bucket/a/../b", "not an object's path"),
     ("s3://buck et", "blanks"),
     ("s3://[bucket", "brackets"),
     ("file://host/folder", "a folder has no host"),

@@ -84,7 +84,7 @@ class KeptConfirmed:
         self._problem = problem
 
     def lower(self, to: int) -> None:
-        """Give up everything behind an offset, durably, before it is cut.  Raises OSError."""
+        """Give up everything after an offset, durably, before it is cut.  Raises OSError."""
         if max(self.kept, self._wanted) > to:
             with self._lock:
                 self._wanted = to

@@ -1,6 +1,7 @@
 """Files that a replica keeps beside its log: `replica.json`, its state, and `diverged/`, what was cut of its log.
 
-Both are put in place whole and durable before anybody is told. `confirmed` is written behind (`kept_confirmed.py`).
+ADR 74: the end of a log tells that its disk was put back. Invariant: both are put in place whole and durable before
+anybody is told. `confirmed` is written behind (`kept_confirmed.py`).
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def decode_file(schema: Schema, data: bytes) -> list[dict[str, Any]]:
     """Return the records of a file. Raises ValueError for a corrupted file, or one with another schema."""
     source = _Source(data)
     if source.take(len(MAGIC)) != MAGIC:
-        raise ValueError("it is no file of Avro")
+        raise ValueError("it is not a file of Avro")
     told: dict[str, str] = {}
     while count := source.integer():
         for _ in range(count):

@@ -17,7 +17,7 @@ from entrepot.domain.errors import Code
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 CUT_MICROSECONDS: Final = 999
-"""What Delta's statistics may have cut off a time: they have milliseconds, the column microseconds."""
+"""The part that Delta's statistics may have cut off a time: they have milliseconds, the column microseconds."""
 
 
 class _Stats(msgspec.Struct, rename="camel"):
@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder(_Stats).decode
 
 
 def bounds_of(file: AddFile, columns: Iterable[tuple[int, str, str]]) -> Bounds:
-    """Return the statistics of a file of the table. `columns`: number, name and type. What is not told is not
+    """Return the statistics of a file of the table. `columns`: number, name and type. An untold column is not
     bounded. Raises MESSAGE_CORRUPTED for a file without the number of its rows."""
     try:
         stats = _decode(file.stats or "")

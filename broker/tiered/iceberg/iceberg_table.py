@@ -1,7 +1,7 @@
 """IcebergTable: a table's metadata for readers of Iceberg, made of Delta's log, which stays the one truth.
 
-It is behind the log, and never in its way: it can be deleted, and is made anew. A snapshot keeps the manifests of the
-one before, but for those with removed files, and for many small ones.
+ADR 71: Iceberg beside Delta. Invariant: it is behind the log, and never in its way; it can be deleted, and is made
+anew. A snapshot keeps the manifests of the one before, but for those with removed files, and for many small ones.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class IcebergTable:
         return self._oldest_ms is not None and self._oldest_ms < self._clock.now_ms() - self._grace_ms // 2
 
     def _later_ms(self, ground: Ground | None) -> int:
-        """Return the time of a new snapshot: behind that of the one before, whatever the clock says."""
+        """Return the time of a new snapshot: after that of the one before, whatever the clock says."""
         current = None if ground is None else ground.current
         now_ms = self._clock.now_ms()
         return now_ms if current is None else max(now_ms, current["timestamp-ms"] + 1)

@@ -58,7 +58,7 @@ def main(descriptor: int) -> None:
         try:
             has_more = uploader.round()
         except EntrepotError as refusal:  # the broker cannot answer now: it is asked again
-            log.warning("no round of uploads", seldom="round", problem=refusal.message)
+            log.warning("a round of uploads failed; will retry", seldom="round", problem=refusal.message)
             has_more = False
         if not has_more:
             time.sleep(ROUND_SECONDS)

@@ -1,7 +1,9 @@
 """Uploader: brings confirmed messages of tiered topics into their tables, topic by topic, in bounded memory.
 
-It asks the broker for the states of its topics and for records, and reports the progress of each queue. The tables
-record its work: nothing is remembered here over a crash. A topic that fails is tried again later, and the others go on.
+It asks the broker for the states of its topics and for records, and reports the progress of each queue. A topic that
+fails is tried again later, and the others go on.
+
+ADR 52: cold messages are a table. Invariant: the tables record its work, and nothing is remembered here over a crash.
 """
 
 from __future__ import annotations
@@ -330,7 +332,7 @@ class Uploader:
             topic.table.vacuum(int(1000 * self._grace))
 
     def _merge(self, state: TopicState, topic: _Topic) -> None:
-        """Merge some segments, and go on soon where there was work. What is wrong with one of them stops nothing else,
+        """Merge some segments, and go on soon where there was work. A fault of one of them stops nothing else,
         and is a problem until they are merged."""
         now = self._steady()
         if now < topic.merges_from:
@@ -348,7 +350,7 @@ class Uploader:
             self._lasts(state, topic, UNMERGED)
 
     def _follow(self, state: TopicState, topic: _Topic, *, is_sweep_due: bool) -> None:
-        """Bring Iceberg's metadata up to the table. What is wrong there stops nothing else, and is tried again."""
+        """Bring Iceberg's metadata up to the table. A fault there stops nothing else, and is tried again."""
         if topic.iceberg is None:
             return
         try:

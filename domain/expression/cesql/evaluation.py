@@ -84,7 +84,7 @@ def compile_node(node: Node) -> Compiled:
             return Compiled(_comparisons(node), bool)
         case Logic():
             return Compiled(_logic(node), bool)
-    raise TypeError(f"{node!r} is no expression")
+    raise TypeError(f"{node!r} is not an expression")
 
 
 def _attribute(node: Attribute) -> Operand:
@@ -134,7 +134,7 @@ def _integer(number: int, place: int) -> int:
     """Return the result of an operation.  Raises a math error if it does not fit an Integer."""
     if MIN_INTEGER <= number <= MAX_INTEGER:
         return number
-    raise EvaluationError(ErrorKind.MATH, f"the result {number} is no 32-bit integer").at(place)
+    raise EvaluationError(ErrorKind.MATH, f"the result {number} is not a 32-bit integer").at(place)
 
 
 def _negative(operand: Callable[[Attributes], int], place: int) -> Operand:

@@ -77,7 +77,7 @@ def to_string(value: Value) -> str:
 
 
 def to_integer(value: Value) -> int:
-    """`INT(value)`.  Raises a cast error for a text that is no 32-bit integer."""
+    """`INT(value)`.  Raises a cast error for a text that is not a 32-bit integer."""
     if type(value) is int:
         return value
     if type(value) is str:

@@ -26,7 +26,7 @@ from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 _WORDS: Final = {Action.SUB: "read", Action.UPDATE: "write", Action.PUB: "write"}
 _EVERYWHERE: Final = frozenset(exchange.name for exchange in PREDECLARED)
-"""Predeclared exchanges, which every virtual host has: their existence is no secret."""
+"""Predeclared exchanges, which every virtual host has: their existence is not a secret."""
 
 
 class AmqpAccess:

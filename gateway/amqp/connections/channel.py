@@ -26,7 +26,7 @@ from entrepot.protocols.amqp.method_codec import AmqpMethod
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 MAX_WAITING: Final = 256
-"""Maximum number of events behind a method that asks the store; beyond it reading from the connection pauses."""
+"""Maximum number of events after a method that asks the store; beyond it reading from the connection pauses."""
 Handler: TypeAlias = Callable[["AmqpChannel", Any], Awaitable[None] | None]
 
 log = structlog.get_logger(__name__)

@@ -1,4 +1,8 @@
-"""AmqpConversation: one connection: its login, its virtual host and its channels."""
+"""AmqpConversation: one connection: its login, its virtual host and its channels.
+
+ADR 6: the machine decodes, the conversation decides, the driver acts. Invariant: whatever ends a connection, its
+channels and exclusive queues are given up once.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""LateMessages: the messages of one queue that come behind newer ones.
+"""LateMessages: the messages of one queue that come after newer ones.
 
-A pop may claim messages and its answer be lost, or be cancelled while it is on its way. What it claimed comes later,
-and may count as a first attempt then. So a consumer can only know by the flag `redelivered` that it is not in order.
-Invariant: of a queue's messages without that flag, each is behind all that were handed out here before.
+A pop may claim messages and its answer be lost, or be cancelled while it is on its way. These messages come later, and
+may count as a first attempt then. So a consumer can only know by the flag `redelivered` that it is not in order.
+Invariant: of a queue's messages without that flag, each is after all that were handed out here before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _run_of = attrgetter("run")
 
 
 class LateMessages:
-    """What was handed out of one queue. `_next`: offset behind the newest one, by message queue."""
+    """The messages handed out of one queue. `_next`: offset after the newest one, by message queue."""
 
     def __init__(self) -> None:
         self._next: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """Sharing out a queue's messages where a consumer's frames are narrow.
 
 A content header is never cut (4.2.6.1), so a consumer whose frames are smaller than the properties of a message cannot
-take it.  Then another consumer gets it, and what lies behind it goes on.
+take it.  Then another consumer gets it, and what lies after it goes on.
 """
 
 from __future__ import annotations

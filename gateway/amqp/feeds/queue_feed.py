@@ -7,7 +7,9 @@ one queue; `presence.py` knows of them.
 Order: messages that a consumer released have their place again before more are popped. A consumer
 promised to be the only one (single active, exclusive) waits until all messages held by others are back, also those of a
 consumer here that was cancelled while its channel lives. After a pop whose answer was lost, as with its broker, it
-waits for the messages that this may have claimed, too. What comes behind newer messages all the same is marked late.
+waits for the messages that this may have claimed, too. A message that still comes after newer ones is marked late.
+
+ADR 38: one leased consumer. Invariant: no more messages are popped than consumers have credit for.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ class QueueFeed:
         self._sort_out = sort_out
         self._on_idle = on_idle
         self._passed_over = passed_over
-        """What becomes of messages that consumers cannot take; None where they all can."""
+        """The treatment of messages that consumers cannot take; None where they all can."""
         self._loop = asyncio.get_running_loop()
         self.leased = LeasedConsumer(
             store, clock, topic, group, lease_ms=LEASE_MS, consumer=consumer, on_idle=self._look_if_idle
@@ -308,8 +310,8 @@ class QueueFeed:
             self._look_if_idle()
 
     async def _ask_for_one(self) -> list[Ticket]:
-        """Pop one message; repeat after a lost answer, as its message comes again when its lease ends. So a queue whose
-        only messages are held is not told to be empty then."""
+        """Pop one message; repeat after a lost answer, as its message comes again when its lease ends. A queue whose
+        messages are all held is then not reported as empty."""
         try:
             return await self.leased.ask(self._request(1, 0))
         except EntrepotError as refusal:

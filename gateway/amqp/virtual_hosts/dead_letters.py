@@ -131,7 +131,7 @@ class DeadLetters:
                 await self._sender.send_and_wait([letter])
         except EntrepotError as refusal:
             log.warning("dead letters were refused", queue=queue.name, waiting=0, problem=refusal.message)
-        except Exception as fault:  # noqa: BLE001 - the publishes behind it go on
+        except Exception as fault:  # noqa: BLE001 - the publishes after it go on
             reason = f"{type(fault).__name__}: {fault}"
             self._sender.incidents.note(PART, Outcome.SET_ASIDE, reason, place=queue.topic, fault=fault)
 

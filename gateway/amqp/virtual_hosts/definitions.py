@@ -112,7 +112,7 @@ class Definitions:
         if gone is not None:
             faults += call_each(self.on_queue_gone, vhost, gone)
         for fault in faults:
-            log.error("a watcher of definitions failed", key=key, exc_info=fault)
+            log.error("a watcher of definitions failed; the others are told", key=key, exc_info=fault)
 
     async def _write(self, changes: Sequence[KeyValueChange]) -> None:
         """Write durably; known here on return. Raises PRECONDITION_FAILED where another writer was first."""
@@ -274,4 +274,4 @@ def _retention(queue: Queue) -> tuple[int, int | None]:
 
 def _tries(name: str) -> Iterator[int]:
     yield from range(MAX_TRIES)
-    raise EntrepotError(Code.UNAVAILABLE, f"others change {name[:80]!r} all the time")
+    raise EntrepotError(Code.UNAVAILABLE, f"{name[:80]!r} keeps being changed by others")

@@ -137,10 +137,10 @@ class Expiry:
                 await self._look(known[1], known[2])
             except EntrepotError as error:
                 if error.code not in NOT_THERE:
-                    log.warning("a queue cannot be looked at", queue=known[2].name, problem=error.message)
+                    log.warning("could not check a queue's expiry", queue=known[2].name, problem=error.message)
                     self.look_at(known[1], known[2], self._clock.now_ms() + HELD_MS)
             except Exception:
-                log.exception("looking at a queue failed", queue=known[2].name)
+                log.exception("could not check a queue's expiry", queue=known[2].name)
                 self.look_at(known[1], known[2], self._clock.now_ms() + SLOWEST_MS)
 
     async def _look(self, vhost: Vhost, queue: Queue) -> None:
@@ -148,7 +148,7 @@ class Expiry:
             return
         expires_ms = queue.declaration.arguments.expires_ms
         if expires_ms is not None and not await self._is_used(vhost, queue, expires_ms):
-            log.info("a queue that nobody uses goes", queue=queue.name, vhost=vhost.name)
+            log.info("deleting a queue that nobody uses", queue=queue.name, vhost=vhost.name)
             await self._definitions.delete_queue(vhost, queue)
             return
         next_ms = await self._take_out(queue)
@@ -235,7 +235,7 @@ class Expiry:
             await self.presence.forget_gateways(gone)
         for vhost, queue in owned:
             if queue.gateway in gone:
-                log.info("a queue of a gateway that is gone goes", queue=queue.name, vhost=vhost.name)
+                log.info("deleting a queue of a gateway that is gone", queue=queue.name, vhost=vhost.name)
                 await self._definitions.delete_queue(vhost, queue)
         for vhost, name, gateway in transient:
             if gateway in gone:

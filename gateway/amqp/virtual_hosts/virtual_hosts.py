@@ -2,6 +2,9 @@
 
 It joins definitions, routing, feeds, dead letters, limits, expiry and presence, and offers the operations: declare,
 bind, publish, consume. The caller checks the rights before.
+
+ADR 23: exchanges, queues and bindings are key-values. Invariant: a message leaves its queue for a dead-letter
+exchange only when its dead letter is durable.
 """
 
 from __future__ import annotations
@@ -206,7 +209,7 @@ class VirtualHosts:
         try:
             await self.definitions.delete_queue(vhost, queue)
         except EntrepotError as error:
-            log.warning("a queue that is to go stays", queue=queue.name, problem=error.message)
+            log.warning("could not delete a queue", queue=queue.name, problem=error.message)
 
     def _declared_dead(self, before: str) -> None:
         vhosts = self.definitions.vhosts()

@@ -1,8 +1,9 @@
 """Subscriptions: all subscriptions as this gateway knows them, by topic, and their changes.
 
-Every change of a subscription writes the record of its topic in the same write. So a reader of that record knows by its
-version if all subscriptions of the topic are known here (`current`). The group that dispatches a topic goes with its
-last subscription, also if others are made at the same moment: a topic that is subscribed to again gets another group.
+ADR 27: one dispatch for each topic. Invariant: every change of a subscription writes the record of its topic in the
+same write. So a reader of that record knows by its version if all subscriptions of the topic are known here
+(`current`). The group that dispatches a topic goes with its last subscription, also if others are made at the same
+moment: a topic that is subscribed to again gets another group.
 """
 
 from __future__ import annotations
@@ -351,4 +352,4 @@ class Subscriptions:
 
 
 def _contended(name: str) -> EntrepotError:
-    return EntrepotError(Code.UNAVAILABLE, f"others change subscriptions of the topic of {name!r} all the time")
+    return EntrepotError(Code.UNAVAILABLE, f"the subscriptions of the topic of {name!r} keep being changed by others")

@@ -36,7 +36,7 @@ class Orphans:
         found = {("topic", name) for name in self._feeds()} | {("group", name) for name in self._groups()}
         dead, self._suspects = found & self._suspects, found
         for kind, name in sorted(dead):
-            log.info("what was left of a subscription is deleted", kind=kind, name=name)
+            log.info("deleting the leftovers of a subscription", kind=kind, name=name)
             try:
                 await (
                     self._store.topology.delete_topic(name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A sink's answer, with header names in lower case; `status` 0 is no answer, for the reason in `fault`."""
+    """A sink's answer, with header names in lower case; `status` 0 means no answer, for the reason in `fault`."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,8 @@
-"""Webhooks: this gateway's dispatcher for each topic with subscriptions, and deliverer for each subscription."""
+"""Webhooks: this gateway's dispatcher for each topic with subscriptions, and deliverer for each subscription.
+
+ADR 27: one dispatch for each topic, a queue for each sink. Invariant: a message is acknowledged in its topic only
+when its entries in the feeds are durable.
+"""
 
 from __future__ import annotations
 

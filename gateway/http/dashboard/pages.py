@@ -1,4 +1,7 @@
-"""`/dashboard/`: the files of the dashboard.  They hold no data, and everybody may read them."""
+"""`/dashboard/`: the files of the dashboard.
+
+ADR 31: a request is a page's if the browser says so.  Invariant: they hold no data, so everybody may read them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The part of the OpenAPI document that the table of operations gives."""
+"""The part of the OpenAPI document that the table of operations gives.
+
+ADR 79: an operation is written once. Invariant: all that is said of an operation comes from its row.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ def _by_status(answer: Any, operation: Operation, schemas: Schemas) -> Schema:
 
 
 def _raw(operation: Operation) -> Schema:
-    """Return the content of an answer that is no JSON by a type: its examples, by media type."""
+    """Return the content of an answer that is not JSON by a type: its examples, by media type."""
     found: Schema = {}
     for media_type, example in operation.shows.items():
         schema: Schema = {"type": "string", "format": "binary"}

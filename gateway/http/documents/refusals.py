@@ -11,7 +11,7 @@ from entrepot.gateway.http.requests.problems import PROBLEM_MEDIA_TYPE, answer_o
 from entrepot.gateway.operations.row.schema import Schema
 
 _STATUSES: Final[Mapping[int, str]] = {
-    400: "What was sent is not valid",
+    400: "The request is not valid",
     401: "Credentials are missing or wrong",
     403: "Rights are missing, or it is not allowed to anybody",
     404: "There is no such thing",
@@ -48,7 +48,7 @@ def _schema(title: str, description: str, required: list[str], **more: Schema) -
             "type": {"type": "string", "format": "uri", "examples": problem_types()},
             "title": {"type": "string"},
             "status": {"type": "integer", "minimum": 400, "maximum": 599},
-            "detail": {"type": "string", "description": "What was wrong, for people"},
+            "detail": {"type": "string", "description": "The fault, for people"},
             "code": {"type": "string", "description": "Error code of the refusal, the same in all protocols"},
             "attribute": {"type": "string", "description": "The attribute of an event that is at fault"},
             "setupTokenFile": {"type": ["string", "null"], "description": "Where the setup token is"},
@@ -60,7 +60,7 @@ def _schema(title: str, description: str, required: list[str], **more: Schema) -
 def problem_schemas() -> dict[str, Schema]:
     """Schemas of `Problem` and of RabbitMQ's errors."""
     word: Schema = {"type": "string", "description": "RabbitMQ's word for it"}
-    reason: Schema = {"type": "string", "description": "What was wrong, where RabbitMQ's tools look"}
+    reason: Schema = {"type": "string", "description": "The fault, where RabbitMQ's tools look"}
     return {
         "Problem": _schema("Problem", "A refusal (RFC 9457)", ["error"], error=_CODE_AND_MESSAGE),
         "RabbitMqProblem": _schema(

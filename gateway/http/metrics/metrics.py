@@ -1,4 +1,6 @@
-"""Metrics, read from the gateway's parts for each scrape: nothing is counted twice, nothing locks.
+"""Metrics, read from the gateway's parts for each scrape.
+
+ADR 6: metrics are read off counters when somebody scrapes.  Invariant: nothing is counted twice, nothing locks.
 
 The library's families tell a few lines each.  Lines that grow with topics, groups and connections are read a page at a
 time (`status_lines`, `mqtt_metrics`), with turns for others, and the text is shared by scrapers that come together.

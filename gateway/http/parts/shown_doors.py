@@ -1,4 +1,7 @@
-"""ShownDoors: the doors of a gateway, as operations and metrics show them."""
+"""ShownDoors: the doors of a gateway, as operations and metrics show them.
+
+ADR 81: HTTP alone looks at the other doors, to show them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`/topics/{topic}/eventsubscriptions/{group}:stream`: a consumer of a group on a WebSocket.
 
-It has at most its credit of unsettled events, and settles them by their lock tokens.  Unsettled events return to the
-group when the connection ends.
+ADR 38: one leased consumer. Invariant: it has at most its credit of unsettled events. It settles them by their lock
+tokens.  Unsettled events return to the group when the connection ends.
 """
 
 from __future__ import annotations

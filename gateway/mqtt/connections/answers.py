@@ -150,7 +150,7 @@ class Sent(Awaited):
 
 
 class Passed(Awaited):
-    """A marker behind earlier publishes, without a publish of its own."""
+    """A marker after earlier publishes, without a publish of its own."""
 
     __slots__ = ("_told",)
 

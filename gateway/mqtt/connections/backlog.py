@@ -1,6 +1,6 @@
 """Backlog: messages that wait for room at one client, in the order of their sending.
 
-While retained messages of new subscriptions are being read, later live messages wait behind them.  So a client gets the
+While retained messages of new subscriptions are being read, later live messages wait after them.  So a client gets the
 retained message of a name before newer ones.
 """
 
@@ -35,7 +35,7 @@ class Backlog:
     def __init__(self) -> None:
         self._ready: deque[Waiting] = deque()
         self._behind: deque[Waiting] | None = None
-        """Live messages behind retained ones that are still to come; None while none are."""
+        """Live messages after retained ones that are still to come; None while none are."""
         self.size_bytes = 0
 
     def __len__(self) -> int:

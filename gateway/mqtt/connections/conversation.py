@@ -1,7 +1,7 @@
 """MqttConversation: one MQTT connection, from its first byte to the last record of its session.
 
 It only dispatches.  The machine (`protocols.mqtt.connection`) decodes, `connecting` gets the session; `publishing`,
-`subscribing` and `outbox` do the work of each direction.
+`subscribing` and `outbox` do the work of each direction (ADR 6). Invariant: a connection ends once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from entrepot.protocols.mqtt.reason_codes import ReasonCode
 log = structlog.get_logger(__name__)
 
 MAX_WAITING_BYTES: Final = 64 * 1024
-"""Bytes behind an undecided CONNECT; with more, reading pauses."""
+"""Bytes after an undecided CONNECT; with more, reading pauses."""
 
 _UNDECIDED: Final = "CONNECT is not decided"
 """Reasons to pause reading."""
@@ -178,7 +178,7 @@ class MqttConversation:
             self.end(event)
 
     def _put_off(self, event: Later) -> None:
-        """Queue an event behind the ones before it."""
+        """Queue an event after the ones before it."""
         if self.ordering is None:
             self.ordering = Ordering(self._services, self.client, self.publishing, self.subscribing, self._ordered)
         self.ordering.put_off(event)
@@ -201,7 +201,7 @@ class MqttConversation:
         return self._connections.refusal(self.client, connect)
 
     def accepted(self, session: Session, resends: list[bytes], expires_at: float) -> None:
-        """Go on after CONNACK: resend unacknowledged packets, then handle the events behind CONNECT."""
+        """Go on after CONNACK: resend unacknowledged packets, then handle the events after CONNECT."""
         services, client = self._services, self.client
         now = services.loop.time()
         self._pace = services.admission.pace_of(client.principal, now)

@@ -23,7 +23,7 @@ class Fact(NamedTuple):
 
 
 def messages_behind(hub: DeliveryHub, conversation: MqttConversation) -> int:
-    """Number of messages in its queues behind its read position; not all of them need match its filters."""
+    """Number of messages in its queues after its read position; not all of them need match its filters."""
     return sum(
         max((hub.tail_position(key) or offset) - offset, 1) if offset >= 0 else 1
         for key, offset in (conversation.subscribing.reader.lagging or {}).items()

@@ -59,7 +59,7 @@ class Ordering:
             self._client.driver.pause_reading(self)
 
     def finish(self) -> None:
-        """Handle all waiting events at once, because the connection is over; drop those behind the event that ended
+        """Handle all waiting events at once, because the connection is over; drop those after the event that ended
         it."""
         if self._is_handing_over:
             self._later.clear()

@@ -316,7 +316,7 @@ class Outbox:
         self.drain()
 
     async def emptied(self) -> None:
-        """Wait until nothing waits here but live messages behind retained ones, or the connection is over."""
+        """Wait until nothing waits here but live messages after retained ones, or the connection is over."""
         while self.is_busy and self._client.machine.is_open:
             future = asyncio.get_running_loop().create_future()
             self._empty = [*(self._empty or ()), future]

@@ -54,7 +54,7 @@ class RetainedDelivery:
         """SUBSCRIBEs announced, whose retained messages are not asked for yet."""
 
     def announce(self, records: Iterable[SubscriptionRecord]) -> None:
-        """Note subscriptions that `send` will serve.  Live messages from now on go behind their retained ones, which
+        """Note subscriptions that `send` will serve.  Live messages from now on go after their retained ones, which
         may be older."""
         until = self._services.loop.time() + OWN_SECONDS
         announced = {record.filter: until for record in records}

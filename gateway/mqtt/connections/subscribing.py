@@ -114,7 +114,7 @@ class Subscribing:
         """The reason to refuse a subscription, or None (3.9.3)."""
         services, text, invalid = self._services, wanted.filter, ReasonCode.TOPIC_FILTER_INVALID
         if not text.startswith((SHARE, REPLAY)) and not is_valid_filter(text):  # theirs are checked below
-            return invalid, "it is no topic filter"
+            return invalid, "it is not a topic filter"
         topic_filter, group = text, ""
         if text.startswith(SHARE):
             share = parse_share(text)
@@ -373,7 +373,7 @@ class Subscribing:
 
 
 def _brings_retained(wanted: Subscription, *, is_new: bool) -> bool:
-    """True if the subscription, which is no share, is answered with retained messages (3.8.3.1)."""
+    """True if the subscription, which is not a share, is answered with retained messages (3.8.3.1)."""
     if wanted.retain_handling == NEVER_RETAINED or wanted.filter.startswith(REPLAY):
         return False
     return is_new or wanted.retain_handling != ONLY_IF_NEW

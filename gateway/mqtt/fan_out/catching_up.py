@@ -147,7 +147,9 @@ class CatchingUp:
             if error.code == Code.ILLEGAL_OFFSET and beginning <= offset:
                 return beginning, [], beginning  # beyond its end: another queue has the name now
             if beginning <= offset:
-                log.error("a message cannot be read on", topic=topic, queue=queue_id, offset=offset, why=error.message)
+                log.error(
+                    "skipped an unreadable message", topic=topic, queue=queue_id, offset=offset, why=error.message
+                )
             return offset, [], max(offset + 1, beginning)
         return offset, pulled.messages, pulled.next_offset
 
@@ -212,7 +214,7 @@ class CatchingUp:
 
 
 def _let_others(subscriber: Subscriber, key: QueueKey, offset: int) -> None:
-    """Move a queue behind the subscriber's other queues; it goes on from the offset later."""
+    """Move a queue after the subscriber's other queues; it goes on from the offset later."""
     lagging = subscriber.lagging
     if lagging and key in lagging:
         del lagging[key]

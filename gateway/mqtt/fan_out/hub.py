@@ -1,8 +1,8 @@
 """DeliveryHub: one tail per message queue with listeners here, a trie, and the connections.
 
-A tail's messages are encoded once per form (protocol version, QoS, ...) and shared by all receivers. A subscriber that
-has no room, or that comes back, is behind at an exact offset. It reads on from the log when it has room
-(`catching_up.py`), so that it loses nothing and delays nobody.
+A tail's messages are encoded once per form (protocol version, QoS, ...) and shared by all receivers.
+ADR 9: slow subscribers are left behind at an exact offset. Invariant: one that has no room, or that comes back, loses
+nothing and delays nobody. It reads on from the log when it has room (`catching_up.py`).
 """
 
 from __future__ import annotations

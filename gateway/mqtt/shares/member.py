@@ -73,7 +73,7 @@ class Membership:
         try:
             self.member.flush()
         except Exception:
-            log.exception("a member's messages were not written")
+            log.exception("could not write the messages of a share's member")
 
 
 def with_room(memberships: Sequence[Membership]) -> list[Membership]:

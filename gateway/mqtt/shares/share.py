@@ -4,7 +4,7 @@ Each message goes to the member that uses the smallest part of its credit; equal
 members have credit for. Where credit ended meanwhile, messages (a batch of each topic at most) are kept for a moment,
 then released. In a FIFO group the messages of one message group go to one member for as long as it holds any of them.
 
-A message that a member cannot take is offered to the others. What nobody here can take now goes back with a delay, so
+A message that a member cannot take is offered to the others. If no one can take it now, it goes back with a delay. So
 it holds up nothing but later messages of its message group in a FIFO group (`gateway.messaging.passed_over`).
 """
 
@@ -296,8 +296,8 @@ class Share:
         return [(membership, each) for each in untaken if each.ticket.is_open]
 
     def _offer_to_others(self, untaken: Sequence[tuple[Membership, Untaken]]) -> None:
-        """Give messages that one member cannot take to another. What waits for room there, or what none here can take,
-        goes back."""
+        """Give messages that one member cannot take to another. Those that wait for room there, or that none here can
+        take, go back."""
         self._passed_over.note([each for _, each in untaken])
         waiting: list[Ticket] = []
         failed: list[Untaken] = []

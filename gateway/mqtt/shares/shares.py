@@ -1,8 +1,10 @@
 """Shares: the shared subscriptions of this gateway's connections, as consumers of consumer groups.
 
-A share pops every Topic that its filter can match, as far as its members have credit. Each message has one holder,
-until that member settles it, releases it or leaves. Gateways that share a group know nothing of each other; the store
-shares out.
+A share pops every Topic that its filter can match, as far as its members have credit. Gateways that share a group know
+nothing of each other; the store shares out.
+
+ADR 22: shared subscriptions are consumer groups. Invariant: each message has one holder, until that member settles it,
+releases it or leaves.
 """
 
 from __future__ import annotations
@@ -141,7 +143,7 @@ class Shares:
         return () if self.queues is None else self.queues.came_back(queue, tickets)
 
     def leave(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
-        """Release all of the member's messages at once; no error for a consumer that is no member."""
+        """Release all of the member's messages at once; no error for a consumer that is not a member."""
         key = share_name, topic_filter
         self._joining.discard((key, member))
         share = self._shares.get(key)

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class ShareGroupRecord(msgspec.Struct, array_like=True, frozen=True):
-    """What a share made a group for. `start` and `revision` are those of its definition.
+    """The origin of a group that a share made. `start` and `revision` are those of its definition.
 
     `seen_settled`: messages settled when half of its life was over, or NOT_SEEN; `seen_waiting`: some waited then. New
     fields come last, with a default.
@@ -107,7 +107,9 @@ class UnusedGroups:
         try:
             await self._store.key_values.write([KeyValueChange(_key(group.name), msgspec.msgpack.encode(record))])
         except EntrepotError as error:
-            log.warning("the group of a share will not end by itself", group=group.name, problem=error.message)
+            log.warning(
+                "could not record the group of a share: it stays when unused", group=group.name, problem=error.message
+            )
 
     async def used(self, groups: Iterable[str]) -> None:
         """Write down the use of groups by a new share here, before it relies on them."""
@@ -118,7 +120,7 @@ class UnusedGroups:
                 if each is not None and (record := _record(each)) is not None:
                     await self._use(each, record)
         except EntrepotError as error:
-            log.info("the use of a share's group is not written down yet", problem=error.message)
+            log.info("could not record the use of a share's group", problem=error.message)
 
     async def _use(self, found: KeyValue, record: ShareGroupRecord) -> None:
         now_ms = self._clock.now_ms()

@@ -7,6 +7,9 @@
 |                                | bare number of seconds), an RFC 3339 time, or an offset of each queue          |
 | `$delayed/<seconds>/<topic>`   | a publish to `<topic>` after a delay                                           |
 | `$SYS/broker/...`              | statistics of the server; a bridge publishes its state there, as with mosquitto |
+
+Invariant: clients publish to no name whose first level is the server's, but for a delayed publish and a bridge's
+state.
 """
 
 from __future__ import annotations

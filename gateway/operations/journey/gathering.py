@@ -1,6 +1,6 @@
 """Gathering: the facts of one message, from all brokers, at once and with a deadline.
 
-What does not answer leaves its part of the journey unknown, with the reason; it never fails the whole.
+A broker that does not answer leaves its part of the journey unknown, with the reason; it never fails the whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The journey of a message: one name to every hop that is known, and what is not known."""
+"""The journey of a message: one name to every hop that is known, and what is not known.
+
+ADR 57: failures are always kept, and the rest is said to be unknown. Invariant: no hop is shown that the caller's
+rights do not allow.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +68,7 @@ _Place = Annotated[str, Meta(min_length=1, max_length=MAX_PLACE_DIGITS)]
 class JourneyAsked(Query, frozen=True, kw_only=True):
     id: Annotated[str, Meta(min_length=1, max_length=MAX_ID_LENGTH, description="The name")]
     by: Annotated[
-        Literal["messageId", "key", "event", "correlationData", "amqpMessageId"], Meta(description="What the name is")
+        Literal["messageId", "key", "event", "correlationData", "amqpMessageId"], Meta(description="Kind of the name")
     ] = "messageId"
     topic: Annotated[
         Annotated[str, Meta(min_length=1)] | None,

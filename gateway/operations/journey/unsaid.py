@@ -1,4 +1,4 @@
-"""What each door cannot say of a message as it is stored: the doors' own encoders are asked."""
+"""The parts of a stored message that each door cannot say: the doors' own encoders are asked."""
 
 from __future__ import annotations
 

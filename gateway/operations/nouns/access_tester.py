@@ -43,7 +43,7 @@ _Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
 class StatementWithTextShown(Said, Shown, frozen=True):
-    """What a policy says, with the same in one line"""
+    """A statement of a policy, with the same in one line"""
 
     text: str
 
@@ -103,7 +103,7 @@ class ReachOfActions(Part, frozen=True, rename="upper"):
 
 
 class ReachShown(Shown, frozen=True):
-    """What a subject may do with a resource, by action; `some`: only with a part of it, or from some addresses"""
+    """A subject's rights to a resource, by action; `some`: only with a part of it, or from some addresses"""
 
     subject: str
     is_super: bool = msgspec.field(name="super")

@@ -35,7 +35,7 @@ class Said(Part, frozen=True):
 
 
 class StatementShown(Said, Shown, frozen=True):
-    """What a policy says"""
+    """A statement of a policy"""
 
 
 class AccessPolicyShown(Shown, frozen=True):

@@ -178,7 +178,7 @@ class Brokers:
         "/{name}", "putBroker", "Drain or undrain a broker", cluster(Action.UPDATE), example={"isDraining": True}
     )
     async def put(self, asked: Asked, name: PlainName, body: BrokerChange) -> BrokerShown:
-        asked.tell(detail="to be drained" if body.is_draining else "to be drained no more")
+        asked.tell(detail="to be drained" if body.is_draining else "no longer to be drained")
         return broker_of(await needed_control(self._store).drain(name, is_draining=body.is_draining))
 
     @BROKERS.post(
@@ -232,7 +232,7 @@ class Brokers:
         change="replicas changed",
     )
     async def delete_replica(self, asked: Asked, name: PlainName, replica: WholeName) -> None:
-        asked.tell(f"broker {name}", f"replica {replica} is to count no more")
+        asked.tell(f"broker {name}", f"replica {replica} will no longer count")
         await needed_control(self._store).change_replica(name, replica, ReplicaChange.REMOVE)
 
     @BROKERS.delete(

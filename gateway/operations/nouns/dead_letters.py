@@ -231,7 +231,7 @@ class DeadLetters:
         "Delete dead letters of the group",
         on(ResourceType.GROUP, Action.DELETE),
         change="dead letters deleted",
-        about="They are shown and resent no more. With `all` their topic is deleted, with its messages.",
+        about="They are no longer shown or resent. With `all` their topic is deleted, with its messages.",
         example={"reason": "rejected"},
     )
     async def delete(self, name: GroupName, body: Chosen, asked: Asked) -> Deleted:

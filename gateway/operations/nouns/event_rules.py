@@ -43,7 +43,7 @@ _RULE: Final[Mapping[str, Any]] = {
 
 
 class RuleShown(Shown, frozen=True, kw_only=True):
-    """What rules have in common"""
+    """The members that all rules have"""
 
     dedup_seconds: int
     dataschema: str | None
@@ -52,13 +52,13 @@ class RuleShown(Shown, frozen=True, kw_only=True):
 
 
 class EventRulesShown(RuleShown, frozen=True, kw_only=True):
-    """What a topic asks of its events"""
+    """A topic's rules for its events"""
 
     schema: Any | None
 
 
 class ListedEventRulesShown(RuleShown, frozen=True, kw_only=True):
-    """What a topic asks of its events, without its schema"""
+    """A topic's rules for its events, without its schema"""
 
     topic: str
     schema_bytes: int

@@ -63,7 +63,7 @@ EVENT_STREAMS: Final = Noun("pull delivery", "/topics/{topic}/events", is_in_nam
 
 
 class EventStreams:
-    """The operation of event streams.  `event_type`: of messages that are no CloudEvents.  `is_ready`: False once this
+    """The operation of event streams.  `event_type`: of messages that are not CloudEvents.  `is_ready`: False once this
     gateway stops."""
 
     def __init__(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Property(Part, frozen=True):
-    """A property of a message.  Names may repeat; `base64`: of a value that is no text."""
+    """A property of a message.  Names may repeat; `base64`: of a value that is not text."""
 
     name: str
     value: str | UnsetType = UNSET

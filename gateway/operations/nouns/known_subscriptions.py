@@ -36,7 +36,7 @@ class KnownSubscriptions:
         topic: str | None,
         is_wanted: Callable[[Subscription], bool] = lambda each: True,
     ) -> list[Subscription]:
-        """Return those of the path's namespace that the caller may consume, by id, behind the id `after`.  `topic`:
+        """Return those of the path's namespace that the caller may consume, by id, after the id `after`.  `topic`:
         plain name; None for all.  `is_wanted` is asked before the rights are."""
         found = (
             each

@@ -32,7 +32,7 @@ class HeadShown(Shown, frozen=True, kw_only=True):
 
 
 class MessageShown(HeadShown, frozen=True, kw_only=True):
-    """What tells one message from another"""
+    """A message's head with its place"""
 
     queue_offset: int
 

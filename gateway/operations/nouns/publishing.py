@@ -78,7 +78,7 @@ class EventHead(Head, rename="kebab", frozen=True):
 
 
 class HandshakeHead(Head, rename="kebab", frozen=True):
-    webhook_request_origin: Annotated[_Text, Meta(description="Who wants to send")] = None
+    webhook_request_origin: Annotated[_Text, Meta(description="The origin that wants to send")] = None
 
 
 class PublishResult(Part, frozen=True):
@@ -143,7 +143,7 @@ class Publishing:
     @EVENTS.options(
         "",
         "validateWebHook",
-        "Whether events may be sent here (WebHook specification, 4)",
+        "Ask if events may be sent here (WebHook specification, 4)",
         OPEN,
         outcome="They may, at any rate",
         answer_headers={

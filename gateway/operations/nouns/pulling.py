@@ -78,5 +78,5 @@ def number_in_path(text: str, what: str = "queue") -> int:
     """Parse a number of the path.  Raises BAD_REQUEST that names `what`."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER)) else None
     if number is None or number > MAX_NUMBER:
-        raise bad_request(f"{what}: {text[:40]!r} is no number of a {what}")
+        raise bad_request(f"{what}: {text[:40]!r} is not the number of a {what}")
     return number

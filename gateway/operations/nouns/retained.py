@@ -46,7 +46,7 @@ def _matching(action: Action) -> Right:
 
 
 class RetainedMessageShown(Shown, frozen=True):
-    """What is retained for a name, without its body"""
+    """The message retained for a name, without its body"""
 
     name: str
     topic: str

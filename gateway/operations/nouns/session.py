@@ -34,7 +34,7 @@ _Scope = MutableMapping[str, Any]
 
 
 class LoginShown(Shown, frozen=True):
-    """Who this browser is, and what that user may do to everything of a kind"""
+    """The user of this browser, and their rights to everything of a kind"""
 
     user: str | None
     is_anonymous: bool

@@ -140,7 +140,7 @@ def check_url(text: str, where: str) -> None:
     try:
         url = URL(text)
     except ValueError:
-        raise _bad(where, "its host is no name and no address") from None
+        raise _bad(where, "its host is neither a name nor an address") from None
     if not url.host:
         raise _bad(where, "the URL names no host")
 
@@ -153,7 +153,7 @@ def _headers(given: dict[str, str], before: dict[str, str]) -> dict[str, str]:
         lowered = name.lower()
         where = f"protocolsettings.headers.{name[:80]}"
         if not _TOKEN.fullmatch(name) or lowered in seen:
-            raise _bad(where, "is no name of a header, or there twice")
+            raise _bad(where, "is not the name of a header, or there twice")
         if lowered in _NOT_TO_SET or lowered.startswith(_NOT_BEGINNINGS):
             raise _bad(where, "is a header that deliveries set themselves")
         if not (value.isascii() and value.isprintable()) or len(value) > MAX_HEADER_VALUE:

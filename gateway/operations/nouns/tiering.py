@@ -59,7 +59,7 @@ class MissingOffsets(Part, frozen=True):
 
 
 class TieringShown(Shown, frozen=True):
-    """How far a topic of one broker has come in the object store; queue ids are that broker's own"""
+    """The progress of a topic of one broker in the object store; queue ids are that broker's own"""
 
     topic: str
     namespace: str

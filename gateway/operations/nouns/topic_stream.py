@@ -29,7 +29,7 @@ class TopicStream:
     def __init__(self, store: Store, topic: str, places: Mapping[int, int]) -> None:
         self._store, self._topic = store, topic
         self.places = dict(places)
-        """The reader's next offset in each queue, behind all messages from `take`."""
+        """The reader's next offset in each queue, after all messages from `take`."""
         self._handed = dict(places)
         self._waiting: deque[StoredMessage] = deque()
         self._waiting_bytes = 0
@@ -57,7 +57,7 @@ class TopicStream:
         return True
 
     def take(self, most: int) -> Iterator[StoredMessage]:
-        """Yield the next messages, in order for each queue.  With each, `places` moves behind it."""
+        """Yield the next messages, in order for each queue.  With each, `places` moves after it."""
         while self._waiting and most:
             message = self._waiting.popleft()
             most -= 1
@@ -147,7 +147,7 @@ def parse_cursor(text: str) -> dict[int, int]:
     for part in text.split(","):
         queue_id, colon, offset = part.partition(":")
         if not (colon and _is_number(queue_id) and _is_number(offset)) or len(places) >= CURSOR_QUEUES:
-            raise EntrepotError(Code.BAD_REQUEST, f"{text[:80]!r} is no cursor of a stream of events")
+            raise EntrepotError(Code.BAD_REQUEST, f"{text[:80]!r} is not a cursor of a stream of events")
         places[int(queue_id)] = int(offset)
     return places
 

@@ -56,7 +56,7 @@ class TopicRowShown(DefinitionShown, frozen=True, kw_only=True):
 
 
 class TopicOutcomeShown(Shown, frozen=True):
-    """What became of one of many"""
+    """The outcome for one of many topics"""
 
     name: str
     created: bool | UnsetType = UNSET

@@ -67,11 +67,11 @@ class UsersAsked(Query, frozen=True):
 
 
 class UserChangeAsked(Query, frozen=True):
-    confirm: Annotated[_OwnRights, Meta(description="The caller may lose the own rights by this"), _OWN] = None
+    confirm: Annotated[_OwnRights, Meta(description="The caller may lose rights by this"), _OWN] = None
 
 
 class UserDeletionAsked(Query, frozen=True):
-    confirm: Annotated[_OwnRights, Meta(description="The caller may delete the own user"), _OWN] = None
+    confirm: Annotated[_OwnRights, Meta(description="The caller may delete their own user"), _OWN] = None
 
 
 class UserHead(Head, frozen=True, rename="kebab"):

@@ -1,4 +1,7 @@
-"""Overview: the figures of all gateways and brokers as one, as true as what has answered."""
+"""Overview: the figures of all gateways and brokers as one, as true as what has answered.
+
+ADR 55: questions to all gateways. Invariant: a gateway that did not answer is named with the reason, never left out.
+"""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _shown(schemas: Schemas) -> Schema:
 
 
 class ImportAsked(Query, frozen=True):
-    report: Annotated[Flag, Meta(description="Whether to tell what was done though nothing was left out")] = None
+    report: Annotated[Flag, Meta(description="True: tell what was done though nothing was left out")] = None
 
 
 class ImportReport(Part, rename="lower", frozen=True):

@@ -36,7 +36,7 @@ _PAGE_SIZE: Final = Meta(
         "minimum": 1,
         "maximum": MAX_PAGE_SIZE,
         "default": DEFAULT_PAGE_SIZE,
-        "description": "How many are on a page",
+        "description": "Entries on a page",
     }
 )
 _Thing = TypeVar("_Thing")
@@ -63,10 +63,10 @@ class PageOf(Part, Generic[_Thing], rename="lower", frozen=True):
 class ListingAsked(Query, rename="lower", frozen=True):
     """The query of a list."""
 
-    name: Annotated[str | None, Like(str), _told("What names have in them, or match", "job")] = None
-    use_regex: Annotated[Flag, Meta(description="Whether `name` is a regular expression")] = None
+    name: Annotated[str | None, Like(str), _told("Text that names have in them, or match", "job")] = None
+    use_regex: Annotated[Flag, Meta(description="True: `name` is a regular expression")] = None
     sort: Annotated[str | None, Like(str), _told("The column to sort by", "name")] = None
-    sort_reverse: Annotated[Flag, Meta(description="Whether the last comes first")] = None
+    sort_reverse: Annotated[Flag, Meta(description="True: the last comes first")] = None
     columns: Annotated[str | None, Like(str), _told(_COLUMNS, "name,messages")] = None
     page: Annotated[str | None, Like(int), _PAGE] = None
     page_size: Annotated[str | None, Like(int), _PAGE_SIZE] = None

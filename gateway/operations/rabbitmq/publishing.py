@@ -72,7 +72,7 @@ class ExchangePublishing:
         "Publish a message to an exchange",
         HANDLERS_OWN,
         change=NO_CHANGE,
-        outcome="Whether a queue has it",
+        outcome="True if a queue has it",
         example=_EXAMPLE,
     )
     async def publish(self, vhost: PlainName, name: PlainName, body: PublishBody, asked: Asked) -> Routed:

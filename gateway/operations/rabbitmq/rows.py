@@ -224,7 +224,7 @@ shown_as(RabbitMqUserShown("bob", ["administrator"], {}))
 
 
 class PermissionShown(RabbitMqRow, frozen=True):
-    """What a user may do in a virtual host: regular expressions of names"""
+    """A user's rights in a virtual host: regular expressions of names"""
 
     user: str
     vhost: str

@@ -17,7 +17,7 @@ from entrepot.gateway.operations.row.shapes import MAX_NUMBER, Flag
 
 class CommandOption:
     """A field as an option or an argument.  `name`, `encoded`: of the field, and in JSON.  `flag`: the option, perhaps
-    with its opposite behind a slash; an argument's metavar.  `takes`: the type of what is typed.  `forms`: the texts
+    with its opposite after a slash; an argument's metavar.  `takes`: the type of what is typed.  `forms`: the texts
     that stand for null and for objects, as `Flag` has them."""
 
     def __init__(self, field: msgspec.structs.FieldInfo, kind: Any, flag: Flag) -> None:

@@ -39,7 +39,7 @@ class Missing(Part, frozen=True):
 
 
 class AnsweredShown(Shown, frozen=True):
-    """How many were asked, how many answered in time, and the others with the reason"""
+    """The number of those asked, of those that answered in time, and the others with the reason"""
 
     asked: int
     answered: int

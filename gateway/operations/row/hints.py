@@ -8,7 +8,7 @@
 `within`: the path in a namespace.  `asks`, of a command: it asks for confirmation, or needs `--yes`.  `arguments`:
 names of the path and fields, in their order.  `options`: by the field's name in JSON, each one of
 
-- a text: the value stands behind it;
+- a text: the value stands after it;
 - a list: the words for true and for false;
 - an object: `option`, and the `forms` of its values (`Flag.forms`), perhaps `isMany`; or what the option `sends`.
 """

@@ -1,6 +1,6 @@
 """Masking: fields of messages that only super users are shown, by rules of the settings.
 
-A body is masked as JSON.  Where a rule names fields and the body is no JSON object or array, nobody else is shown it.
+A body is masked as JSON.  Where a rule names fields and the body is neither a JSON object nor an array, it is hidden.
 A rule holds for messages of its topics wherever they lie: in dead letters, retries and queues, too.  Time and memory
 are linear in the message.
 """

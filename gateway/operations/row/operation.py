@@ -1,7 +1,9 @@
 """Operation: one row of the REST API, written beside its handler.
 
 Input and output are read from the handler's signature, once, when the row is made: names of the path by their
-kind, one `Query`, one `Body`, `Asked`, and the answer.  A row that cannot be read so is a TypeError at import.
+kind, one `Query`, one `Body`, `Asked`, and the answer.
+
+ADR 79: an operation is written once.  Invariant: a row that cannot be read so is a TypeError at import.
 """
 
 from __future__ import annotations
@@ -72,9 +74,9 @@ class Operation:
     names.  `body`: a struct, a union of structs that a field tells apart, or RawBody; None for none.
 
     For the document: `example` of the body; `shows`, members of the answer's example that no type gives, such as a
-    cursor, or of a raw answer its example, by media type; `outcome`, of the answer; `answer_headers`, by name.  What a
-    handler reads itself: `body_as` makes the body's schema, by `Schemas`; `comes_as` has schema and example, by media
-    type; `heads`.  `refused_by`: statuses that no other row has.
+    cursor, or of a raw answer its example, by media type; `outcome`, of the answer; `answer_headers`, by name.  Of a
+    body that a handler reads itself, `body_as` makes the schema, by `Schemas`; `comes_as` has schema and example, by
+    media type; `heads`.  `refused_by`: statuses that no other row has.
 
     `is_plain`: in no namespace, though its noun is.  `waits`: its handler is cancelled once the client has gone.
     """
@@ -211,13 +213,13 @@ def _parts_of(handler: Callable[..., Any], path: str) -> dict[str, Any]:
         elif name in found and isinstance(kind, type) and issubclass(kind, Query | Head):
             found[name] = kind
         else:
-            raise TypeError(f"{handler.__qualname__}: {name} is no part of a request")
+            raise TypeError(f"{handler.__qualname__}: {name} is not part of a request")
     if sorted(names) != sorted(part[1:].partition("}")[0] for part in path.split("/") if part.startswith("{")):
         raise TypeError(f"{handler.__qualname__} does not take the names of {path}")
     return found
 
 
 def kinds_of(body: Any) -> tuple[type[Body], ...]:
-    """Return the structs that a body may be; none for what is no struct."""
+    """Return the structs that a body may be; none where it is not a struct."""
     several = get_args(body) or (body,)
     return several if all(isinstance(each, type) and issubclass(each, Body) for each in several) else ()

@@ -189,7 +189,7 @@ class Pages:
         return await _by_figure(seen, wanted, ask, figures[wanted.column])
 
     async def _visible(self, principal: Principal, resource_type: ResourceType, names: Sequence[str]) -> list[str]:
-        """The names that the caller may list or get.  What it may not see is no denial, so the audit has none."""
+        """The names that the caller may list or get.  A hidden name is not a denial, so the audit has none."""
         from entrepot.gateway.messaging.yielding import in_pages  # no command pays for it
 
         why = self._security.why

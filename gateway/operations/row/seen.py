@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Contents:
-    """What callers see of messages, by the rules of the settings."""
+    """The parts of messages that callers see, by the rules of the settings."""
 
     def __init__(self, security: Security, rules: Sequence[MaskRule]) -> None:
         self._security, self._rules = security, rules

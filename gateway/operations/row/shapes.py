@@ -84,7 +84,7 @@ class Made(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """An answer that is no JSON.  Its row shows an example by the documented media type."""
+    """An answer that is not JSON.  Its row shows an example by the documented media type."""
 
     body: bytes
     media_type: str
@@ -143,7 +143,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """How the command line takes a field: part of its annotation.  `name`: of a truth value perhaps with that of its
+    """The command line's form of a field: part of its annotation.  `name`: of a truth value perhaps with that of its
     opposite, `--on/--off`; without dashes that of an argument.  `read`: the JSON value of the option's text; it raises
     ValueError, which begins with the text.  `is_many`: the option may be repeated, and `read` gets all texts.
     `sends`: the value of a plain flag.  `forms`: texts that `read` reads, for null and for objects: one stands for what

@@ -53,7 +53,7 @@ async def _asked_here(
     name_of: Callable[[_Status], str],
     defined: Callable[[str], Any],
 ) -> BrokerAnswers[_Status]:
-    """Ask a store that is no cluster of brokers, with turns for others between pages."""
+    """Ask a store that is not a cluster of brokers, with turns for others between pages."""
     statuses: dict[str, _Status] = {}
     seconds, problem = _seconds_for(names), ""
     try:

@@ -1,6 +1,6 @@
 """Table: finds the operation of a method and a raw path, by its segments.
 
-A segment of a path is a fixed text, or a name.  A verb stands behind a colon in the last one: `/brokers/{name}:elect`.
+A segment of a path is a fixed text, or a name.  A verb stands after a colon in the last one: `/brokers/{name}:elect`.
 The raw path is split before it is decoded, so `%2F` in a name does not split it.  A fixed text comes before a name.
 """
 

@@ -41,8 +41,8 @@ async def waiting_in(
     after: Any,
     limit: int,
 ) -> tuple[list[_Waiting], Any]:
-    """Return the page of a namespace behind a cursor, and its own cursor, or None at the end.  `ask`: the next ones of
-    all namespaces behind a cursor, so many."""
+    """Return the page of a namespace after a cursor, and its own cursor, or None at the end.  `ask`: the next ones of
+    all namespaces after a cursor, so many."""
     found, count = list[_Waiting](), limit + 1
     while len(found) < count:
         page = await ask(after, count)

@@ -1,4 +1,8 @@
-"""Test messages by the rules of any protocol: the same conversion, checks and rights as its clients'."""
+"""Publish a test message as a client of any protocol would.
+
+ADR 79: an operation is written once.  Invariant: the message passes the conversion, checks and rights of the door that
+it names.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _AUTHORS: Final = "Binds who defines extensions or formats."
 UNBOUND: Final = (
     Unbound("CORE 1.1-3", "Producers are ready for consumers that pass over optional features", _PRODUCERS),
     Unbound("CORE 1.1-4", "An event format defines a structured mode", _AUTHORS),
-    Unbound("CORE 2.1-5", "A typed programming model converts from and to the canonical strings", "We are no SDK."),
+    Unbound("CORE 2.1-5", "A typed programming model converts from and to the canonical strings", "We are not an SDK."),
     Unbound("CORE 3.1.1-3", "source and id together are unique", _PRODUCERS + " Those we make: CORE 3.1.1-2."),
     Unbound("CORE 3.1.1-4", "type should begin with a reversed domain", _PRODUCERS + " Those we make: CORE 3.1.1-2."),
     Unbound("CORE 3.1.2-6", "An incompatible schema should have another dataschema", _PRODUCERS),
@@ -37,8 +37,8 @@ UNBOUND: Final = (
         "Without a payload the answer is 201 or 204; 202 where it is not processed yet",
         "Our answers have a payload, and come when the events are on the disk.",
     ),
-    Unbound("WEBHOOK 3.2-4", "Who sends a token in the query sends Cache-Control: no-store", "We send none there."),
-    Unbound("WEBHOOK 4.2-5", "Who handles no OPTIONS answers 405", "Our publish paths handle it."),
+    Unbound("WEBHOOK 3.2-4", "A sender of a token in the query sends Cache-Control: no-store", "We send none there."),
+    Unbound("WEBHOOK 4.2-5", "A receiver without OPTIONS answers 405", "Our publish paths handle it."),
 )
 
 DEVIATIONS: Final = {
@@ -61,7 +61,7 @@ DEVIATIONS: Final = {
     "the answer is 404 where `topics.auto_create` is off.",
     "WEBHOOK 3-1": "Without a sinkcredential there is no token: the URL may be the secret, or the signature the proof. "
     "The credential PLAIN of the Subscriptions API is sent as Basic.",
-    "WEBHOOK 4.2-1": "Headers of consent beside a status other than 2xx are no consent.",
+    "WEBHOOK 4.2-1": "Headers of consent beside a status other than 2xx are not a consent.",
     "WEBHOOK 4.2.2-1": "Consent without a WebHook-Allowed-Rate is taken, and allows any rate up to the subscription's.",
 }
 """By number."""

@@ -50,7 +50,7 @@ STATEMENTS: Final = (
     _S("CORE 3.1.2-4", RECEIVER, "time is a timestamp of RFC 3339"),
     _S("CORE 3.1.2-5", BOTH, "In another format a datacontenttype that was implied is said"),
     _S("CORE 3.2-1", BOTH, "Extensions are carried like other attributes, and forwarded though they are not known"),
-    _S("CORE 3.2-2", RECEIVER, "What comes beside the event, as other headers, should be passed on as such"),
+    _S("CORE 3.2-2", RECEIVER, "Other headers, which come beside the event, should be passed on as such"),
     _S("CORE 4-1", RECEIVER, "Events of 64 KiB are taken and forwarded"),
     _S(
         "CORE 5-1",
@@ -71,7 +71,7 @@ STATEMENTS: Final = (
     ),
     _S("HTTP 3-1", RECEIVER, "The Content-Type alone tells the mode; its case does not count"),
     _S("HTTP 3-2", RECEIVER, "An event format that is not known is refused"),
-    _S("HTTP 3-3", SENDER, "Who asks for batches may say how large", (_DELIVERY + "test_batched_mode",)),
+    _S("HTTP 3-3", SENDER, "A consumer that asks for batches may say how large", (_DELIVERY + "test_batched_mode",)),
     _S("HTTP 3.1.1-1", BOTH, "Binary mode: datacontenttype is Content-Type, without a prefix"),
     _S("HTTP 3.1.1-2", BOTH, "Binary mode: there is no ce-datacontenttype"),
     _S("HTTP 3.1.2-1", BOTH, "Binary mode: data is the body as it is"),
@@ -159,7 +159,7 @@ STATEMENTS: Final = (
         "After 415 the same is not sent again",
         (_DELIVERY + "test_what_is_refused_is_a_dead_letter_at_once",),
     ),
-    _S("WEBHOOK 2.2-5", RECEIVER, "What is taken is answered with 2xx when it is taken; a bad media type with 415"),
+    _S("WEBHOOK 2.2-5", RECEIVER, "An event is answered with 2xx when it is taken; a bad media type with 415"),
     _S("WEBHOOK 2.2-6", RECEIVER, "Nothing is answered with a redirect", (_RECEIVER + "test_nothing_is_redirected",)),
     _S("WEBHOOK 2.2-7", RECEIVER, "An answer with a payload is 200 or 201, and has a Content-Type"),
     _S(

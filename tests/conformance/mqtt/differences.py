@@ -252,7 +252,7 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "heard Pubcomp(",
-        "MQTT-3.6.2-1: 0x10 is no reason of PUBREL; mosquitto 2.0 does not look at it.",
+        "MQTT-3.6.2-1: 0x10 is not a reason of PUBREL; mosquitto 2.0 does not look at it.",
         ("PUBREL with the reason of PUBACK",),
     ),
     Difference(

@@ -36,7 +36,7 @@ STATEMENTS: Final = (
         "2.3.1-1", BOTH, "SUBSCRIBE, UNSUBSCRIBE and PUBLISH above QoS 0 have an identifier that is not 0", (BAD_INPUT,)
     ),
     _S("2.3.1-2", CLIENT, "A client gives new packets an unused identifier"),
-    _S("2.3.1-3", CLIENT, "What a client sends again keeps its identifier"),
+    _S("2.3.1-3", CLIENT, "A packet that a client sends again keeps its identifier"),
     _S("2.3.1-4", SERVER, "The same holds for a PUBLISH of the server", (IDENTIFIERS,)),
     _S("2.3.1-5", SENDER, "A PUBLISH of QoS 0 has no packet identifier"),
     _S("2.3.1-6", BOTH, "PUBACK, PUBREC and PUBREL have the identifier of their PUBLISH"),
@@ -155,7 +155,7 @@ STATEMENTS: Final = (
     _S("4.4.0-1", BOTH, "On coming back PUBLISH and PUBREL are sent again with their identifiers"),
     _S("4.5.0-1", SERVER, "An owned message is added to the session of each client with a matching subscription"),
     _S("4.5.0-2", CLIENT, "A client acknowledges what it hears, whatever it does with it"),
-    _S("4.6.0-1", CLIENT, "What is sent again is sent in the order of the first sending"),
+    _S("4.6.0-1", CLIENT, "Packets sent again are sent in the order of the first sending"),
     _S("4.6.0-2", CLIENT, "A client sends PUBACKs in the order of the PUBLISHes"),
     _S("4.6.0-3", CLIENT, "A client sends PUBRECs in the order of the PUBLISHes"),
     _S("4.6.0-4", CLIENT, "A client sends PUBRELs in the order of the PUBRECs"),

@@ -75,7 +75,7 @@ def test_a_request_that_cannot_be_decoded_is_one_line_and_a_status(unheard: Serv
     with GrpcClient(unheard.address("grpc")) as client, pytest.raises(grpc.RpcError) as raised:
         ask(client, name, b"\xff\xff")
     assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
-    assert raised.value.details() == f"the bytes are no request of {name}"  # type: ignore[attr-defined]
+    assert raised.value.details() == f"the bytes are not a request of {name}"  # type: ignore[attr-defined]
     lines = wait_until(lambda: unheard.log_text()[len(before) :].splitlines(), "the line")
     assert [line for line in lines if "cannot be decoded" in line and f"call={name}" in line] == lines
     assert len(lines) == 1

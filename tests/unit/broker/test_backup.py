@@ -79,7 +79,7 @@ async def test_a_store_is_saved_while_it_runs_and_then_what_is_new(store: Broker
     "A store without replicas is restored from a backup",
     group="Directories, copies and backups",
     does=(
-        "It has all that was saved, as another store. What was acknowledged stays so. Receipt handles from before "
+        "It has all that was saved, as another store. Acknowledged messages stay so. Receipt handles from before "
         "are refused."
     ),
     lost="what came after the backup",

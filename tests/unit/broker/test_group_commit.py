@@ -88,7 +88,7 @@ async def test_what_comes_before_replicas_have_answered_goes_with_the_next_run(
 async def test_replicas_that_do_not_answer_hold_nothing_up_for_long(
     engine: Any, monkeypatch: pytest.MonkeyPatch, here: bool
 ) -> None:
-    """What the own disk confirms alone does not wait for them at all."""
+    """Messages that the master's own disk alone confirms do not wait for them at all."""
     monkeypatch.setattr("entrepot.broker.commit.group_commit.ROUND_SECONDS", 60.0 if here else 0.001)
     pace = Pace()
     pace.left, engine.confirm_limit = 0.0, 0

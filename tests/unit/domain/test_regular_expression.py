@@ -144,7 +144,7 @@ def test_what_cannot_be_used_is_refused_with_its_place(pattern: str, capfd: pyte
     with pytest.raises(EntrepotError) as refused:
         RegularExpression(pattern)
     assert refused.value.code is Code.BAD_REQUEST
-    assert refused.value.message == f"{pattern!r} is no regular expression: {REFUSED[pattern]}"
+    assert refused.value.message == f"{pattern!r} is not a regular expression: {REFUSED[pattern]}"
     assert capfd.readouterr().err == ""  # RE2 writes there by itself, unless told not to
 
 

@@ -28,9 +28,9 @@ from tests.support.cases import cases
         ("https://:443/", "the URL names no host"),
         ("https://user@/", "the URL names no host"),
         ("https://[::1/", "the brackets of its host do not match"),
-        ("https://example.com:0/", "its port is no number from 1 to 65535"),
-        ("https://example.com:65536/", "its port is no number from 1 to 65535"),
-        ("https://example.com:http/", "its port is no number from 1 to 65535"),
+        ("https://example.com:0/", "its port is not a number from 1 to 65535"),
+        ("https://example.com:65536/", "its port is not a number from 1 to 65535"),
+        ("https://example.com:http/", "its port is not a number from 1 to 65535"),
     ],
 )
 def test_what_is_wrong_with_a_url(text: str, word: str | None) -> None:

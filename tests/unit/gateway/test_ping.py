@@ -46,7 +46,7 @@ async def test_a_part_that_is_no_replica_is_ready_and_has_no_role(capsys: pytest
         told = json.loads(capsys.readouterr().out)
         assert (told["target"], told["isReady"], told["replica"]) == (address, True, None)
         assert await asyncio.to_thread(run, [*asked, "--role", "master"]) == 1
-        assert capsys.readouterr().err == f"entrepot: {address} is no master: it is no replica\n"
+        assert capsys.readouterr().err == f"entrepot: {address} is not a master: it is not a replica\n"
 
 
 async def test_one_of_another_cluster_is_not() -> None:

@@ -50,7 +50,7 @@ async def test_a_subscription_too_many(version: int, code: int) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a/#/b", "it is no topic filter"),
+        ("a/#/b", "it is not a topic filter"),
         ("$share/g", "it is not $share/<name>/<filter>"),
         ("$share/g/$SYS/#", "it is not $share/<name>/<filter>"),
         ("$replay/x/a", "it is not $replay/<from>/<filter>"),

@@ -105,11 +105,11 @@ async def test_changes_reach_the_cluster_and_the_audit() -> None:
     ]
     assert told == [
         (("", "to be drained"),),
-        (("", "to be drained no more"),),
+        (("", "no longer to be drained"),),
         (("", "to 2 without 1, 3 unclean"),),
         (("broker b", "replica 4 is to be an observer"),),
         (("broker b", "replica 4 is to count"),),
-        (("broker b", "replica 4 is to count no more"),),
+        (("broker b", "replica 4 will no longer count"),),
         (("controller 4", "at c:4 in place of 2"),),
     ]
 

@@ -140,7 +140,7 @@ async def test_what_cannot_be_pulled_is_refused() -> None:
 def test_a_number_of_the_path_has_digits_alone() -> None:
     assert number_in_path(str(MAX_NUMBER)) == MAX_NUMBER
     for text in ("", "-1", "+1", "1_0", "x", str(MAX_NUMBER + 1), "²"):
-        with pytest.raises(EntrepotError, match="is no number of a offset"):
+        with pytest.raises(EntrepotError, match="is not the number of a offset"):
             number_in_path(text, "offset")
 
 

@@ -132,7 +132,7 @@ async def test_it_goes_on_where_it_is_told(world: World, head: StreamHead, query
     ("query", "told"),
     [
         (StreamAsked(start="yesterday"), "start: must be"),
-        (StreamAsked(cursor="x"), "'x' is no cursor"),
+        (StreamAsked(cursor="x"), "'x' is not a cursor"),
         (StreamAsked(filters="[{"), "filters: is not JSON"),
     ],
 )

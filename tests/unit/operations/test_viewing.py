@@ -103,7 +103,7 @@ async def test_one_message_and_its_body_as_a_file(world: World) -> None:
     ]
     with pytest.raises(MissingError, match="no message is at offset 2"):
         await world.viewing.one(SHOP, queue, PlainName("2"), asked(), OneAsked())
-    with pytest.raises(EntrepotError, match="offset: 'x' is no number of a offset"):
+    with pytest.raises(EntrepotError, match="offset: 'x' is not the number of a offset"):
         await world.viewing.one(SHOP, queue, PlainName("x"), asked(), OneAsked())
     with pytest.raises(EntrepotError, match="there is no queue 7"):
         await world.viewing.one(SHOP, PlainName("7"), offset, asked(), OneAsked())

@@ -39,7 +39,7 @@ async def unavailable(asked: Awaitable[Any]) -> None:
 @pytest.mark.failure(
     "A gateway has not reached the users' broker for `security.max_age_seconds` (300)",
     group="A broker without replicas",
-    does="No door lets anybody in, until the users are current again. Who is logged in goes on.",
+    does="No door lets anybody in, until the users are current again. Users that are logged in go on.",
     lost="nothing",
     told="logins are refused as unavailable",
 )

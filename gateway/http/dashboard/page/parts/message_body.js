@@ -55,7 +55,7 @@ export const hexOf = (byte) => byte.toString(16).padStart(2, "0");
 /** True for a text that begins as a JSON object or array. */
 export const isDocument = (text) => /^[ \t\n\r]*[{[]/.test(text);
 
-/** A JSON text with one member a line, as it was written; null where it is no JSON. */
+/** A JSON text with one member a line, as it was written; null where it is not JSON. */
 export function jsonShown(text, { isCut = false, isMasked = false } = {}) {
   if (!isCut && !isJson(text)) return null;
   const found = tokensOf(text, isCut);

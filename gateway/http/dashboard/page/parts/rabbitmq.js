@@ -113,7 +113,7 @@ export function objectOf(field, text) {
   return found;
 }
 
-/** The same while it is typed: what is no object yet is left out. */
+/** The same while it is typed: a text that is not yet an object is left out. */
 export function objectSoFar(text) {
   try {
     return objectOf("arguments", text);

@@ -4,7 +4,7 @@
 export const masterOf = (broker) => broker.replicas.find((each) => each.role === "master");
 
 /** The controllers that elect, as {size, there, leader}: their number, those that answer, and who leads, if any.  Others
- * run, and are no members. */
+ * run, and are not members. */
 export function quorumOf(controllers) {
   const members = controllers.filter((each) => each.state !== "outside");
   return { size: members.length, there: members.filter((each) => each.state !== "away").length, leader: members.find((each) => each.state === "leads") };

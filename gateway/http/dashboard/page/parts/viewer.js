@@ -96,7 +96,7 @@ class MessageView {
 
   shown(view) {
     if (view === "hex") return hexShown(this.bytes);
-    if (this.text === null) return h("p.pad.q", "The bytes are no text in UTF-8: see Hex.");
+    if (this.text === null) return h("p.pad.q", "The bytes are not text in UTF-8: see Hex.");
     if (view === "text") return textShown(this.text);
     return jsonShown(this.text, this.row) ?? h("p.pad.q", "This is not JSON: see Text.");
   }
