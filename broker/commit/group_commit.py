@@ -14,13 +14,13 @@ A round of the loop:
 3. One write; then the disk process is asked for `fdatasync`, and the same bytes go to the replicas.
 4. The answer moves the watermark: queues tell their followers, then those who wait are told, in the order of their
    appends.
-5. What came meanwhile is the next round.  A lone producer never waits for others; a loop without time to spare gathers
+5. All that came meanwhile is the next round.  A lone producer never waits for others; a loop without time to spare gathers
    up to 2 ms, or 64 answers (`pace.py`, ADR 30).
 
 Three doors lead in: `submit` waits for what is appended, `decide` is decided in the next round, and the disk process
 answers `_on_synced`.
 
-What it drives stays where its state is (ADR 83): the log with its watermarks (`store/confirmed_log.py`), the disk
+Its further parts stay where their state is (ADR 83): the log with its watermarks (`store/confirmed_log.py`), the disk
 process (`store/sync_channel.py`, `sync_process.py`), and the record of a round (`consume/journal.py`).
 
 Invariants: the order of confirmations is that of the appends.  Nothing is told before its record is durable.  A round

@@ -49,7 +49,7 @@ log = structlog.get_logger(__name__)
 
 
 class Expiry:
-    """The timed work.  What a member holds that is gone is a leftover."""
+    """The timed work.  Objects of members that are gone are leftovers."""
 
     def __init__(
         self,

@@ -96,7 +96,7 @@ class HttpAccess:
         return _authorization(scope) is not None or login_token(scope) is not None
 
     async def known(self, scope: Scope) -> Principal | None:
-        """Return the principal that a browser has already, or None.  Nothing shown is no refused login."""
+        """Return the principal that a browser has already, or None.  Nothing shown is not a refused login."""
         if not self.shows_credentials(scope):
             return self.at_once(scope)
         try:

@@ -71,7 +71,7 @@ def origin_form(url: bytes, headers: Headers) -> bytes:
         return url
     found = authority_and_target(url)
     if found is None or not found[0]:
-        raise RefusedHeadError(400, "the target of the request is no path and no URL")
+        raise RefusedHeadError(400, "the target of the request is neither a path nor a URL")
     host, target = found
     check_host(host)
     headers[:] = with_host(headers, host)

@@ -1,6 +1,6 @@
 """Serving: an operation over HTTP: who asks, what may be asked, what comes in, what goes out.
 
-One request, in this order: principal, names, rights, the namespace, query, body, handler, answer.  Who may not ask
+One request, in this order: principal, names, rights, the namespace, query, body, handler, answer.  A client without rights
 learns nothing of names, and no body is read before.
 """
 
@@ -256,4 +256,4 @@ _SPECIAL: Final[Mapping[type, Callable[[Any], _Encoded]]] = {
     Declared: lambda answer: ((201 if answer.is_new else 204), [], None),
     Checked: _of_check,
 }
-"""Answers that are no JSON of status 200."""
+"""Answers that are not JSON of status 200."""

@@ -214,7 +214,7 @@ class Sessions:
 
 
 def _join(name: str, record: SessionRecord, parts: list[bytes]) -> None:
-    """Add the cursors of parts to their record. What cannot be read is read from the beginning again."""
+    """Add the cursors of parts to their record. A cursor that cannot be read begins anew."""
     for number, part in enumerate(parts):
         try:
             join(record, part)
