@@ -86,12 +86,12 @@ test-busy: setup ## make test three times beside two processes that keep the cor
 conformance: setup ## other people's AMQP suites, here and on RabbitMQ; an hour and a half (make conformance ARGS='kombu --record')
 	$(BIN)/python -m tests.conformance.amqp.run $(ARGS)
 
-check: setup ## format, lint, strict types, import contracts, circles of folders, dead code
+check: setup ## format, lint, strict types, import contracts, circles of folders, lengths, dead code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -q tests/unit/test_folder_circles.py
+	$(BIN)/pytest -q tests/unit/test_folder_circles.py tests/unit/test_lengths.py
 	$(BIN)/vulture
 
 format: setup ## put the code in its format

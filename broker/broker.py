@@ -158,8 +158,8 @@ class Broker:
         if settings.tier is None:
             return None
         tier = Tier(settings.tier, self.engine, self.registry, store_id, self.core, self.key_values)
-        self.core.tier, self.cleaner.kept_from = tier, tier.kept_from
-        self.core.consumption.thawed.tier = tier
+        self.core.tier, self.cleaner.kept_from = tier.reads, tier.kept_from
+        self.core.consumption.thawed.tier = tier.reads
         return tier
 
     async def close(self) -> None:

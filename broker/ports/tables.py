@@ -55,10 +55,10 @@ class Tables:
             fence = Fence(tier.writer, epoch_of(core.engine))
             return take_over(table, fence, tier.number, core, is_forced=request.is_forced)
 
-        root = await tier.asked(named)
-        found = await tier.asked(taken_over)
+        root = await tier.store.asked(named)
+        found = await tier.store.asked(taken_over)
         await tier.marks.forget(root)  # the request accepts the table
-        await tier.know(root)
+        await tier.tables.know(root)
         topic = self._restored(request, found.queues)
         self._check(topic)  # others have had their turn: from here on it is one step
         await core.record(RecordKind.METADATA, changes.begin_topic(topic, TopicOrigin(root), found.ends))

@@ -10,11 +10,10 @@ from typing import Final
 import structlog
 
 from entrepot.broker.replication.effects import Effect
-from entrepot.broker.replication.files.replica_files import ReplicaFiles
 from entrepot.broker.replication.following import Following
 from entrepot.broker.replication.following_replica import Role
-from entrepot.broker.replication.leading import Leading
 from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.replica_store import ReplicaStore
 from entrepot.broker.replication.set_keeping import SetKeeping
 from entrepot.broker.replication.slave_streams import SlaveStreams
 from entrepot.broker.replication.slave_watch import SlaveSight, SlaveWatch
@@ -33,10 +32,9 @@ class ReplicaParts:
     """Parts of the process to be read."""
 
     machine: Replica
-    files: ReplicaFiles
+    store: ReplicaStore
     following: Following
     streams: SlaveStreams
-    leading: Callable[[], Leading | None]
 
 
 class Controlling:
@@ -62,7 +60,7 @@ class Controlling:
 
     def report(self, known: tuple[int, int]) -> Report:
         """Return its heartbeat. `known`: see there."""
-        machine, now, leading = self.machine, self._loop.time(), self._parts.leading()
+        machine, now, leading = self.machine, self._loop.time(), self._parts.store.leading
         state, is_master = machine.state, machine.role is Role.MASTER
         goal = machine.end if is_master else machine.confirmed
         return Report(
@@ -82,7 +80,7 @@ class Controlling:
         state = self.machine.state
         if not state.controllers:
             self.machine.state = replace(state, controllers=cluster)
-            self._parts.files.save(self.machine.state)
+            self._parts.store.files.save(self.machine.state)
 
     def observe(self, keeping: SetKeeping) -> None:
         """Find the slaves that are to leave the set of this master."""
@@ -120,7 +118,7 @@ class Controlling:
 
     def successor(self) -> int:
         """Return the member of the set that has most of the log; NOBODY without one, or if this is not the master."""
-        machine, leading = self.machine, self._parts.leading()
+        machine, leading = self.machine, self._parts.store.leading
         if leading is None or not leading.is_open or leading.engine.failure is not None:
             return NOBODY
         ends = {

@@ -1,7 +1,6 @@
 """ReplicaProcess: one replica of a broker group, as a process: the machine, and the parts that carry out its effects.
 
-nobody, slave   a `SlaveStore`, which follows the master and derives state as far as it is confirmed
-master          `Leading`: a broker over the same open store, and its listener for gateways
+`replica_store.py` has its store, as a slave's or a master's.
 """
 
 from __future__ import annotations
@@ -11,36 +10,34 @@ import secrets
 import socket
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from entrepot.broker.metadata.identity import open_identity
 from entrepot.broker.opening.opened_store import OpenedStore
+from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import ServerStream
 from entrepot.broker.replication import effects as do
-from entrepot.broker.replication.beginning import begin_store, check_settings, make_machine
+from entrepot.broker.replication.beginning import check_settings
 from entrepot.broker.replication.controllers import Controllers
 from entrepot.broker.replication.controlling import Controlling, ReplicaParts
 from entrepot.broker.replication.copying import Copying
 from entrepot.broker.replication.executor import Act, Executor
-from entrepot.broker.replication.files.replica_files import ReplicaFiles
 from entrepot.broker.replication.files.runs import Run
 from entrepot.broker.replication.following import Following
 from entrepot.broker.replication.following_replica import Role
-from entrepot.broker.replication.leading import Leading
 from entrepot.broker.replication.log_service import LogService
 from entrepot.broker.replication.peers import GroupSettings, Peers, link_settings
+from entrepot.broker.replication.replica_store import ReplicaStore
 from entrepot.broker.replication.service import ReplicaService
 from entrepot.broker.replication.slave_reads import SlaveReads
-from entrepot.broker.replication.slave_store import SlaveStore
 from entrepot.broker.replication.slave_streams import SlaveStreams
 from entrepot.broker.replication.status import status_of
 from entrepot.broker.server.process import BrokerProcessSettings, make_listener
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLog
-from entrepot.broker.store.disk import OsDisk
-from entrepot.broker.store.store_files import DirectoryLock, StoreFiles
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
 from entrepot.domain.replication.greeting import Greeting, Welcome
@@ -64,15 +61,17 @@ class ReplicaProcess:
         clock: Clock,
     ) -> None:
         check_settings(settings, group)
-        self._settings, self._process, self._group, self._clock = settings, process, group, clock
+        self._process, self._group = process, group
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()
-        self._lock = DirectoryLock(str(settings.data_dir))
-        self._files = ReplicaFiles(settings.data_dir)
-        self._store_files = StoreFiles(OsDisk(), str(settings.data_dir))
-        self._slave: SlaveStore | None = None
-        self._caught_up_at = 0
-        self._leading: Leading | None = None
+        self.store = ReplicaStore(
+            settings,
+            clock,
+            on_synced=self._synced,
+            on_failure=self._end,
+            offer_reads=partial(self._offer_reads, settings.data_dir),
+            healing=lambda: self._log.healing,
+        )
         self._listener = make_listener(process, listener, settings)
         ReplicaService(self).install(self._listener.service)
         links = link_settings(process, group)
@@ -81,47 +80,18 @@ class ReplicaProcess:
             on_sent=lambda replica, stream, end: self.machine.sending(replica, stream, end),
             on_gone=lambda replica, stream: self.machine.slave_gone(replica, stream),
         )
-        self._following = Following(
-            links,
-            prepare=self._prepare_store,
-            greet=lambda: self.machine.greeting(),
-            on_welcome=self._welcomed,
-            on_runs=self._runs_came,
-            on_lost=self._lost,
-            segment_size=self._segment_size,
-        )
-        self._peers = Peers(
-            group,
-            links,
-            status=self.status,
-            fence=self.fence,
-            is_settled=lambda: self.machine.is_joined and self._controllers.is_led,
-            hint=lambda addresses: self._controllers.hint(addresses),
-            take=lambda appointment: self._perform(self.machine.hear_appointment(appointment)),
-            nobody_later=lambda: self._perform(self.machine.nobody_later()),
-        )
-        self._copying = Copying(
-            group.copy_rate,
-            self._peers,
-            lambda: self.machine,
-            lambda effects: self._perform(effects),
-            lambda: self.settled(),
-            self._segment_size,
-            self._following.go_on,
-        )
-        self._log = LogService(group.compare_rate, self._peers.links, lambda: self.machine, lambda: self._commit_log)
-        self._log.install(self._listener.service)
         self._executor = Executor(self._acts(), self._end)
         self._perform, self.settled = self._executor.perform, self._executor.settled
-        try:
-            self.machine = make_machine(
-                self._files, self._store_files, settings.data_dir, group.replica, self._open_slave_store
-            )
-        except BaseException:
-            self._lock.release()
-            raise
+        self._following = self._follower(links)
+        self._peers = self._asker(links)
+        self._copying = self._copier()
+        self._log = LogService(
+            group.compare_rate, self._peers.links, lambda: self.machine, lambda: self.store.commit_log
+        )
+        self._log.install(self._listener.service)
+        self.machine = self.store.open_machine(group.replica)
         self._controlling = Controlling(
-            ReplicaParts(self.machine, self._files, self._following, self._streams, lambda: self._leading),
+            ReplicaParts(self.machine, self.store, self._following, self._streams),
             group.lease,
             promise=self._promise,
             quiesce=self.quiesce,
@@ -130,37 +100,47 @@ class ReplicaProcess:
         self._controllers = Controllers(group, process.name, links, self._controlling, settings.data_dir, clock)
         self._controllers.install(self._listener.service)
 
-    def _open_slave_store(self) -> SlaveStore:
-        self._slave = SlaveStore(
-            self._settings,
-            self._lock.descriptor,
-            on_synced=self._synced,
-            on_failure=self._end,
-            offer_reads=self._offer_reads,
-            caught_up_at=self._caught_up_at,
+    def _follower(self, links: LinkSettings) -> Following:
+        return Following(
+            links,
+            prepare=self._prepare_store,
+            greet=lambda: self.machine.greeting(),
+            on_welcome=self._welcomed,
+            on_runs=self._runs_came,
+            on_lost=self._lost,
+            segment_size=self.store.segment_size,
         )
-        self._slave.engine.commit_log.healer = self._log.healing
-        return self._slave
 
-    def _offer_reads(self, opened: OpenedStore) -> SlaveReads:
+    def _copier(self) -> Copying:
+        return Copying(
+            self._group.copy_rate,
+            self._peers,
+            lambda: self.machine,
+            self._perform,
+            self.settled,
+            self.store.segment_size,
+            self._following.go_on,
+        )
+
+    def _asker(self, links: LinkSettings) -> Peers:
+        return Peers(
+            self._group,
+            links,
+            status=self.status,
+            fence=self.fence,
+            is_settled=lambda: self.machine.is_joined and self._controllers.is_led,
+            hint=lambda addresses: self._controllers.hint(addresses),
+            take=lambda appointment: self._perform(self.machine.hear_appointment(appointment)),
+            nobody_later=lambda: self._perform(self.machine.nobody_later()),
+        )
+
+    def _offer_reads(self, data_dir: Path, opened: OpenedStore) -> SlaveReads:
         process, service = self._process, self._listener.service
-        number = open_identity(self._settings.data_dir, process.name, process.number).number
+        number = open_identity(data_dir, process.name, process.number).number
         return SlaveReads(opened, service, number, self._group.replica, process.zone, self._told_confirmed)
 
     def _told_confirmed(self) -> int:
         return self.machine.told if self.machine.is_joined else -1
-
-    def _segment_size(self) -> int:
-        return self._slave_store.engine.commit_log.layout.segment_size_bytes
-
-    @property
-    def _commit_log(self) -> CommitLog | None:
-        return None if (opened := self._leading or self._slave) is None else opened.engine.commit_log
-
-    @property
-    def _slave_store(self) -> SlaveStore:
-        assert self._slave is not None, "a slave has a store"
-        return self._slave
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -181,13 +161,10 @@ class ReplicaProcess:
             await part.close()
         await self.settled()
         self._streams.close()
-        if self._leading is not None:
-            await self._leading.close()
+        if self.store.leading is not None:
+            await self.store.leading.close()
         await self._listener.close()
-        if self._slave is not None:
-            self._slave.close()
-        self._files.confirmed.close()
-        self._lock.release()
+        self.store.close()
 
     def _end(self, why: EntrepotError | None) -> None:
         """End the process: it cannot go on, or its broker left its cluster (None)."""
@@ -198,11 +175,11 @@ class ReplicaProcess:
 
     def _acts(self) -> Mapping[type, Act]:
         return {
-            do.Persist: lambda effect: self._files.save(effect.state),
-            do.Cut: self._cut,
+            do.Persist: lambda effect: self.store.files.save(effect.state),
+            do.Cut: lambda effect: self.store.cut(effect.to, self.machine.confirmed, keeps=effect.keeps),
             do.Write: self._write,
-            do.BeginAt: self._begin_at,
-            do.Sync: lambda effect: self._slave_store.sync(effect.generation),
+            do.BeginAt: lambda effect: self.store.begin_at(effect.offset),
+            do.Sync: lambda effect: self.store.of_slave.sync(effect.generation),
             do.AppendEpoch: self._lead,
             do.Confirm: self._confirm,
             do.Open: lambda effect: self._open(),
@@ -219,29 +196,24 @@ class ReplicaProcess:
     def _announce(self, effect: do.Announce) -> None:
         self._peers.announce(effect.appointment)
         self._controllers.report_soon()
-        if self._leading is not None:
-            self._leading.set_changed()
+        if self.store.leading is not None:
+            self.store.leading.set_changed()
 
     def _confirm(self, effect: do.Confirm) -> None:
-        self._files.confirmed.note(effect.offset)
-        if self._leading is None:
-            self._slave_store.confirm(effect.offset)
-        else:
-            self._leading.confirm(effect.offset)
+        self.store.confirm(effect.offset)
+        if self.store.leading is not None:
             self._streams.confirmed()
 
     # -- slave ---------------------------------------------------------------------------------------------------
 
     async def _prepare_store(self, seed: StoreSeed | None) -> bool:
         """Open a store; a new replica's begins like its group's."""
-        if self._slave is None and seed is not None and not self.stopped.done():
-            begin_store(self.machine, self._files, self._store_files, seed)
-            self._open_slave_store()
-        return self._slave is not None
+        if self.store.slave is None and seed is not None and not self.stopped.done():
+            self.store.begin(self.machine, seed)
+        return self.store.slave is not None
 
     def _welcomed(self, welcome: Welcome) -> None:
-        self._caught_up_at = max(self._caught_up_at, welcome.confirmed)
-        self._slave_store.caught_up_at(welcome.confirmed)
+        self.store.caught_up_at(welcome.confirmed)
         self._perform(self.machine.welcomed(welcome))
         if self.machine.is_joined and self._copying.begin(welcome):
             self._following.hold()
@@ -259,7 +231,7 @@ class ReplicaProcess:
             self._perform(self.machine.came(run))
 
     def _write(self, effect: do.Write) -> None:
-        store = self._slave_store
+        store = self.store.of_slave
         try:
             store.write(effect.offset, effect.data)
         except StorageFullError as error:
@@ -274,51 +246,16 @@ class ReplicaProcess:
         if self.machine.role is Role.SLAVE and master != NOBODY:
             self._following.follow(self._group.addresses[master])
 
-    async def _cut(self, effect: do.Cut) -> None:
-        """Remove records that the master lacks: the store does it when it is opened."""
-        store = self._slave_store
-        engine = store.engine
-        if effect.keeps:
-            await asyncio.to_thread(self._files.keep_cut, engine.commit_log, effect.to, engine.end)
-        store.close()
-        self._files.intend_cut(effect.to)
-        self._open_slave_store().confirm(min(self.machine.confirmed, effect.to))
-
-    async def _begin_at(self, effect: do.BeginAt) -> None:
-        """Begin with an empty log: the earlier one is useless, as its continuation is gone."""
-        store = self._slave_store
-        if not store.is_empty:
-            store.stop()
-            store.engine.fail(StoreFailedError("the log is copied anew"))
-            store.engine.close()
-            self._files.intend_cut(0)
-            self._store_files.forget_log()
-            store = self._open_slave_store()
-        store.begin_at(effect.offset)
-
     # -- master --------------------------------------------------------------------------------------------------
 
     async def _lead(self, effect: do.AppendEpoch) -> None:
         """Become master: apply all of the log, then append its EPOCH record."""
         machine = self.machine
-        if self._slave is None and machine.state.appointment.group:
-            raise StoreFailedError(f"the store of group {machine.state.appointment.group} is not here")
-        opened = (self._slave or self._open_slave_store()).hand_over()
-        self._slave = None
-        if not machine.state.group:
-            machine.state = replace(machine.state, group=opened.store_id)
-            self._files.save(machine.state)
-        leading = self._leading = Leading(
-            self._settings,
-            self._clock,
-            opened,
-            machine=machine,
-            on_written=self._written,
-            on_durable=lambda end: self._perform(machine.synced_to(end)),
-            silence=self._streams.silence,
+        leading = self.store.lead(
+            machine, self._written, lambda end: self._perform(machine.synced_to(end)), self._streams.silence
         )
         start = leading.begin(effect.start)
-        self._streams.lead(opened.engine.commit_log)
+        self._streams.lead(leading.engine.commit_log)
         self._perform(machine.epoch_written(start, leading.engine.end))
 
     def _written(self, end: int) -> None:
@@ -326,25 +263,18 @@ class ReplicaProcess:
         self._streams.written()
 
     def _open(self) -> None:
-        assert self._leading is not None, "only a master opens"
+        assert self.store.leading is not None, "only a master opens"
         parts = self._group, self._process, self._listener, self._end
-        self._leading.open(*parts, self._controllers.has_right_clock)
+        self.store.leading.open(*parts, self._controllers.has_right_clock)
 
     def _resign(self, effect: do.Close) -> Coroutine[Any, Any, None]:
         """End the mastership at once; then open the store anew, as a slave's."""
-        leading, self._leading = self._leading, None
-        assert leading is not None, "a master leads"
+        leading = self.store.end_leading()
         self._streams.close()
         failure = leading.resign(self._listener, effect.reason)
         if failure is not None:  # the operating system may show more than its disk has: the promise is not told
             self._end(failure)
-        return self._open_anew(leading)
-
-    async def _open_anew(self, leading: Leading) -> None:
-        await leading.close()
-        store = self._open_slave_store()
-        self.machine.reopened(store.engine.end)
-        store.confirm(min(self.machine.confirmed, store.engine.end))
+        return self.store.open_anew(leading, self.machine)
 
     # -- requests of others (`service.py`) ---------------------------------------------------------------------------
 
@@ -375,11 +305,11 @@ class ReplicaProcess:
             slave = self.machine.slaves.get(replica)
             return slave is not None and slave.acknowledged >= end
 
-        return self._leading is not None and await self._leading.quiesce(has_all, seconds)
+        return self.store.leading is not None and await self.store.leading.quiesce(has_all, seconds)
 
     def status(self) -> ReplicaStatus:
-        condition = self._log.condition(self._files.diverged_parts(), self._copying.source)
-        own = status_of(self.machine, self._leading, self._commit_log, self._following.problem, condition)
+        condition = self._log.condition(self.store.files.diverged_parts(), self._copying.source)
+        own = status_of(self.machine, self.store.leading, self.store.commit_log, self._following.problem, condition)
         return replace(own, controllers=self._controllers.addresses, control_problem=self._controllers.problem)
 
     async def health(self) -> tuple[ReplicaStatus, ReplicaStatus | None]:
@@ -387,13 +317,13 @@ class ReplicaProcess:
         return own, await self._peers.status_of(own.appointment.master) if is_slave else None
 
     async def seed(self) -> StoreSeed:
-        if self._leading is not None:
-            return self._leading.seed()
+        if self.store.leading is not None:
+            return self.store.leading.seed()
         raise EntrepotError(Code.UNAVAILABLE, f"replica {self._group.replica} is not master")
 
     def greeted(self, greeting: Greeting, stream: ServerStream) -> None:
-        if self._leading is not None:
-            self.machine.begin = self._leading.engine.commit_log.min_offset
+        if self.store.leading is not None:
+            self.machine.begin = self.store.leading.engine.commit_log.min_offset
         self._perform(self.machine.greeted(greeting, self._streams.open(greeting.member.replica, stream)))
 
     def have(self, replica: int, stream: int, end: int) -> None:

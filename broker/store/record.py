@@ -153,16 +153,8 @@ def encode_message(
         RECORD_VERSION,
         kind,
         message.qos | trailer_flag,
-        MESSAGE_HEADER_SIZE
-        + topic_length
-        + sub_topic_length
-        + group_length
-        + tag_length
-        + id_length
-        + keys_length
-        + properties_length
-        + body_length
-        + len(trailer),
+        (MESSAGE_HEADER_SIZE + topic_length + sub_topic_length + group_length + tag_length)
+        + (id_length + keys_length + properties_length + body_length + len(trailer)),
         commit_log_offset,
         durable_floor,
         store_time_ms,

@@ -67,7 +67,6 @@ class StoreFiles:
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk
         self.root = root
-        self.state_path = f"{root}/state.db"
         self.abort_path = f"{root}/abort"
         self.abort_draft = f"{root}/abort.draft"
         self.cut_path = f"{root}/cut"

@@ -25,7 +25,7 @@ from entrepot.domain.delivery import Deliveries, MessageRun, Receipt
 from entrepot.domain.errors import NOT_THERE, PASSING, Code, EntrepotError
 from entrepot.domain.message import ordering_key
 from entrepot.domain.ports import REJECTED, PopRequest, Store
-from entrepot.gateway.messaging.settling import MAX_SETTLED, Outcomes, Settling, Tell, outcomes_of
+from entrepot.gateway.messaging.settling import MAX_SETTLED, Endings, Outcomes, Settling, outcomes_of
 from entrepot.gateway.messaging.ticket import Ticket
 
 MIN_LEASE_MS: Final = 10_000
@@ -54,10 +54,123 @@ def _nothing(*_: object) -> None:
     """Default callback."""
 
 
-class LeasedConsumer:
-    """A consumer whose messages have leases of `lease_ms`.
+class Leases:
+    """The leases of held messages, each of `lease_ms`, renewed when they are due.
 
-    `renews` is False where a client renews by itself; messages it does not renew are forgotten when their lease ends.
+    `renews` is False where a client renews by itself; messages it does not renew are lost when their lease ends.
+    `renew` asks the store.  `held`: open tickets, with the time at which each lease is due, in that order.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        lease_ms: int,
+        *,
+        renews: bool,
+        renew: Callable[[Sequence[Receipt], int], Awaitable[Outcomes]],
+        on_lost: Callable[[Sequence[Ticket]], None],
+        on_idle: Callable[[], None],
+    ) -> None:
+        self.lease_ms, self.renews = lease_ms, renews
+        self.renewed = self.lost = 0
+        self.held: dict[Ticket, int] = {}
+        self._clock, self._renew, self._on_lost, self._on_idle = clock, renew, on_lost, on_idle
+        self._again: list[Ticket] = []
+        self._renewing: set[asyncio.Task[None]] = set()
+        self._ticking: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.held and not self._renewing
+
+    def hold(self, tickets: list[Ticket], *, is_due: bool = False) -> None:
+        """Hold tickets.  `is_due`: their leases are to be renewed at the next look."""
+        now_ms = self._clock.now_ms()
+        if is_due:
+            self.held = {**dict.fromkeys(tickets, now_ms), **self.held}
+        else:
+            self.held.update(dict.fromkeys(tickets, now_ms + self._due_after_ms))
+        if tickets and self._ticking is None:
+            self._tick_later()
+
+    @property
+    def _due_after_ms(self) -> int:
+        return self.lease_ms // RENEWALS_PER_LEASE if self.renews else self.lease_ms
+
+    def prolong(self, tickets: Sequence[Ticket]) -> None:
+        """Postpone the leases that the client has renewed."""
+        due_ms = self._clock.now_ms() + self._due_after_ms
+        for ticket in tickets:
+            if self.held.pop(ticket, None) is not None:
+                self.held[ticket] = due_ms
+
+    def _tick_later(self) -> None:
+        self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = None
+        self.renew_due()
+        if self.held:
+            self._tick_later()
+
+    def renew_due(self) -> None:
+        """Renew due leases, or lose their messages where the client renews by itself."""
+        now_ms = self._clock.now_ms()
+        found = dict.fromkeys(ticket for ticket in self._again if ticket.is_open)
+        self._again.clear()
+        for ticket, at_ms in self.held.items():
+            if at_ms > now_ms:
+                break
+            found[ticket] = None
+        due, next_ms = list(found), now_ms + self._due_after_ms
+        if not self.renews:
+            self._lose(due)
+            return
+        for ticket in due:  # to the end of the order, with the next time
+            del self.held[ticket]
+            self.held[ticket] = next_ms
+        for start in range(0, len(due), MAX_SETTLED):
+            task = background().start("renewal of leases", self._renew_batch(due[start : start + MAX_SETTLED]))
+            self._renewing.add(task)
+            task.add_done_callback(self._renewed)
+
+    async def _renew_batch(self, due: list[Ticket]) -> None:
+        tickets = [ticket for ticket in due if ticket.is_open]  # a ticket may have ended since
+        asked_ms, lease_ms = self._clock.now_ms(), self.lease_ms
+        outcomes = await outcomes_of(lambda receipts: self._renew(receipts, lease_ms), tickets) if tickets else ()
+        for ticket, refusal in zip(tickets, outcomes, strict=True):
+            if not ticket.is_open:
+                continue
+            if refusal is None:
+                ticket.lease_ends_ms = asked_ms + lease_ms
+                self.renewed += 1
+            elif refusal.code in PASSING:
+                self._again.append(ticket)
+            else:  # the lease has ended: another consumer may have the message now
+                self._lose((ticket,))
+
+    def _renewed(self, task: asyncio.Task[None]) -> None:
+        self._renewing.discard(task)
+        self._on_idle()
+
+    def _lose(self, tickets: Sequence[Ticket]) -> None:
+        self.lost += len(tickets)
+        self._on_lost(tickets)
+
+    async def settled(self) -> None:
+        """Return when no renewal is under way."""
+        if self._renewing:
+            await asyncio.wait(set(self._renewing))
+
+    def stop(self) -> None:
+        """Look for due leases no more."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+
+class LeasedConsumer:
+    """A consumer whose messages have leases of `lease_ms`; `renews`: see `Leases`.
+
     `consumer`: who it is, in words. `on_end` gets ended tickets. `on_idle` is called when nothing is held and the store
     knows everything.
     """
@@ -76,24 +189,21 @@ class LeasedConsumer:
         on_idle: Callable[[], None] = _nothing,
     ) -> None:
         self.topic, self.group = topic, group
-        self.lease_ms = lease_ms
         self.definition = ConsumerGroup(group, UNLIMITED_ATTEMPTS)  # until it is known
-        self.renewed = self.lost = 0
         self.unanswered = 0
         """Pops without an answer, except those of expired messages: their messages are hidden until the lease ends."""
-        self._store, self._clock, self._renews = store, clock, renews
-        self._consumer = consumer
+        self._store, self._clock, self._consumer = store, clock, consumer
         self._on_end, self._on_idle = on_end, on_idle
         self._loop = asyncio.get_running_loop()
-        self._held: dict[Ticket, int] = {}
-        """Open tickets, with the time at which each lease is due, in that order."""
-        self._to_renew_again: list[Ticket] = []
-        self._renewing: set[asyncio.Task[None]] = set()
-        self._ticking: asyncio.TimerHandle | None = None
-        self._acknowledgements = self._settling(self._acknowledge)
-        self._releases = self._settling(self._release(0, suspend=False))
-        self._others: dict[object, Settling] = {}
-        """Unusual endings that the store is still to be told of, by kind."""
+        self.leases = Leases(
+            clock,
+            lease_ms,
+            renews=renews,
+            renew=self._renew,
+            on_lost=lambda tickets: self._end(tickets, True),
+            on_idle=self._look_if_idle,
+        )
+        self._endings = Endings(store, clock, topic, group, self._look_if_idle)
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._resume_at = 0.0
         self._asking = 0
@@ -102,34 +212,23 @@ class LeasedConsumer:
     # -- what is held --------------------------------------------------------------------------------------------
 
     @property
-    def unsettled(self) -> int:
-        """Messages that ended here and that the store has not answered for."""
-        others = sum(each.unsettled for each in self._others.values()) if self._others else 0
-        return self._acknowledgements.unsettled + self._releases.unsettled + others
-
-    @property
     def held(self) -> int:
         """Messages that are open, or ended without an answer of the store."""
-        return len(self._held) + self.unsettled
-
-    @property
-    def open_tickets(self) -> list[Ticket]:
-        return list(self._held)
+        return len(self.leases.held) + self._endings.unsettled
 
     @property
     def is_idle(self) -> bool:
         """True if nothing is held or asked for, and the store knows everything."""
-        is_told = self._acknowledgements.is_idle and self._releases.is_idle and not self._others
-        return is_told and not self._held and not self._asking and not self._renewing
+        return self._endings.is_idle and self.leases.is_idle and not self._asking
 
     def follow(self, group: ConsumerGroup) -> None:
         """Take the group's definition."""
-        self.lease_ms = max(group.invisible_seconds * 1000, MIN_LEASE_MS if self._renews else 0)
+        self.leases.lease_ms = max(group.invisible_seconds * 1000, MIN_LEASE_MS if self.leases.renews else 0)
         self.definition = group
 
     def take(self, deliveries: Deliveries) -> list[Ticket]:
         """Hold popped messages; a closed consumer releases them and returns none."""
-        ends_ms = self._clock.now_ms() + self.lease_ms
+        ends_ms = self._clock.now_ms() + self.leases.lease_ms
         tickets = [
             Ticket(run, index, item, self, ends_ms)
             for run, items in deliveries.parts
@@ -139,7 +238,7 @@ class LeasedConsumer:
             for ticket in tickets:
                 with suppress(Exception):  # one that cannot be read fails alone, where it is handed out
                     ticket.message_group = ordering_key(ticket.message)
-        self._hold(tickets, is_due=False)
+        self.leases.hold(tickets)
         if self._is_closed:
             self.release(tickets)
             return []
@@ -147,36 +246,23 @@ class LeasedConsumer:
 
     def adopt(self, handles: Sequence[str], *, is_due: bool = False) -> list[Ticket]:
         """Hold the messages of receipt handles. `is_due`: the consumer that popped them no longer renews them."""
-        ends_ms = self._clock.now_ms() + self.lease_ms
+        ends_ms = self._clock.now_ms() + self.leases.lease_ms
         tickets = [Ticket(MessageRun((handle,), 0), 0, b"", self, ends_ms) for handle in handles]
-        self._hold(tickets, is_due=is_due)
+        self.leases.hold(tickets, is_due=is_due)
         return tickets
-
-    def _hold(self, tickets: list[Ticket], *, is_due: bool) -> None:
-        now_ms = self._clock.now_ms()
-        if is_due:
-            self._held = {**dict.fromkeys(tickets, now_ms), **self._held}
-        else:
-            self._held.update(dict.fromkeys(tickets, now_ms + self._due_after_ms))
-        if tickets and self._ticking is None:
-            self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
-
-    @property
-    def _due_after_ms(self) -> int:
-        return self.lease_ms // RENEWALS_PER_LEASE if self._renews else self.lease_ms
 
     # -- popping -------------------------------------------------------------------------------------------------
 
     async def ask(self, request: PopRequest) -> list[Ticket]:
         """Pop once and hold the messages. Raises the store's refusal."""
-        if self._renews and request.invisible_ms is None:
-            request = replace(request, invisible_ms=self.lease_ms, consumer=self._consumer)
+        if self.leases.renews and request.invisible_ms is None:
+            request = replace(request, invisible_ms=self.leases.lease_ms, consumer=self._consumer)
         elif self._consumer:
             request = replace(request, consumer=self._consumer)
         self._asking += 1
         try:
             deliveries = await self._store.consumption.pop(request)
-            if not self._renews and (group := self._store.topology.group(self.group)) is not None:
+            if not self.leases.renews and (group := self._store.topology.group(self.group)) is not None:
                 self.follow(group)  # the group certainly exists only now
             if deliveries:
                 self._pause_seconds = FIRST_PAUSE_SECONDS
@@ -216,7 +302,7 @@ class LeasedConsumer:
         """Wait until the store may be asked again; after a cancelled pause, the next call waits for the rest."""
         if (left := self._resume_at - self._loop.time()) > 0:
             await asyncio.sleep(left)
-        if self.unsettled >= MAX_UNSETTLED:
+        if self._endings.unsettled >= MAX_UNSETTLED:
             await self.settle()
 
     def _leave_alone(self) -> None:
@@ -232,7 +318,7 @@ class LeasedConsumer:
 
     def acknowledge(self, tickets: Sequence[Ticket]) -> None:
         """End tickets: their messages were consumed."""
-        self._settle(tickets, self._acknowledgements, False)
+        self._settle(tickets, self._endings.acknowledgements, False)
 
     def release(
         self, tickets: Sequence[Ticket], delay_ms: int | None = 0, *, suspend: bool = False, reason: str = ""
@@ -240,31 +326,19 @@ class LeasedConsumer:
         """End tickets: others get the messages after `delay_ms`, or by the group's retry policy for None. With
         `suspend` the delivery does not count as an attempt. `reason`: why it failed, in words."""
         if delay_ms == 0 and not suspend and not reason:
-            self._settle(tickets, self._releases, True)
+            self._settle(tickets, self._endings.releases, True)
         elif any(ticket.is_open for ticket in tickets):
-            way = ("release", delay_ms, suspend, reason)
-            self._settle(tickets, self._other(way, self._release(delay_ms, suspend=suspend, reason=reason)), True)
+            self._settle(tickets, self._endings.releases_after(delay_ms, suspend=suspend, reason=reason), True)
 
     def reject(self, tickets: Sequence[Ticket], reason: str = REJECTED) -> None:
         """End tickets: their messages become dead letters with the reason."""
-
-        def reject(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
-            return self._store.consumption.reject(self.topic, self.group, receipts, reason)
-
         if any(ticket.is_open for ticket in tickets):
-            self._settle(tickets, self._other(("reject", reason), reject), False)
+            self._settle(tickets, self._endings.rejections(reason), False)
 
     def forget(self, tickets: Sequence[Ticket]) -> None:
         """End tickets here only: another holder settles or renews them."""
         self._end([ticket for ticket in tickets if ticket.is_open], False)
         self._look_if_idle()
-
-    def prolong(self, tickets: Sequence[Ticket]) -> None:
-        """Postpone the leases that the client has renewed."""
-        due_ms = self._clock.now_ms() + self._due_after_ms
-        for ticket in tickets:
-            if self._held.pop(ticket, None) is not None:
-                self._held[ticket] = due_ms
 
     def _settle(self, tickets: Sequence[Ticket], settling: Settling, is_back: bool) -> None:
         ended = [ticket for ticket in tickets if ticket.is_open]
@@ -272,125 +346,39 @@ class LeasedConsumer:
         self._end(ended, is_back)
 
     def _end(self, tickets: Sequence[Ticket], is_back: bool) -> None:
-        held = self._held
+        held = self.leases.held
         for ticket in tickets:
             ticket.is_open = False
             held.pop(ticket, None)
         if tickets:
             self._on_end(tickets, is_back)
 
-    def _settling(self, tell: Tell) -> Settling:
-        return Settling(tell, self._clock, self._look_if_idle)
-
-    def _other(self, way: object, tell: Tell) -> Settling:
-        found = self._others.get(way)
-        if found is None:
-
-            def told() -> None:
-                del self._others[way]
-                self._look_if_idle()
-
-            found = self._others[way] = Settling(tell, self._clock, told)
-        return found
-
-    def _acknowledge(self, receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
-        """Acknowledge lazily, with the store's next sync, as no client waits for the answer."""
-        return self._store.consumption.acknowledge(self.topic, self.group, receipts, may_wait=True)
-
-    def _release(self, delay_ms: int | None, *, suspend: bool, reason: str = "") -> Tell:
-        def release(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
-            return self._store.consumption.change_invisible_duration(
-                self.topic, self.group, receipts, delay_ms, release=True, suspend=suspend, reason=reason
-            )
-
-        return release
+    def _renew(self, receipts: Sequence[Receipt], lease_ms: int) -> Awaitable[Outcomes]:
+        return self._store.consumption.change_invisible_duration(
+            self.topic, self.group, receipts, lease_ms, release=False
+        )
 
     def _look_if_idle(self) -> None:
         if self.is_idle:
             self._on_idle()
 
-    # -- renewing ------------------------------------------------------------------------------------------------
-
-    def _tick(self) -> None:
-        self._ticking = None
-        self.renew_due()
-        if self._held:
-            self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
-
-    def renew_due(self) -> None:
-        """Renew due leases, or forget their messages where the client renews by itself."""
-        now_ms = self._clock.now_ms()
-        found = dict.fromkeys(ticket for ticket in self._to_renew_again if ticket.is_open)
-        self._to_renew_again.clear()
-        for ticket, at_ms in self._held.items():
-            if at_ms > now_ms:
-                break
-            found[ticket] = None
-        due, next_ms = list(found), now_ms + self._due_after_ms
-        if not self._renews:
-            self._lose(due)
-            return
-        for ticket in due:  # to the end of the order, with the next time
-            del self._held[ticket]
-            self._held[ticket] = next_ms
-        for start in range(0, len(due), MAX_SETTLED):
-            task = background(self._loop).start("renewal of leases", self._renew(due[start : start + MAX_SETTLED]))
-            self._renewing.add(task)
-            task.add_done_callback(self._renewed)
-
-    async def _renew(self, due: list[Ticket]) -> None:
-        tickets = [ticket for ticket in due if ticket.is_open]  # a ticket may have ended since
-        asked_ms, lease_ms = self._clock.now_ms(), self.lease_ms
-
-        def renew(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
-            return self._store.consumption.change_invisible_duration(
-                self.topic, self.group, receipts, lease_ms, release=False
-            )
-
-        outcomes = await outcomes_of(renew, tickets) if tickets else ()
-        for ticket, refusal in zip(tickets, outcomes, strict=True):
-            if not ticket.is_open:
-                continue
-            if refusal is None:
-                ticket.lease_ends_ms = asked_ms + lease_ms
-                self.renewed += 1
-            elif refusal.code in PASSING:
-                self._to_renew_again.append(ticket)
-            else:  # the lease has ended: another consumer may have the message now
-                self._lose((ticket,))
-
-    def _renewed(self, task: asyncio.Task[None]) -> None:
-        self._renewing.discard(task)
-        self._look_if_idle()
-
-    def _lose(self, tickets: Sequence[Ticket]) -> None:
-        self.lost += len(tickets)
-        self._end(tickets, True)
-
     # -- the end -------------------------------------------------------------------------------------------------
 
     async def settle_releases(self) -> None:
         """Return when all messages released without delay are available to others."""
-        await self._releases.settled()
+        await self._endings.releases.settled()
 
     async def settle(self) -> None:
         """Return when the store knows all endings, or cannot be told while the leases live."""
-        for each in (self._acknowledgements, self._releases, *self._others.values()):
-            await each.settled()
-        if self._renewing:
-            await asyncio.wait(set(self._renewing))
-
-    def release_all(self) -> None:
-        """Release all held messages at once."""
-        self.release(self.open_tickets)
+        await self._endings.settled()
+        await self.leases.settled()
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Release all messages, also those still to come, and return when the store knows. After `seconds` it gives up:
         the rest comes back when its lease ends."""
         self._is_closed = True
-        if self._ticking is not None:
-            self._ticking.cancel()
-        self.release_all()
+        self.leases.stop()
+        self.release(list(self.leases.held))
         settling = self._loop.create_task(self.settle())
         _, late = await asyncio.wait((settling,), timeout=seconds)
         for task in late:

@@ -16,6 +16,7 @@ from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.delivery import Receipt
 from entrepot.domain.errors import NOT_THERE, PASSING, Code, EntrepotError
+from entrepot.domain.ports import Store
 from entrepot.gateway.messaging.ticket import Ticket
 
 MAX_SETTLED: Final = 1000
@@ -102,6 +103,67 @@ class Settling:
         """Return when the store knows of all endings so far, or cannot be told while the leases live."""
         while self._task is not None:
             await asyncio.wait((self._task,))
+
+
+class Endings:
+    """All that ended here in some way and that the store is still to be told of; `on_idle` as of `Settling`."""
+
+    def __init__(self, store: Store, clock: Clock, topic: str, group: str, on_idle: Callable[[], None]) -> None:
+        self._store, self._clock, self._place, self._on_idle = store, clock, (topic, group), on_idle
+        self.acknowledgements = Settling(self._acknowledge, clock, on_idle)
+        self.releases = Settling(self._release(0, suspend=False, reason=""), clock, on_idle)
+        self._others: dict[object, Settling] = {}
+        """Unusual endings, by kind, as long as there are any."""
+
+    @property
+    def unsettled(self) -> int:
+        """Messages that the store has not answered for."""
+        others = sum(each.unsettled for each in self._others.values()) if self._others else 0
+        return self.acknowledgements.unsettled + self.releases.unsettled + others
+
+    @property
+    def is_idle(self) -> bool:
+        return self.acknowledgements.is_idle and self.releases.is_idle and not self._others
+
+    def releases_after(self, delay_ms: int | None, *, suspend: bool, reason: str) -> Settling:
+        """Return the settling of releases that are not usual."""
+        return self._other((delay_ms, suspend, reason), self._release(delay_ms, suspend=suspend, reason=reason))
+
+    def rejections(self, reason: str) -> Settling:
+        """Return the settling of dead letters with a reason."""
+
+        def reject(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
+            return self._store.consumption.reject(*self._place, receipts, reason)
+
+        return self._other(reason, reject)
+
+    def _acknowledge(self, receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
+        """Acknowledge lazily, with the store's next sync, as no client waits for the answer."""
+        return self._store.consumption.acknowledge(*self._place, receipts, may_wait=True)
+
+    def _release(self, delay_ms: int | None, *, suspend: bool, reason: str) -> Tell:
+        def release(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
+            return self._store.consumption.change_invisible_duration(
+                *self._place, receipts, delay_ms, release=True, suspend=suspend, reason=reason
+            )
+
+        return release
+
+    def _other(self, kind: object, tell: Tell) -> Settling:
+        found = self._others.get(kind)
+        if found is None:
+
+            def told() -> None:
+                del self._others[kind]
+                self._on_idle()
+
+            found = self._others[kind] = Settling(tell, self._clock, told)
+        return found
+
+    async def settled(self) -> None:
+        """Return as `Settling.settled`, for all of them."""
+        for each in (self.acknowledgements, self.releases, *self._others.values()):
+            await each.settled()
 
 
 async def outcomes_of(tell: Tell, tickets: Sequence[Ticket]) -> Outcomes:

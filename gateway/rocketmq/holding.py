@@ -112,7 +112,7 @@ class Holding:
             after = facts[-1].key
         consumers = list(self._consumers.values())
         for consumer in consumers:
-            consumer.renew_due()
+            consumer.leases.renew_due()
         for consumer in consumers:
             await consumer.settle()
 

@@ -33,7 +33,6 @@ class TokenVerifier:
         assert settings.jwt_audience is not None
         self._settings = settings
         self._keys = keys
-        self._clock = clock
         self._registry = jws.JWSRegistry(algorithms=list(settings.jwt_algorithms))
         self._claims = jwt.JWTClaimsRegistry(
             now=lambda: clock.now_ms() // 1000,

@@ -9,6 +9,7 @@ ADR 6.  Invariant: after the goodbye no byte is decoded.  `outgoing` has the out
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ from entrepot.protocols.mqtt.decoder import Decoder
 from entrepot.protocols.mqtt.delivery_window import DeliveryWindow
 from entrepot.protocols.mqtt.encoder import PINGRESP, PUBREC_WORD, encode, encode_words
 from entrepot.protocols.mqtt.errors import MqttError, protocol_error
-from entrepot.protocols.mqtt.goodbyes import CLIENTS_GOODBYES, RETURN_CODES, connack_forms, goodbye_forms
+from entrepot.protocols.mqtt.goodbyes import CLIENTS_GOODBYES, connack_forms, goodbye_forms, refusals
 from entrepot.protocols.mqtt.outgoing import (
     ANSWERED,
     CLOSED,
@@ -37,7 +38,6 @@ from entrepot.protocols.mqtt.outgoing import (
     Outgoing,
 )
 from entrepot.protocols.mqtt.packet_counts import PacketCounts
-from entrepot.protocols.mqtt.packet_types import PacketType
 from entrepot.protocols.mqtt.packets import (
     Auth,
     Connack,
@@ -52,16 +52,18 @@ from entrepot.protocols.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
     Unsubscribe,
 )
 from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
-from entrepot.protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 from entrepot.protocols.mqtt.topic_aliases import ClientsAliases, ServersAliases
 
 _ACCEPTED: Final = tuple(encode(Connack(present, ConnectReturnCode.ACCEPTED), 4) for present in (False, True))
 """CONNACK of versions 3 and 4 without and with a session, which always fits."""
+
+_ENDINGS: Final = frozenset((Puback, Pubacks, Pubcomp))
+"""Packets that end a delivery to the client."""
 
 
 class ServerConnection(Outgoing):
@@ -131,8 +133,7 @@ class ServerConnection(Outgoing):
         run: list[Publish] = []
         released: list[int] = []
         held: list[object] = []
-        error = self._decoder.error
-        received = self._counts.received_of(self._decoder.version)
+        error, received = self._decoder.error, self._counts.received_of(self._decoder.version)
         for packet in packets:
             try:
                 if type(packet) is Publish and self._state == OPEN:
@@ -141,17 +142,11 @@ class ServerConnection(Outgoing):
                         released = []
                     if (packet.qos or packet.properties) and not self._takes_publish(packet):
                         received[Publish] += 1
-                        continue
-                    run.append(packet)
+                    else:
+                        run.append(packet)
                     continue
-                if type(packet) is Pubacks and self._state == OPEN:
-                    received[Puback] += len(packet.packet_ids)
-                    self.window.acknowledge_run(packet.packet_ids, held)
-                    continue
-                if type(packet) is Puback and self._state == OPEN:
-                    received[Puback] += 1
-                    if self.window.acknowledge(packet.packet_id):
-                        held.append(self.window.finish(packet.packet_id))
+                if type(packet) in _ENDINGS and self._state == OPEN:
+                    self._take_ending(packet, received, held)
                     continue
                 received[type(packet)] += 1
                 if run:
@@ -160,10 +155,6 @@ class ServerConnection(Outgoing):
                     run = []
                 if type(packet) is Pubrel and self._state == OPEN:
                     released += self._take_pubrel(packet)
-                    continue
-                if type(packet) is Pubcomp and self._state == OPEN:
-                    if self.window.complete(packet.packet_id):
-                        held.append(self.window.finish(packet.packet_id))
                     continue
                 if released:
                     yield Released(released)
@@ -188,6 +179,18 @@ class ServerConnection(Outgoing):
             yield Acknowledged(held)
         if error is not None and not self.is_closed:
             yield self._violation(error)
+
+    def _take_ending(self, packet: Packet, received: Counter[type[Packet]], ended: list[object]) -> None:
+        """Take PUBACK or PUBCOMP, the last packet of a delivery (4.3.2, 4.3.3)."""
+        if type(packet) is Puback:
+            received[Puback] += 1
+            self.window.acknowledge(packet.packet_id, ended)
+        elif type(packet) is Pubacks:
+            received[Puback] += len(packet.packet_ids)
+            self.window.acknowledge_run(packet.packet_ids, ended)
+        elif type(packet) is Pubcomp:
+            received[Pubcomp] += 1
+            self.window.complete(packet.packet_id, ended)
 
     def _take_other(self, packet: Packet) -> Event | None:
         if self._state == CLOSED:
@@ -222,11 +225,6 @@ class ServerConnection(Outgoing):
             self._check_room_for_answer(len(packet.filters))
             return packet
         raise protocol_error(f"{type(packet).__name__.upper()} is sent by servers only")
-
-    def _check_room_for_answer(self, reasons: int) -> None:
-        """Refuse a request whose answer would not fit: SUBACK and UNSUBACK have nothing to leave out."""
-        if self.version == 5 and len(encode(Suback(1, [ReasonCode.SUCCESS] * reasons), 5)) > self.max_packet_to_client:
-            raise MqttError(ReasonCode.PACKET_TOO_LARGE, "the answer would be larger than the client takes")
 
     def _takes_publish(self, packet: Publish) -> bool:
         """Check and complete a PUBLISH; False for a repeated one, which is only answered again (4.3.3-10)."""
@@ -388,7 +386,7 @@ class ServerConnection(Outgoing):
         if server_reference:
             properties[PropertyId.SERVER_REFERENCE] = server_reference
         if self._state in (WAITING, DECIDING):
-            self._say_connack(error, properties)
+            self._send_if_it_fits(*refusals(self.version, error.reason, properties))
         elif self._state == OPEN and self.version == 5:
             if error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:  # not a reason of DISCONNECT
                 error = MqttError(ReasonCode.PROTOCOL_ERROR, error.text)
@@ -396,14 +394,3 @@ class ServerConnection(Outgoing):
         self._state = CLOSED
         self._decoder.drop()
         return Closing(error.reason, error.text)
-
-    def _say_connack(self, error: MqttError, properties: Properties) -> None:
-        if self.version == 5:
-            is_known = error.reason in REASONS_OF[PacketType.CONNACK]
-            reason = error.reason if is_known else ReasonCode.SERVER_UNAVAILABLE  # as at a shutdown of the server
-            self._send_if_it_fits(*(Connack(False, reason, form) for form in goodbye_forms(properties)))
-        elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and self.version == 0:
-            # a client of an unknown version: say it both ways, as the older one knows only the first (3.1.2-2)
-            self._send(Connack(False, ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION))
-        elif self.version in (3, 4) and error.reason in RETURN_CODES:
-            self._send(Connack(False, RETURN_CODES[error.reason]))

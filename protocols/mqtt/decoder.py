@@ -25,14 +25,14 @@ TOPIC_CACHE_MAX_BYTES: Final = 256
 
 _topics: Final[dict[bytes, str]] = {}
 
-_REFUSED_FLAGS: Final = (-1, False, False)
-
-_PUBLISH_FLAGS: Final[tuple[tuple[int, bool, bool], ...]] = tuple(
+_PUBLISH_FLAGS: Final[tuple[tuple[int, bool, bool] | None, ...]] = tuple(
     # QoS 3 (MQTT-3.3.1-4) and DUP at QoS 0 (MQTT-3.3.1-2) are malformed
-    _REFUSED_FLAGS if flags & 6 == 6 or flags & 14 == 8 else (flags >> 1 & 3, flags & 1 != 0, flags & 8 != 0)
-    for flags in range(16)
+    None
+    if first >> 4 != PacketType.PUBLISH or first & 6 == 6 or first & 14 == 8
+    else (first >> 1 & 3, first & 1 != 0, first & 8 != 0)
+    for first in range(256)
 )
-"""QoS, RETAIN and DUP by the low four bits of PUBLISH's first byte (3.3.1)."""
+"""QoS, RETAIN and DUP by PUBLISH's first byte (3.3.1); None for other packets, and for flags that are malformed."""
 
 _SHORT_ACKNOWLEDGEMENTS: Final[dict[int, type[Acknowledgement]]] = {
     0x40: Puback,
@@ -78,39 +78,34 @@ class Decoder(IncrementalDecoder[Packet, MqttError]):
 
     def _parse(self, data: bytes, items: list[Packet]) -> tuple[int, int]:
         """A usual PUBLISH costs no call but its own."""
+        pos, size = 0, len(data)
+        if not self.version:
+            pos, needed = self._parse_first(data, size, items)
+            if needed:
+                return pos, needed
+        version, limit = self.version, self.max_packet_size
         append, cached_topic, acks = items.append, _topics.get, _SHORT_ACKNOWLEDGEMENTS
-        version, size, pos, needed = self.version, len(data), 0, 0
-        most = self._max_connect_size
-        limit = self.max_packet_size if version or most is None else most
         while size - pos > 1:
-            first = data[pos]
-            remaining = data[pos + 1]
-            body = pos + 2
+            first, remaining, body = data[pos], data[pos + 1], pos + 2
             if remaining > 127:
                 if body < size and 0 < (high := data[body]) < 128:  # two bytes, the usual case
-                    remaining += (high << 7) - 128
-                    body += 1
+                    remaining, body = remaining + (high << 7) - 128, body + 1
                 else:
                     remaining, body = read_varint_if_whole(data, pos + 1, size)
                     if body < 0:
                         break
             end = body + remaining
             if end - pos > limit:
-                if not version:
-                    self._note_version(data, first, body)
-                raise MqttError(ReasonCode.PACKET_TOO_LARGE, f"{end - pos} bytes where {limit} are allowed")
+                raise _too_large(end - pos, limit)
             if end > size:
                 _check_first_byte(first, version)
-                needed = end - pos
-                break
-            if 0x30 <= first < 0x40 and version:
-                qos, retain, dup = _PUBLISH_FLAGS[first & 15]
-                if qos < 0 or remaining < 2:
-                    raise malformed("PUBLISH with impossible flags or length")
+                return pos, end - pos
+            if remaining > 1 and (flags := _PUBLISH_FLAGS[first]):
+                qos, retain, dup = flags
                 topic_end = body + 2 + (data[body] << 8 | data[body + 1])
                 pos = topic_end + 2 if qos else topic_end
                 if pos > end:
-                    raise malformed("PUBLISH ends before its content does")
+                    raise _cut_short()
                 packet_id = data[topic_end] << 8 | data[topic_end + 1] if qos else 0
                 if qos and not packet_id:
                     raise malformed("PUBLISH with packet identifier 0")  # MQTT-2.2.1-3
@@ -124,23 +119,32 @@ class Decoder(IncrementalDecoder[Packet, MqttError]):
                 append(Publish(topic, data[pos:end], qos, packet_id, retain, dup, properties))
             elif first == 0x40 and self._gathers and (run := _puback_run(data, pos, size)) is not None:
                 append(run)
-                end = pos + 4 * len(run.packet_ids)
-            elif remaining == 2 and version and first in acks and (packet_id := data[body] << 8 | data[body + 1]):
+                end = size
+            elif remaining == 2 and first in acks and (packet_id := data[body] << 8 | data[body + 1]):
                 append(acks[first](packet_id))
             else:
                 append(self._decode(data, first, body, end))
-                if not version and most is not None:  # input after CONNECT waits for its answer
-                    pos, needed = end, 1
-                    break
-                version = self.version
             pos = end
-        return pos, needed or size - pos + 1
+        return pos, size - pos + 1
 
-    def _note_version(self, data: bytes, first: int, body: int) -> None:
-        """Note the version of a CONNECT that is too large, so that its refusal can be told."""
-        with suppress(MqttError, IndexError):
+    def _parse_first(self, data: bytes, size: int, items: list[Packet]) -> tuple[int, int]:
+        """Parse CONNECT, within the limit of its own.  Returns as `_parse`, with the size 0 where that goes on."""
+        most = self._max_connect_size
+        limit = self.max_packet_size if most is None else most
+        remaining, body = read_varint_if_whole(data, 1, size)
+        if body < 0:
+            return 0, size + 1
+        first, end = data[0], body + remaining
+        if end > limit:
+            with suppress(MqttError, IndexError):  # its refusal is told in its version
+                _check_first_byte(first, 0)
+                self.version, _ = decode_protocol(data, body, size)
+            raise _too_large(end, limit)
+        if end > size:
             _check_first_byte(first, 0)
-            self.version, _ = decode_protocol(data, body, len(data))
+            return 0, end
+        items.append(self._decode(data, first, body, end))
+        return end, 0 if most is None else 1  # input after CONNECT waits for its answer
 
     def _decode(self, data: bytes, first: int, pos: int, end: int) -> Packet:
         """Decode a packet by its type; the first CONNECT sets the version, even one that is refused after its level."""
@@ -148,6 +152,8 @@ class Decoder(IncrementalDecoder[Packet, MqttError]):
         packet_type = first >> 4
         if packet_type == PacketType.CONNECT and not self.version:
             self.version, _ = decode_protocol(data, pos, end)
+        if packet_type == PacketType.PUBLISH:  # too short for the loop
+            raise _cut_short()
         return PACKET_DECODERS[packet_type](data, pos, end, self.version)
 
 
@@ -167,7 +173,7 @@ def _check_first_byte(first: int, version: int) -> None:
     if not version and packet_type != PacketType.CONNECT:  # MQTT-3.1.0-1
         raise protocol_error("the first packet is not CONNECT")
     if packet_type == PacketType.PUBLISH:
-        valid = _PUBLISH_FLAGS[flags][0] >= 0
+        valid = _PUBLISH_FLAGS[first] is not None
     elif packet_type in _FLAGS_0010:
         valid = flags == 2 or (flags == 10 and version == 3)  # 3.1 sets DUP on packets sent again
     else:
@@ -190,6 +196,14 @@ def _topic(raw: bytes, version: int) -> str:
             _topics.clear()
         _topics[raw] = topic
     return topic
+
+
+def _too_large(size: int, limit: int) -> MqttError:
+    return MqttError(ReasonCode.PACKET_TOO_LARGE, f"{size} bytes where {limit} are allowed")
+
+
+def _cut_short() -> MqttError:
+    return malformed("PUBLISH ends before its content does")
 
 
 def _publish_properties(data: bytes, pos: int, end: int, topic: str) -> tuple[Properties, int]:

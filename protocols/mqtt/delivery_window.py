@@ -64,18 +64,21 @@ class DeliveryWindow:
         return first
 
     def acknowledge_run(self, packet_ids: list[int], ended: list[object]) -> None:
-        """Take PUBACKs, and append the held objects of ended deliveries to `ended`.  Raises as `acknowledge`."""
+        """Take PUBACKs, as `acknowledge` takes one."""
         held = self.held
         if self.unreceived or self.released:
-            ended.extend(self.finish(packet_id) for packet_id in packet_ids if self.acknowledge(packet_id))
+            for packet_id in packet_ids:
+                self.acknowledge(packet_id, ended)
         else:
             ended += [held.pop(packet_id) for packet_id in packet_ids if packet_id in held]
 
-    def acknowledge(self, packet_id: int) -> bool:
-        """Take PUBACK; returns True if it ends a delivery.  Raises MqttError where PUBREC or PUBCOMP is due (4.3.3)."""
+    def acknowledge(self, packet_id: int, ended: list[object]) -> None:
+        """Take PUBACK, and append the held object of the delivery that it ends to `ended`.  Raises MqttError where
+        PUBREC or PUBCOMP is due (4.3.3)."""
         if packet_id in self.unreceived or packet_id in self.released:
             raise protocol_error("PUBACK of a message of QoS 2")
-        return packet_id in self.held
+        if packet_id in self.held:
+            ended.append(self.held.pop(packet_id))
 
     def receive(self, packet_id: int) -> bool:
         """Take PUBREC; returns True for the first of its message.  Raises MqttError where PUBACK is due (4.3.2)."""
@@ -87,11 +90,12 @@ class DeliveryWindow:
         self.released.add(packet_id)
         return True
 
-    def complete(self, packet_id: int) -> bool:
-        """Take PUBCOMP; returns True if it ends a delivery.  Raises MqttError where PUBACK or PUBREC is due (4.3.3)."""
-        if packet_id in self.held and packet_id not in self.released:
+    def complete(self, packet_id: int, ended: list[object]) -> None:
+        """Take PUBCOMP; append as `acknowledge`.  Raises MqttError where PUBACK or PUBREC is due (4.3.3)."""
+        if packet_id in self.released:
+            ended.append(self.finish(packet_id))
+        elif packet_id in self.held:
             raise protocol_error("PUBCOMP of a message of QoS 1, or before PUBREC")
-        return packet_id in self.released
 
     def finish(self, packet_id: int) -> object:
         """Free the identifier, and return its held object."""

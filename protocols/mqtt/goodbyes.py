@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.packets import Connack
 from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
-from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
 
-RETURN_CODES: Final = {
+_RETURN_CODES: Final = {
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION,
     ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: ConnectReturnCode.IDENTIFIER_REJECTED,
     ReasonCode.BAD_USER_NAME_OR_PASSWORD: ConnectReturnCode.BAD_USER_NAME_OR_PASSWORD,
@@ -48,3 +50,16 @@ def goodbye_forms(properties: Properties) -> list[Properties]:
     3.14.2-3)."""
     rest: Properties = {key: value for key, value in properties.items() if key != PropertyId.REASON_STRING}
     return [properties, rest, EMPTY] if rest else [properties, EMPTY]
+
+
+def refusals(version: int, reason: ReasonCode, properties: Properties) -> list[Connack]:
+    """Return the forms of a refusing CONNACK, the fullest first; none if the version cannot tell the reason."""
+    if version == 5:
+        is_known = reason in REASONS_OF[PacketType.CONNACK]
+        told = reason if is_known else ReasonCode.SERVER_UNAVAILABLE  # as at a shutdown of the server
+        return [Connack(False, told, form) for form in goodbye_forms(properties)]
+    if version == 0 and reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:  # all versions know this answer (3.1.2-2)
+        return [Connack(False, ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION)]
+    if version in (3, 4) and reason in _RETURN_CODES:
+        return [Connack(False, _RETURN_CODES[reason])]
+    return []

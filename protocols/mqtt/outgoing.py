@@ -17,6 +17,7 @@ from entrepot.protocols.mqtt.encoder import (
     encode,
     encode_words,
 )
+from entrepot.protocols.mqtt.errors import MqttError
 from entrepot.protocols.mqtt.packet_counts import PacketCounts
 from entrepot.protocols.mqtt.packets import Auth, Packet, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 from entrepot.protocols.mqtt.properties import PropertyId
@@ -169,6 +170,11 @@ class Outgoing:
 
     def unsuback(self, packet_id: int, reasons: list[ReasonCode]) -> None:
         self._send(Unsuback(packet_id, reasons))
+
+    def _check_room_for_answer(self, reasons: int) -> None:
+        """Refuse a request whose answer would not fit: SUBACK and UNSUBACK have nothing to leave out."""
+        if self.version == 5 and len(encode(Suback(1, [ReasonCode.SUCCESS] * reasons), 5)) > self.max_packet_to_client:
+            raise MqttError(ReasonCode.PACKET_TOO_LARGE, "the answer would be larger than the client takes")
 
     @property
     def has_aliases(self) -> bool:

@@ -13,7 +13,6 @@ from google_crc32c import value as crc32c
 
 from entrepot.domain.message import (
     NO_SYSTEM_PROPERTIES,
-    Destinations,
     Place,
     Properties,
     PropertyValue,
@@ -38,6 +37,8 @@ MESSAGE_FORMAT: Final = ">BBHIQQQ IQQQHHHBBHII"
 """A message record's fields from the version on, in the order of the layout's table."""
 
 unpack_message: Final = struct.Struct(">4sI" + MESSAGE_FORMAT[1:]).unpack_from
+_unpack_fixed = struct.Struct(">4sIBBHIQ8xQIQQQ").unpack_from
+"""A message record's fields as far as the filter hash, without the durable floor."""
 _unpack_lengths = struct.Struct(">HHHBBHII").unpack_from
 unpack_body_size: Final = struct.Struct(">I").unpack_from
 _LENGTHS_AT: Final = 68
@@ -50,6 +51,7 @@ PROPERTIES: Final = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[st
 _COUNT = struct.Struct(">I")
 _FURTHER = struct.Struct(">HIQ")
 _decode_properties = PROPERTIES.decode
+_NO_PROPERTIES: Final[tuple[Mapping[str, SystemValue], Properties]] = (NO_SYSTEM_PROPERTIES, ())
 
 
 class InvalidRecordError(Exception):
@@ -153,72 +155,36 @@ def message_of(
 def decode_message(data: bytes, position: int, commit_log_offset: int, *, is_checked: bool = False) -> StoredMessage:
     """Check and decode the message at `position`, which must be the record of that commit-log offset.  `is_checked`:
     its checksum was verified a moment ago.  Raises InvalidRecordError for anything missing, foreign or corrupted."""
-    if position + MESSAGE_HEADER_SIZE > len(data):
+    a, room = position + MESSAGE_HEADER_SIZE, len(data)
+    if a > room:
         raise InvalidRecordError("no room for a header")
-    (
-        magic,
-        crc,
-        version,
-        kind,
-        flags,
-        length,
-        own_offset,
-        _,
-        store_time,
-        queue_id,
-        queue_offset,
-        born_time,
-        hashed,
-        topic_length,
-        sub_topic_length,
-        group_length,
-        tag_length,
-        id_length,
-        keys_length,
-        properties_length,
-        body_length,
-    ) = unpack_message(data, position)
+    magic, crc, version, kind, flags, length, own, stored, queue_id, at, born, hashed = _unpack_fixed(data, position)
     end = position + length
-    if (
-        magic != RECORD_MAGIC
-        or own_offset != commit_log_offset
-        or version != RECORD_VERSION
-        or kind not in DECODABLE_KINDS
-    ):
+    if magic != RECORD_MAGIC or own != commit_log_offset or version != RECORD_VERSION or kind not in DECODABLE_KINDS:
         raise InvalidRecordError("not the message of this place")
-    if end > len(data) or (not is_checked and crc32c(data[position + CRC_START : end]) != crc):
+    if end > room or (not is_checked and crc32c(data[position + CRC_START : end]) != crc):
         raise InvalidRecordError("cut short or checksum")
-    a = position + MESSAGE_HEADER_SIZE
-    b = a + topic_length
-    c = b + sub_topic_length
+    b, c, group_size, tag_size, id_size, keys_size, props_size, size = _unpack_lengths(data, position + _LENGTHS_AT)
+    b, c = a + b, a + b + c
     topic, sub_topic = data[a:b].decode(), data[b:c].decode()
     group = tag = ""
-    keys: tuple[str, ...] = ()
-    if group_length or tag_length:
-        a = c + group_length
-        group = data[c:a].decode()
-        c = a + tag_length
-        tag = data[a:c].decode()
-    a = c + id_length
+    if group_size or tag_size:
+        a, b = c + group_size, c + group_size + tag_size
+        group, tag, c = data[c:a].decode(), data[a:b].decode(), b
+    a = c + id_size
     message_id = data[c:a]
-    if keys_length:
-        keys = tuple(data[a : a + keys_length].decode().split("\0"))
-        a += keys_length
-    system: Mapping[str, SystemValue] = NO_SYSTEM_PROPERTIES
-    properties: Properties = ()
-    if properties_length:
-        texts, properties = decode_properties(data[a : a + properties_length])
+    keys = tuple(data[a : a + keys_size].decode().split("\0")) if keys_size else ()
+    a += keys_size
+    system, properties = _NO_PROPERTIES
+    if props_size:
+        texts, properties = decode_properties(data[a : a + props_size])
         system = of_texts(texts)
-        a += properties_length
-    body_end = a + body_length
-    places: tuple[Place, ...] = ()
-    further: Destinations = ()
-    if flags & FURTHER_FLAG:
-        places = decode_further(data, body_end + ORIGIN_SIZE if flags & ORIGIN_FLAG else body_end)
-        further = tuple([(name, number) for name, number, _ in places])
+        a += props_size
+    end = a + size
+    places = decode_further(data, end + ORIGIN_SIZE if flags & ORIGIN_FLAG else end) if flags & FURTHER_FLAG else ()
     return StoredMessage(
         topic,
-        data[a:body_end],
+        data[a:end],
         sub_topic,
         queue_id,
         flags & 3,
@@ -226,14 +192,14 @@ def decode_message(data: bytes, position: int, commit_log_offset: int, *, is_che
         keys,
         group,
         message_id,
-        born_time,
+        born,
         hashed,
         properties,
         system,
-        further,
-        queue_offset,
+        tuple([(name, number) for name, number, _ in places]) if places else (),
+        at,
         commit_log_offset,
-        store_time,
+        stored,
         places,
     )
 

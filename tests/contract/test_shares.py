@@ -175,9 +175,9 @@ async def test_a_lease_that_the_store_ended_is_forgotten(store: Store, clock: Ma
     [ticket] = leased.take(await pop(store, "t", "w"))
     clock.advance(10_001)
     [again] = await pop(store, "t", "w")
-    leased.renew_due()
+    leased.leases.renew_due()
     await until(lambda: ended, "the loss")
-    assert ended == [(ticket, True)] and leased.lost == 1
+    assert ended == [(ticket, True)] and leased.leases.lost == 1
     ticket.acknowledge()
     ticket.release()
     assert leased.is_idle and len(ended) == 1

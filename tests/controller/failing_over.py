@@ -54,7 +54,7 @@ async def joined(group: ReplicatedGroup, observers: Collection[int] = ()) -> Non
     `observers`: those that are not to count.
     """
     await until(lambda: group.master, "somebody is master")
-    leading = group.replicas[group.master]._leading
+    leading = group.replicas[group.master].store.leading
     end = 0 if leading is None else leading.engine.end
     await until(lambda: min(each.machine.confirmed for each in group.replicas.values()) >= end, "all have it")
 

@@ -56,7 +56,7 @@ class FaultySyncs:
 
 
 def engine_of(replica: ReplicaProcess) -> StorageEngine:
-    opened = replica._leading or replica._slave
+    opened = replica.store.leading or replica.store.slave
     assert opened is not None
     return opened.engine
 

@@ -73,7 +73,7 @@ async def check(group: ReplicatedGroup, reader: str) -> None:
     assert bodies(await eventually(lambda: pop(group.store, "again", reader))) == ["new"]
     await group.even()
     for each in group.replicas.values():
-        store = each._leading or each._slave
+        store = each.store.leading or each.store.slave
         assert store is not None
         assert "gone" not in {topic for topic, _ in store.engine.dispatcher.queues}
 
@@ -133,7 +133,7 @@ async def test_one_whose_log_cannot_go_on_forgets_them(tmp_path: Path, rule: Rul
         await append(group.store, "again", "new")
 
         def beginning() -> int:
-            master = group.replicas[group.master]._leading if group.master else None
+            master = group.replicas[group.master].store.leading if group.master else None
             return 0 if master is None else master.engine.commit_log.min_offset
 
         await until(beginning, "retention has removed the beginning")

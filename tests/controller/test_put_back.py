@@ -51,7 +51,7 @@ async def with_snapshot(
 
 
 def kept(group: ReplicatedGroup, replica: int) -> int:
-    return group.replicas[replica]._files.confirmed.kept
+    return group.replicas[replica].store.files.confirmed.kept
 
 
 def heard_of(group: ReplicatedGroup, replica: int) -> int:

@@ -57,7 +57,7 @@ async def stored(group: ReplicatedGroup) -> Counter[str]:
 async def lost(message: Message, group: ReplicatedGroup, **lands: bool) -> Confirmation:
     """Append a message, and lose the master before it answers; `lands`: whether the slaves have it then."""
     old = group.master
-    leading = group.replicas[old]._leading
+    leading = group.replicas[old].store.leading
     assert leading is not None
     if not lands["lands"]:
         leading.broker.core.commit.hold()
@@ -154,7 +154,7 @@ async def test_a_master_that_takes_no_messages_says_what_it_has(tmp_path: Path) 
     async with ReplicatedGroup(tmp_path, IN_SYNC) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))
         assert await append_all(group.store, born(1)) == [None]
-        leading = group.replicas[group.master]._leading
+        leading = group.replicas[group.master].store.leading
         assert leading is not None
         missing: Missing = leading.broker.missing
         refusal = EntrepotError(Code.UNAVAILABLE, "too few are in sync")
@@ -171,7 +171,7 @@ async def test_an_id_that_a_gateway_made_is_of_one_message(tmp_path: Path) -> No
         first = Message("t", b"1", queue_id=0, message_id=minted, born_time_ms=1)
         again = Message("t", b"1", queue_id=0, message_id=minted, born_time_ms=2)
         assert await append_all(group.store, first) == [None]
-        leading = group.replicas[group.master]._leading
+        leading = group.replicas[group.master].store.leading
         assert leading is not None
         assert await leading.broker.missing.append([again]).wait() is None
         assert await stored(group) == {"1": 1}
@@ -187,7 +187,7 @@ async def test_a_second_gateway_sends_what_the_first_is_about_to_send(tmp_path: 
         other = await open_remote(RemoteSettings(name_servers=(group.name_server_address,)), group.clock)
         try:
             assert await other.finder.messages_by_id(message.message_id, everywhere=True) == []
-            leading = group.replicas[group.master]._leading
+            leading = group.replicas[group.master].store.leading
             assert leading is not None
             leading.broker.core.commit.hold()
             first, before = group.store.messages.append([message]), leading.engine.end

@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def kept_all(group: ReplicatedGroup, replica: int) -> None:
     """Return when a replica has on its disk as confirmed what the master has."""
     end = group.replicas[group.master].machine.confirmed
-    await until(lambda: group.replicas[replica]._files.confirmed.kept >= end, "it is kept")
+    await until(lambda: group.replicas[replica].store.files.confirmed.kept >= end, "it is kept")
 
 
 @pytest.mark.failure(

@@ -127,8 +127,8 @@ async def test_a_broker_that_stops_leaves_the_backup_before(tmp_path: Path, monk
         before = await backed_up(group)
         await append(group.store, "t", "b" * 500_000)
         master = group.replicas[group.master]
-        assert master._leading is not None and master._leading._server is not None
-        run = master._leading._server._backup
+        assert master.store.leading is not None and master.store.leading._server is not None
+        run = master.store.leading._server._backup
         held = asyncio.get_running_loop().create_future()
         check, loop = run._check_open, asyncio.get_running_loop()
 

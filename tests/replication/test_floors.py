@@ -26,7 +26,7 @@ async def test_records_say_that_what_is_confirmed_was_durable(tmp_path: Path, ru
         slaves = [replica for replica in group.replicas if replica != group.master]
         for slave in slaves:
             await group.stop(slave)
-        leading = group.replicas[group.master]._leading
+        leading = group.replicas[group.master].store.leading
         assert leading is not None
         engine = leading.engine
         confirmed = engine.confirmed_offset

@@ -212,7 +212,7 @@ async def test_a_copy_that_is_cut_short_begins_again(tmp_path: Path) -> None:
             await group.stop(slave)
             await group.start(slave)
             await group.even()
-            bounds = group.replicas[slave]._slave_store.engine.dispatcher.queues["kept", 0]
+            bounds = group.replicas[slave].store.of_slave.engine.dispatcher.queues["kept", 0]
             assert (bounds.min_offset, bounds.max_offset) == (0, 2)
             await group.elect(slave)
         await until(lambda: group.store.cluster.ready, "the gateway has found it")
@@ -229,7 +229,7 @@ async def test_a_slave_that_removed_a_segment_is_a_whole_master(tmp_path: Path) 
         clock.advance(120_000)
         await append(group.store, "kept", "a", "b")
         slave = group.replicas[2]
-        await until(lambda: slave._slave_store.engine.commit_log.min_offset, "the slave has removed it, too")
+        await until(lambda: slave.store.of_slave.engine.commit_log.min_offset, "the slave has removed it, too")
         await group.elect(2)
         await until(lambda: group.store.cluster.ready, "the gateway has found it")
         [bounds] = await group.store.messages.bounds("t")
@@ -257,7 +257,7 @@ async def test_a_copy_of_a_group_that_changed_masters_begins_again(
             await append(group.store, "t", *(bytes(100_000) for _ in range(2)))
         clock.advance(120_000)
         await append(group.store, "kept", "a", "b")
-        master = group.replicas[1]._leading
+        master = group.replicas[1].store.leading
         assert master is not None
         await until(lambda: master.engine.commit_log.min_offset, "retention has removed the beginning")
         await group.stop(3)
@@ -269,7 +269,7 @@ async def test_a_copy_of_a_group_that_changed_masters_begins_again(
             await group.stop(3)
         await group.start(3)
         await group.even()
-        queue = group.replicas[3]._slave_store.engine.dispatcher.queues["kept", 0]
+        queue = group.replicas[3].store.of_slave.engine.dispatcher.queues["kept", 0]
         assert (queue.min_offset, queue.max_offset) == (0, 2)
 
 
@@ -349,7 +349,7 @@ async def test_nothing_is_told_that_the_replicas_do_not_have(tmp_path: Path) -> 
         group.replicas[2]._following.unfollow()
         await until(lambda: group.replicas[1].machine.slaves[2].stream < 0, "the slave is away")
         putting = asyncio.create_task(group.store.topology.put_topic(Topic("u", queues=1)))
-        master = group.replicas[1]._leading
+        master = group.replicas[1].store.leading
         assert master is not None
         await until(lambda: "u" in master.broker.registry.topics, "the master has it")
         await until(lambda: master.engine.commit_log.durable_offset == master.engine.end, "on its disk")

@@ -48,7 +48,7 @@ def harm(group: ReplicatedGroup, replica: int, place: int, at: int = 50) -> None
 
 
 def is_whole_on(group: ReplicatedGroup, replica: int, place: int) -> bool:
-    commit_log = group.replicas[replica]._commit_log
+    commit_log = group.replicas[replica].store.commit_log
     assert commit_log is not None
     return is_whole(commit_log, place)
 
@@ -173,7 +173,7 @@ async def test_one_whose_log_is_corrupted_at_its_end_begins_anew(tmp_path: Path,
         await group.start(away)
         assert group.replicas[away].machine.state.member != before
         await group.even()
-        assert [part.start for part in group.replicas[away]._files.diverged_parts()] == [places[5]]
+        assert [part.start for part in group.replicas[away].store.files.diverged_parts()] == [places[5]]
         assert group.log_of(away).rstrip(b"\0") == group.log_of(group.master).rstrip(b"\0")
         member, master = group.replicas[away].machine.state.member, group.replicas[group.master].machine
         await until(lambda: member in master.state.appointment.members, "it counts again")
@@ -244,7 +244,7 @@ async def test_a_record_with_a_corrupted_length_is_not_sent(tmp_path: Path, monk
         places = await large(group)
         monkeypatch.setattr(runs, "RUN_BYTES", 200_000)
         harm(group, group.master, places[0], 12)
-        commit_log = group.replicas[group.master]._commit_log
+        commit_log = group.replicas[group.master].store.commit_log
         assert commit_log is not None
         with pytest.raises(CorruptedError):
             runs.read_run(commit_log, places[0], 1 << 20)
@@ -296,7 +296,7 @@ class Failing:
 async def test_a_place_that_cannot_be_read_harms_no_neighbours(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         places = await filled(group)
-        commit_log = group.replicas[group.master]._commit_log
+        commit_log = group.replicas[group.master].store.commit_log
         assert commit_log is not None
         disk = Failing(commit_log._disk, {places[7]})
         commit_log._disk = disk

@@ -53,7 +53,7 @@ async def test_a_slave_is_ready_again_when_it_lacks_nothing(tmp_path: Path) -> N
         await until(lambda: group.replicas[master].machine.slaves[slave].stream < 0, "the master has noticed")
         had = group.replicas[slave].status().synced
         clock.advance(60_000)  # nothing is written meanwhile: it lacks nothing
-        leading = group.replicas[master]._leading
+        leading = group.replicas[master].store.leading
         assert leading is not None
         assert leading.slaves()[slave].behind_seconds == 0.0
         await append(group.store, "t", "a")
@@ -119,7 +119,7 @@ async def test_a_master_waits_for_the_disks_of_its_rule(tmp_path: Path) -> None:
         for replica in tuple(group.replicas):
             await group.stop(replica)
         await group.start(master)
-        await until(lambda: group.replicas[master]._leading, "it goes on as master")
+        await until(lambda: group.replicas[master].store.leading, "it goes on as master")
         found = await view(group, master)
         assert (found.role, found.unready(60.0)) == ("master", "it waits for the disks that its rule asks for")
 
@@ -132,7 +132,7 @@ async def test_the_first_record_behind_the_end_of_a_segment_is_found(tmp_path: P
         for _ in range(8):
             clock.advance(1_000)
             await append(group.store, "t", *(bytes(100_000) for _ in range(2)))
-        leading = group.replicas[group.master]._leading
+        leading = group.replicas[group.master].store.leading
         assert leading is not None
         log = leading.engine.commit_log
         assert log.written_offset > log.layout.segment_size_bytes

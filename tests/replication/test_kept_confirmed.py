@@ -95,7 +95,7 @@ async def test_a_replica_starts_with_what_it_knew_as_confirmed(tmp_path: Path) -
         await group.stop(master)
         await group.start(slave)
         assert group.replicas[slave].machine.confirmed == confirmed
-        store = group.replicas[slave]._slave
+        store = group.replicas[slave].store.slave
         assert store is not None
         await until(lambda: store.applied == confirmed, "it is derived")
 

@@ -30,7 +30,7 @@ class Held:
     """A slave that has what is confirmed, and derives nothing of it until it is let go."""
 
     def __init__(self, group: ReplicatedGroup) -> None:
-        slave = group.replicas[NEAR]._slave
+        slave = group.replicas[NEAR].store.slave
         assert slave is not None
         self._confirm: Callable[[int], None] = slave.confirm
         self._slave, self.offsets = slave, [0]

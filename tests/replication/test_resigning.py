@@ -32,7 +32,7 @@ async def test_what_comes_after_a_master_has_resigned_was_not_taken(
         link.start()
         assert await link.wait_up(5)
         moving = asyncio.ensure_future(group.elect(old % 3 + 1))
-        await until(lambda: group.replicas[old]._leading is None, "it has resigned")
+        await until(lambda: group.replicas[old].store.leading is None, "it has resigned")
         payload = await link.call(wire.APPEND, encode_messages([message("t", "late")]), 5)
         assert wire.APPEND.result is not None
         [refusal] = wire.APPEND.result.decode(payload)
@@ -50,7 +50,7 @@ async def test_a_master_that_resigns_while_it_chooses_the_keeper_tells_no_fault(
     """The next master chooses, and this one's choice is tried no more."""
     async with ReplicatedGroup(tmp_path, Rule(RuleKind.QUORUM, 3, 2)) as group:
         old = group.master
-        leading = group.replicas[old]._leading
+        leading = group.replicas[old].store.leading
         assert leading is not None and leading._server is not None
         work, server = "choice of the key-values' keeper", leading._server
         await group.elect(old % 3 + 1)

@@ -165,7 +165,7 @@ async def test_what_is_not_confirmed_is_not_shown_and_may_be_cut(tmp_path: Path)
         await until(lambda: len(tailed) == 5, "what there is")
         group.replicas[2]._following.unfollow()
         before = group.replicas[3].machine.synced
-        master = group.replicas[1]._leading
+        master = group.replicas[1].store.leading
         assert master is not None
         master.broker.messages.append([message("t", "not confirmed")])  # its gateway dies: nobody asks again
         await until(lambda: group.replicas[3].machine.synced > before, "the slave has it")
@@ -214,7 +214,7 @@ async def test_a_copy_that_is_not_whole_answers_nothing(tmp_path: Path) -> None:
     """It does not know the places of all queues yet."""
     async with ReplicatedGroup(tmp_path, TWO) as group:
         other = 3 - group.master
-        slave = group.replicas[other]._slave
+        slave = group.replicas[other].store.slave
         assert slave is not None and slave._reads is not None
         slave.engine.dispatcher.begins_anywhere = True
         slave._reads.withdraw()

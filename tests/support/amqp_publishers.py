@@ -32,6 +32,7 @@ from entrepot.protocols.amqp.errors import AmqpError
 from tests.support.clock import ManualClock
 from tests.support.members import member_named
 from tests.support.model_store import MemoryStore
+from tests.support.replaced import replaced
 
 ME = By("me", "127.0.0.1")
 
@@ -62,7 +63,7 @@ class Outcome:
 
 
 class _Kept:
-    """Stands for the connection's machine and for the overflow, and takes down what they are told."""
+    """Stands for the connection's machine, the overflow and the sender, and takes down what they are told."""
 
     def __init__(self) -> None:
         self.outcome = Outcome()
@@ -76,9 +77,12 @@ class _Kept:
     def admit(
         self, vhost: Vhost, messages: list[Message], on_sent: OnSent, source: object = None
     ) -> Awaitable[None] | None:
+        self.send(messages, on_sent)
+        return None
+
+    def send(self, messages: list[Message], on_sent: OnSent, source: object = None) -> None:
         self.outcome.messages += messages
         self.outcome.tags += on_sent.tags  # type: ignore[attr-defined]
-        return None
 
     def expect(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
         self.outcome.timed.append((queue.name, at_ms))
@@ -99,12 +103,16 @@ class Publisher:
 
     def publish(self, *publishes: Publish) -> Outcome:
         kept: Any = _Kept()
+        services = self._frontend.services
         self.channel.out.machine = self._frontend.virtual_hosts.overflow = kept
         self._frontend.virtual_hosts.routing.on_timed = kept.expect
+        sender, services.sender = services.sender, replaced(services.sender, send=kept.send)
         try:
             assert self.channel.publishing.take(list(publishes)) is None
         except (AmqpError, EntrepotError) as refusal:
             kept.outcome.refused = str(refusal)
+        finally:
+            services.sender = sender
         return kept.outcome
 
     def send(self, exchange: str, key: str, header: bytes = b"\x10\0\x02", *, mandatory: bool = False) -> Outcome:

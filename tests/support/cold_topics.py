@@ -79,7 +79,7 @@ def uploaded(store: Broker) -> dict[int, int]:
     """By queue, up to where the table has it; empty until the table is loaded."""
     assert store.tier is not None
     told = store.tier.progress.get(root(store))
-    is_loaded = root(store) in store.tier._cold
+    is_loaded = root(store) in store.tier.tables.cold
     return told.ends if told is not None and is_loaded else {}
 
 
@@ -116,4 +116,4 @@ async def filled(store: Broker, clock: ManualClock) -> dict[int, list[StoredMess
 
 async def known(store: Broker) -> None:
     """The table is loaded: after a start it is not at once."""
-    await until(lambda: store.tier is not None and root(store) in store.tier._cold, "the table is loaded")
+    await until(lambda: store.tier is not None and root(store) in store.tier.tables.cold, "the table is loaded")

@@ -140,7 +140,7 @@ class ReplicatedGroup:
     async def crash(self, replica: int) -> None:
         """End it as a crash would, as far as one can within a process: nothing is flushed, saved or said."""
         found = self.replicas.pop(replica)
-        store = await until(lambda: found._slave or found._leading, "it has opened its store")
+        store = await until(lambda: found.store.slave or found.store.leading, "it has opened its store")
         assert store is not None
         store.engine.fail(StoreFailedError("it was killed"))
         found._following.unfollow()  # its sockets are closed, and its master is told nothing
@@ -155,7 +155,7 @@ class ReplicatedGroup:
         found = [
             number
             for number, each in self.replicas.items()
-            if each.machine.is_open and each._leading and each._leading.is_open
+            if each.machine.is_open and each.store.leading and each.store.leading.is_open
         ]
         return found[0] if found else NOBODY
 
@@ -171,11 +171,11 @@ class ReplicatedGroup:
 
         def is_even() -> bool:
             master = self.replicas.get(self.master)
-            if master is None or master._leading is None:
+            if master is None or master.store.leading is None:
                 return False
-            end = master._leading.engine.end
+            end = master.store.leading.engine.end
             return all(
-                each.machine.confirmed >= end and (each._slave is None or each._slave.applied >= end)
+                each.machine.confirmed >= end and (each.store.slave is None or each.store.slave.applied >= end)
                 for each in self.replicas.values()
             )
 

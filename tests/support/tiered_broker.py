@@ -140,5 +140,5 @@ class TieredBroker:
         self.clock.advance(1)
         table.vacuum(0)
         assert self.store.tier is not None
-        self.run(self.store.tier.know(self.root))
+        self.run(self.store.tier.tables.know(self.root))
         return count

@@ -230,13 +230,13 @@ async def test_a_group_over_many_queues_begins_with_one_question_for_each(
         await until(lambda: all(queue.min_offset == 40 for queue in found), "all is cold")
         assert store.tier is not None
         asked: list[int] = []
-        since = store.tier.since
+        since = store.tier.reads.since
 
         async def counted(queue: ConsumeQueue, time_ms: int) -> int:
             asked.append(queue.queue_id)
             return await since(queue, time_ms)
 
-        monkeypatch.setattr(store.tier, "since", counted)
+        monkeypatch.setattr(store.tier.reads, "since", counted)
         await store.topology.put_group(ConsumerGroup("timed", start=_rfc3339(clock.now_ms() - 122_000)))
         assert places(await consumed(store, "timed")) == [(q, at) for q in range(queues) for at in range(20, 40)]
         assert sorted(asked) == list(range(queues))
@@ -317,7 +317,7 @@ async def test_a_slow_store_keeps_nobody_from_hot_messages(tmp_path: Path) -> No
         await store.consumption.reset_group("late", "factory", Position(PositionKind.OFFSET, COUNT), 1)
         assert store.tier is not None
         asked, release = asyncio.Event(), asyncio.Event()
-        cold, loop = store.tier._cold[root(store)], asyncio.get_running_loop()
+        cold, loop = store.tier.tables.cold[root(store)], asyncio.get_running_loop()
         read = cold.read
 
         def slow(*arguments: Any) -> Any:

@@ -73,7 +73,7 @@ async def test_the_next_master_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
         group.clock.advance(120_000)
 
         async def is_cold() -> bool:
-            leading = group.replicas[group.master]._leading
+            leading = group.replicas[group.master].store.leading
             assert leading is not None
             return leading.engine.dispatcher.queue("t", 0).min_offset == number
 
@@ -81,7 +81,7 @@ async def test_the_next_master_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
         slaves = [replica for number, replica in group.replicas.items() if number != group.master]
 
         def is_gone() -> bool:
-            return all(slave._slave_store.engine.commit_log.min_offset > 0 for slave in slaves)
+            return all(slave.store.of_slave.engine.commit_log.min_offset > 0 for slave in slaves)
 
         await until(is_gone, "the slaves' disks have let go, too")
         old = group.master

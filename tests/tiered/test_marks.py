@@ -233,7 +233,7 @@ async def test_bounds_wait_for_the_table_right_after_a_start(tmp_path: Path) -> 
     async with opened(tmp_path, clock) as store:
         await filled(store, clock)
     async with opened(tmp_path, clock) as store:
-        assert store.tier is not None and not store.tier._cold
+        assert store.tier is not None and not store.tier.tables.cold
         assert [each.first for each in await store.messages.bounds("factory")] == [0] * QUEUES
         assert [each.queue_offset for each in await all_of(store, 0)] == list(range(COUNT))
 
@@ -280,7 +280,7 @@ async def test_what_is_loaded_during_an_accept_is_not_believed(tmp_path: Path, m
         assert store.tier is not None
         path = store.tier.root(store.registry.topics["factory"])
         monkeypatch.setattr(ColdTopic, "refresh", slow)
-        loading = asyncio.create_task(store.tier.know(path))
+        loading = asyncio.create_task(store.tier.tables.know(path))
         await until(waits.is_set, "it is being loaded")
         await store.tables.accept("factory")
         may_go_on.set()

@@ -58,12 +58,12 @@ async def test_force_reads_the_store_though_the_disk_has_it(tmp_path: Path) -> N
         before = await all_of(store, 0)
         await all_uploaded(store, 200)
         assert store.tier is not None
-        await until(lambda: store.tier.hot_from(store.engine.dispatcher.queue("factory", 0)) == 200, "it is read")  # type: ignore[union-attr]
+        await until(lambda: store.tier.reads.hot_from(store.engine.dispatcher.queue("factory", 0)) == 200, "it is read")  # type: ignore[union-attr]
         await published(store, clock, 200, 100)
         assert (await all_of(store, 0))[:200] == before
         for path in (tmp_path / "cold" / root(store)).rglob("*.parquet"):
             path.unlink()
-        store.tier._reader._bands.clear()  # type: ignore[union-attr]
+        store.tier.store.reader._bands.clear()  # type: ignore[union-attr]
         with pytest.raises(EntrepotError) as refused:
             await store.messages.read("factory", 0, 0, 1)
         assert refused.value.code is Code.COLD_CORRUPTED, "the disk was not asked"

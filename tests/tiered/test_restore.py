@@ -260,7 +260,7 @@ async def test_a_crash_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             if at == "take_over":
                 patch.setattr("entrepot.broker.tiered.table.TopicTable.take_over", crash)
             elif at == "know":
-                patch.setattr(store.tier, "know", crash)
+                patch.setattr(store.tier.tables, "know", crash)
             else:
                 patch.setattr(store.core, "record", crash)
             with pytest.raises(Crashed):

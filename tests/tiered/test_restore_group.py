@@ -69,7 +69,7 @@ async def test_a_restored_topic_survives_a_failover(tmp_path: Path, monkeypatch:
         await all_in_table(cold, number)
     shutil.rmtree(tmp_path / "first")
     async with ReplicatedGroup(tmp_path / "second", RULE, controllers=3, tier=tier) as group:
-        leading = group.replicas[group.master]._leading
+        leading = group.replicas[group.master].store.leading
         assert leading is not None
         master = leading.broker.tier
         await until(lambda: master is not None and not master.problem, "the object store is reached")
@@ -90,7 +90,7 @@ async def test_a_restored_topic_survives_a_failover(tmp_path: Path, monkeypatch:
         assert await read(group, number) == expected
         slaves = [replica for replica in group.replicas if replica != group.master]
         for slave in slaves:
-            store = group.replicas[slave]._slave_store
+            store = group.replicas[slave].store.of_slave
             await until(lambda store=store: store.engine.dispatcher.queue("t", 0).max_offset == number, "it follows")
             assert store.engine.dispatcher.queue("t", 0).min_offset == 100, "it knows where its queue began"
         [table] = [log.parent for log in cold.glob("t/*/_delta_log")]

@@ -207,7 +207,7 @@ async def test_old_segments_go_from_the_table(tmp_path: Path, monkeypatch: pytes
         assert table.expire(times_of(table.runs(old.path))[1] + 1) >= 1
         assert table.bounds(0).first == old.next_offset
         assert store.tier is not None
-        await store.tier.know(root(store))
+        await store.tier.tables.know(root(store))
         assert store.core.min_offset(queue) == old.next_offset
         with pytest.raises(EntrepotError) as refused:
             await store.messages.read("factory", 0, 0, 1)
@@ -263,7 +263,7 @@ async def test_a_reader_that_is_slow_does_not_hold_up_the_loop(tmp_path: Path) -
         await filled(store, clock)
         assert store.tier is not None
         held, release = asyncio.Event(), asyncio.Event()
-        read: Callable[..., Any] = store.tier._cold[root(store)].read
+        read: Callable[..., Any] = store.tier.tables.cold[root(store)].read
         loop = asyncio.get_running_loop()
 
         def slow(*arguments: Any) -> Any:
@@ -271,7 +271,7 @@ async def test_a_reader_that_is_slow_does_not_hold_up_the_loop(tmp_path: Path) -
             asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
             return read(*arguments)
 
-        store.tier._cold[root(store)].read = slow  # type: ignore[method-assign, assignment]
+        store.tier.tables.cold[root(store)].read = slow  # type: ignore[method-assign, assignment]
         reading = asyncio.ensure_future(store.messages.read("factory", 0, 0, 1))
         await held.wait()
         await published(store, clock, COUNT, 100)

@@ -11,7 +11,7 @@ from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
-from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
 from entrepot.domain.queues.arguments import Overflow as Policy
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
@@ -28,10 +28,8 @@ DROP_LEASE_MS: Final = 10_000
 class Overflow:
     """The limits of all queues."""
 
-    def __init__(
-        self, store: Store, sender: Sender, counting: Counting, feeds: QueueFeeds, dead_letters: DeadLetters
-    ) -> None:
-        self._store, self._sender, self._counting = store, sender, counting
+    def __init__(self, sender: Sender, counting: Counting, feeds: QueueFeeds, dead_letters: DeadLetters) -> None:
+        self._sender, self._counting = sender, counting
         self._feeds, self._dead_letters = feeds, dead_letters
 
     def admit(

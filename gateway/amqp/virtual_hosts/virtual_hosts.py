@@ -84,7 +84,7 @@ class VirtualHosts:
             lambda: sender.provenance.gateway,
             lambda queue: PassedOver("amqp", sender.incidents, clock, partial(self.dead_letters.came_back, queue)),
         )
-        self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
+        self.overflow = Overflow(sender, self.counting, self.feeds, self.dead_letters)
         self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, member)
         self.routing.on_timed = self.expiry.expect
         self.presence = ConsumerPresence(store, clock, member, self._consumers_changed, self.feeds.settle)

@@ -18,7 +18,6 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
-from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import EARLIEST, UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.event_filters.event_filter_index import FilterIndex
@@ -69,8 +68,8 @@ OnChange = Callable[[Subscription | None, Subscription | None], None]
 class Subscriptions:
     """The subscriptions in the store, at most `most`; `on_change` gets the one before and the one after."""
 
-    def __init__(self, store: Store, clock: Clock, most: int) -> None:
-        self._store, self._clock, self._most = store, clock, most
+    def __init__(self, store: Store, most: int) -> None:
+        self._store, self._most = store, most
         self._definitions = WatchedTable(store.key_values, DEFINITION_PREFIX, decode_subscription, encode_subscription)
         self._states = WatchedTable(store.key_values, STATE_PREFIX, decode_state, msgspec.json.encode)
         self._topics = WatchedTable(store.key_values, TOPIC_PREFIX, decode_topic, msgspec.json.encode)

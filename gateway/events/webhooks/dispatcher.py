@@ -126,7 +126,6 @@ class Dispatcher:
         self._default_type = default_type
         self._turn = RoundRobin()
         self.dispatched = 0
-        self.matched = 0
 
     async def run(self) -> None:
         """Run until cancelled, or until another group dispatches the topic. Raises TOPIC_NOT_FOUND once it is gone."""
@@ -202,7 +201,6 @@ class Dispatcher:
         """Return the records that put a message into the matching feeds."""
         event = to_event(stored, split_name(self.topic)[0], self._default_type)
         wanted = self._matching.of(stored, typed_attributes(event))
-        self.matched += len(wanted)
         parts = (wanted[start : start + MAX_FEEDS] for start in range(0, len(wanted), MAX_FEEDS))
         return [made for part in parts if (made := self._made(stored, event, part)) is not None]
 

@@ -29,7 +29,7 @@ class EventParts:
     def of(cls, parts: Parts, admission: Admission) -> EventParts:
         """Make the parts of a gateway."""
         store, settings, clock = parts.store, parts.settings, parts.clock
-        subscriptions = Subscriptions(store, clock, settings.webhooks.max_subscriptions)
+        subscriptions = Subscriptions(store, settings.webhooks.max_subscriptions)
         webhooks = Webhooks(
             store,
             subscriptions,

@@ -265,7 +265,7 @@ class _Consumer:
         outcomes = await self._settle(control.type, data)
         known = [(self._held[token], why) for token, why in zip(tokens, outcomes, strict=True) if token in self._held]
         is_renewal = control.type == frames.RENEW
-        self._leased.prolong([ticket for ticket, refusal in known if is_renewal and refusal is None])
+        self._leased.leases.prolong([ticket for ticket, refusal in known if is_renewal and refusal is None])
         self._leased.forget([ticket for ticket, refusal in known if not is_renewal or refusal is not None])
         self._count += 1
         text = frames.encode_settled(control.id, self._source, self._count, tokens, outcomes)

@@ -85,8 +85,7 @@ class DeliveryHub:
         """Readers of queues that are not known yet, as their broker may not be: offset, True for a replay, and the
         number of the topic."""
         self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
-        self._catching_up = CatchingUp(store, clock, self)
-        self.catch_up = self._catching_up.catch_up
+        self.catch_up = CatchingUp(store, clock, self).catch_up
         self.any_level_topics: set[str] = set()
         self.delivered = 0
         store.topology.watch_topics(self._topic_changed)

@@ -190,12 +190,12 @@ class Shares:
     @property
     def renewed(self) -> int:
         """Renewed leases."""
-        return self._renewed_before + sum(each.renewed for each in self._all_leased())
+        return self._renewed_before + sum(each.leases.renewed for each in self._all_leased())
 
     @property
     def lost(self) -> int:
         """Leases that the store ended while they were held."""
-        return self._lost_before + sum(each.lost for each in self._all_leased())
+        return self._lost_before + sum(each.leases.lost for each in self._all_leased())
 
     def _all_leased(self) -> list[LeasedConsumer]:
         return [leased for by_topic in self._leased.values() for leased in by_topic.values()]
@@ -249,7 +249,7 @@ class Shares:
         leased = self._leased_of(share, topic, group)
 
         def request(count: int) -> PopRequest:
-            return PopRequest(topic, group, count, WAIT_MS, leased.lease_ms, wanted)
+            return PopRequest(topic, group, count, WAIT_MS, leased.leases.lease_ms, wanted)
 
         is_queue = shared_queue(text) is not None
 
@@ -284,8 +284,8 @@ class Shares:
         leased = by_topic.get(topic)
         if leased is None or not leased.is_idle or topic in self._pumps.get(share, {}):
             return
-        self._renewed_before += leased.renewed
-        self._lost_before += leased.lost
+        self._renewed_before += leased.leases.renewed
+        self._lost_before += leased.leases.lost
         del by_topic[topic]
         if not by_topic:
             del self._leased[share]

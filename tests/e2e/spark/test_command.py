@@ -121,6 +121,8 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[
         (["ingest", "--topic", "t", "--table", "x", "--server", "127.0.0.1:1", "--trigger", "soon"], "duration", 2),
         (["ingest", "--topic", "t", "--table", "x", "--server", "127.0.0.1:1", "--format", "csv"], "csv", 2),
         (["ingest", "--topic", "t", "--table", "s3://x/y", "--server", "127.0.0.1:1"], "takes --native", 2),
+        (["ingest", "--topic", "t", "--table", "x", "--server", "127.0.0.1:1", "--conf", "x"], "NAME=VALUE", 2),
+        (["ingest", "--topic", "t", "--table", "x", "--server", "127.0.0.1:1", "--metrics-address", "x"], "HOST:P", 2),
         (["ingest", "status", "--table", str(tmp_path / "none")], "there is no job", 1),
         (["ingest", "report", "--table", str(tmp_path / "none")], "there is no job", 1),
     ):

@@ -266,7 +266,7 @@ async def test_what_was_got_for_a_channel_that_has_ended_is_back(
     monkeypatch.setattr(door.hosts.counting, "ready", ready)
     client.say(1, BasicGet("q"))
     await until(lambda: not client.conversation.channels, "the channel has ended")
-    await until(lambda: not feed.leased.open_tickets and not feed._getting, "it is given back")
+    await until(lambda: not feed.leased.leases.held and not feed._getting, "it is given back")
     monkeypatch.undo()
     other = await door.client().open()
     found = await other.get("q")

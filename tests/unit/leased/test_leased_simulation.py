@@ -19,7 +19,7 @@ import pytest
 from entrepot.domain.delivery import Deliveries
 from entrepot.domain.ports import PopRequest, Store
 from entrepot.gateway.messaging import settling
-from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer, Leases
 from entrepot.gateway.messaging.settling import MAX_SETTLED, Settling
 from entrepot.gateway.messaging.ticket import Ticket
 from tests.support.seed import seeded
@@ -78,7 +78,7 @@ class History:
 
     def _check(self) -> None:
         assert not self.violations
-        assert set(self.consumer.open_tickets) == set(self.hand), "what is open is with nobody"
+        assert set(self.consumer.leases.held) == set(self.hand), "what is open is with nobody"
 
     def _check_quiet(self) -> None:
         self._check()
@@ -220,10 +220,10 @@ def renews_what_has_ended(self: LeasedConsumer, tickets: Sequence[Ticket], is_ba
     self._on_end(tickets, is_back)
 
 
-async def renews_once(self: LeasedConsumer, due: list[Ticket]) -> None:
+async def renews_once(self: Leases, due: list[Ticket]) -> None:
     await RENEW(self, due)
     for ticket in due:
-        self._held.pop(ticket, None)
+        self.held.pop(ticket, None)
 
 
 def takes_after_the_end(self: LeasedConsumer, deliveries: Deliveries) -> list[Ticket]:
@@ -238,12 +238,12 @@ def forgets_what_was_refused(self: Settling, batch: list[Ticket], outcomes: Any)
     return []
 
 
-ASK, RENEW, TAKE = LeasedConsumer.ask, LeasedConsumer._renew, LeasedConsumer.take
+ASK, RENEW, TAKE = LeasedConsumer.ask, Leases._renew_batch, LeasedConsumer.take
 FAULTS: dict[str, tuple[type, str, Any]] = {
     "a pop lost at cancel": (LeasedConsumer, "ask", loses_what_comes_at_a_cancel),
     "a pause before the hand-over": (LeasedConsumer, "ask", keeps_what_nobody_took),
     "a renewal after release": (LeasedConsumer, "_end", renews_what_has_ended),
-    "a lease renewed once": (LeasedConsumer, "_renew", renews_once),
+    "a lease renewed once": (Leases, "_renew_batch", renews_once),
     "a pop that ends after the end": (LeasedConsumer, "take", takes_after_the_end),
     "a settle whose answer was lost": (Settling, "_worth_again", forgets_what_was_refused),
 }

@@ -75,15 +75,15 @@ async def test_a_renewal_that_is_refused_for_now_is_tried_at_the_next_look(store
     store.clock.advance(DUE_MS)
     store.refusals = [Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN]
     for _ in range(2):
-        consumer.renew_due()
+        consumer.leases.renew_due()
         await consumer.settle()
-    assert (consumer.renewed, store.refusals) == (0, [])
-    consumer.renew_due()
+    assert (consumer.leases.renewed, store.refusals) == (0, [])
+    consumer.leases.renew_due()
     await consumer.settle()
-    assert consumer.renewed == 3
-    consumer.renew_due()  # none is due
+    assert consumer.leases.renewed == 3
+    consumer.leases.renew_due()  # none is due
     await consumer.settle()
-    assert (consumer.renewed, consumer.lost) == (3, 0)
+    assert (consumer.leases.renewed, consumer.leases.lost) == (3, 0)
     store.clock.advance(MIN_LEASE_MS - 1)
     assert await pop(store, "t") == [], "the leases live"
     await consumer.close()
@@ -93,24 +93,24 @@ async def test_a_lease_that_is_over_is_lost_at_once(store: HesitantStore) -> Non
     consumer = await consumer_of(store)
     store.clock.advance(MIN_LEASE_MS + 1)
     assert len(await pop(store, "t")) == 3
-    consumer.renew_due()
+    consumer.leases.renew_due()
     await consumer.settle()
-    assert (consumer.lost, consumer.renewed, consumer.held) == (3, 0, 0)
+    assert (consumer.leases.lost, consumer.leases.renewed, consumer.held) == (3, 0, 0)
     await consumer.close()
 
 
 async def test_what_is_under_way_to_the_store_is_not_settled_yet(store: HesitantStore) -> None:
     consumer = await consumer_of(store)
     store.may_answer.clear()
-    consumer.acknowledge(consumer.open_tickets[:2])
-    assert (consumer.unsettled, consumer.held, consumer.is_idle) == (2, 3, False)
-    await until(lambda: not consumer._acknowledgements._waiting, "the store is asked")
-    assert (consumer.unsettled, consumer.held, consumer.is_idle) == (2, 3, False)
+    consumer.acknowledge(list(consumer.leases.held)[:2])
+    assert (consumer._endings.unsettled, consumer.held, consumer.is_idle) == (2, 3, False)
+    await until(lambda: not consumer._endings.acknowledgements._waiting, "the store is asked")
+    assert (consumer._endings.unsettled, consumer.held, consumer.is_idle) == (2, 3, False)
     store.refusals = [Code.STORAGE_FULL]
     store.may_answer.set()
     await consumer.settle()
-    assert (consumer.unsettled, consumer.held, store.refusals) == (0, 1, [])
-    consumer.acknowledge(consumer.open_tickets)
+    assert (consumer._endings.unsettled, consumer.held, store.refusals) == (0, 1, [])
+    consumer.acknowledge(list(consumer.leases.held))
     await consumer.settle()
     assert consumer.is_idle
     await consumer.close()

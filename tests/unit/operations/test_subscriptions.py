@@ -66,7 +66,7 @@ class World:
         security = Security(self.store.key_values, settings.security, clock)
         may = lambda _principal, _action, _kind, name, _protocol="": EVERYTHING in self.may or name in self.may  # noqa: E731
         security = replaced(security, allows=may, check=lambda *_: None)
-        self.subscriptions = Subscriptions(self.store, clock, 10)
+        self.subscriptions = Subscriptions(self.store, 10)
         client = SinkClient(settings.webhooks)
         self.handshake = Handshake(self.subscriptions, client, settings.webhooks, clock)
         self.deliverers: dict[str, Any] = {}

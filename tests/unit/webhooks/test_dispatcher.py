@@ -234,7 +234,7 @@ async def test_a_filter_that_fails_passes_its_subscription_over() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     await store.topology.put_topic(Topic("t", queues=1))
-    subscriptions, incidents = Subscriptions(store, clock, 10), Incidents(clock)
+    subscriptions, incidents = Subscriptions(store, 10), Incidents(clock)
     await subscriptions.start()
     for name in ("bad", "good"):
         record = SubscriptionRecord(name, "default", "t", "https://sink.example", 0)
@@ -261,7 +261,7 @@ async def test_a_suspended_subscription_is_matched_as_all_others_are() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)
     await store.topology.put_topic(Topic("t", queues=1))
-    subscriptions = Subscriptions(store, clock, 10)
+    subscriptions = Subscriptions(store, 10)
     await subscriptions.start()
     record = SubscriptionRecord("s", "default", "t", "https://sink.example", 0)
     made = await subscriptions.create(record, LATEST_POSITION)

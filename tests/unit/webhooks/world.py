@@ -81,7 +81,7 @@ class World:
     def __init__(self, settings: WebhookSettings, record: SubscriptionRecord) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
-        self.subscriptions = Subscriptions(self.store, self.clock, 10)
+        self.subscriptions = Subscriptions(self.store, 10)
         self.sink = Sink()
         self.jitter = Jitter()
         self.circuit = Circuit(settings.circuit_failures, settings.circuit_seconds, settings.circuit_max_seconds)
