@@ -14,8 +14,8 @@ A round of the loop:
 3. One write; then the disk process is asked for `fdatasync`, and the same bytes go to the replicas.
 4. The answer moves the watermark: queues tell their followers, then those who wait are told, in the order of their
    appends.
-5. All that came meanwhile is the next round.  A lone producer never waits for others; a loop without time to spare gathers
-   up to 2 ms, or 64 answers (`pace.py`, ADR 30).
+5. All that came meanwhile is the next round.  A lone producer never waits for others; a loop without time to spare
+   gathers up to 2 ms, or 64 answers (`pace.py`, ADR 30).
 
 Three doors lead in: `submit` waits for what is appended, `decide` is decided in the next round, and the disk process
 answers `_on_synced`.

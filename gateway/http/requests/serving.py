@@ -1,7 +1,7 @@
 """Serving: an operation over HTTP: who asks, what may be asked, what comes in, what goes out.
 
-One request, in this order: principal, names, rights, the namespace, query, body, handler, answer.  A client without rights
-learns nothing of names, and no body is read before.
+One request, in this order: principal, names, rights, the namespace, query, body, handler, answer.  A client without
+rights learns nothing of names, and no body is read before.
 """
 
 from __future__ import annotations
