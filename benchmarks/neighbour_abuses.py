@@ -1,4 +1,4 @@
-"""What one ordinary client may do to its neighbours: twelve abuses, each until the process is stopped.
+"""Abuses of its neighbours by one ordinary client: twelve of them, each until the process is stopped.
 
 `python -m benchmarks.neighbour_abuses NAME PORTS` with the ports as JSON.  Each waits for answers as a client does,
 with a window of some dozens: it does not need to be faster than a server to be in the way.

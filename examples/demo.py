@@ -50,7 +50,7 @@ console = Console()
 
 @dataclass(slots=True)
 class Ledger:
-    """Who sent what, what was confirmed, and who received it."""
+    """The events sent, confirmed and received, with their senders and receivers."""
 
     sent: Counter[str] = field(default_factory=Counter)
     resent: int = 0
@@ -189,7 +189,7 @@ async def service(server: Server, ledger: Ledger) -> None:
 
 
 async def posted(client: httpx2.AsyncClient, event: dict[str, Any]) -> bool:
-    """Whether the server said that it has the event."""
+    """True if the server said that it has the event."""
     try:
         headers = {"content-type": "application/cloudevents+json"}
         answer = await client.post(f"/topics/{TOPIC}:publish", content=json.dumps(event), headers=headers)

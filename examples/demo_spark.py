@@ -60,7 +60,7 @@ def tell(text: str) -> None:
 
 @dataclass
 class Planted:
-    """What was sent, and what was done to it: (device, number) of each reading."""
+    """The readings sent, by their faults: (device, number) of each."""
 
     good: set[tuple[str, int]] = field(default_factory=set)
     lost: set[tuple[str, int]] = field(default_factory=set)

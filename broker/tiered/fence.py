@@ -74,7 +74,7 @@ class Fence:
         elif epoch > self.epoch:
             raise FencedError(
                 f"the table {root} has commits of a later master (epoch {_words(epoch)}, this one has "
-                f"{_words(self.epoch)}): this one has a successor, and uploads no more"
+                f"{_words(self.epoch)}): this one has a successor, and no longer uploads"
             )
         elif epoch == self.epoch and run not in (self._found, self._writer.run):
             raise FencedError(

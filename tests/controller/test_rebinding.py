@@ -50,7 +50,7 @@ async def test_replicas_obey_new_controllers_after_rebinding(
         assert "There is no terminal to ask: say --yes" in capsys.readouterr().err
         for each in running:
             assert run(["store", "rebind", "--data-dir", str(group.data_dir(each)), "--yes"]) == 0
-            assert " no more" in capsys.readouterr().out
+            assert "no longer obeys" in capsys.readouterr().out
         assert run(["store", "rebind", "--data-dir", directory]) == 0
         assert capsys.readouterr().out == "it has obeyed no controllers yet\n"
         for each in running:

@@ -184,7 +184,7 @@ async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None
 
 
 def install(app: FastAPI) -> None:
-    """Turn every refusal of an app's routes into a problem.  A request that no route takes is `methods.py`'s."""
+    """Make a problem of every refusal of an app's routes.  Requests without one do not get here (`methods.py`)."""
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, EntrepotError | CloudEventError)

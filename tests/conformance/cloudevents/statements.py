@@ -38,7 +38,7 @@ STATEMENTS: Final = (
     _S(
         "CORE 3.1.1-2",
         SENDER,
-        "Who makes events gives them specversion 1.0, a type with a reversed domain, and an id of their own",
+        "A producer gives its events specversion 1.0, a type with a reversed domain, and an id of their own",
         (
             _API + "test_messages_of_another_door_come_as_events",
             "tests/unit/cloudevents/test_cloudevents_mapping.py::test_the_source_is_a_uri_reference",
