@@ -271,7 +271,7 @@ class Cluster:
     def _tell(self, name: str) -> None:
         self.slaves.topic_changed(name)
         for fault in call_each(tuple(self.topic_watchers), name):
-            log.error("a watcher of topics failed", topic=name, exc_info=fault)
+            log.error("a watcher of topics failed; the others are told", topic=name, exc_info=fault)
 
     # -- faults and readiness ------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class Cluster:
         self.slaves.ready_changed(client, is_ready)
         # First: tails forget their places in a lost store.
         for fault in call_each(tuple(self.ready_watchers), client, is_ready):
-            log.error("a watcher of brokers failed", broker=client.name, exc_info=fault)
+            log.error("a watcher of brokers failed; the others are told", broker=client.name, exc_info=fault)
         self._queues_changed(self.topics)
 
     # -- definitions ---------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ class Cluster:
             self._infos[client.link.address] = client.info
             self._queues_changed(self.topics.keys() - topics)
         for fault in call_each(tuple(self.info_watchers)):
-            log.error("a watcher of brokers failed", broker=client.name, exc_info=fault)
+            log.error("a watcher of brokers failed; the others are told", broker=client.name, exc_info=fault)
 
     def definition(self, name: str) -> Topic | None:
         """Return a topic that brokers have told of, even while it is kept back because others lack it."""

@@ -176,8 +176,8 @@ class Publishing:
         except EntrepotError as error:
             failure = error
         except Exception:  # a fault of our own: the client must get an answer
-            log.exception("a retained message was not looked after")
-            failure = EntrepotError(Code.INTERNAL_ERROR, "the retained message could not be looked after")
+            log.exception("a retained message could not be kept")
+            failure = EntrepotError(Code.INTERNAL_ERROR, "the retained message could not be kept")
         sent(failure, refusals)
 
     async def _pass_gate(self) -> None:

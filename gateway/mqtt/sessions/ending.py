@@ -77,7 +77,7 @@ class Endings:
 
     def set_aside(self, name: str, fault: Exception) -> None:
         """Note a session whose handling failed, while the others go on."""
-        reason = f"a session that is away was not looked after: {type(fault).__name__}: {fault}"
+        reason = f"a session without a connection could not be ended: {type(fault).__name__}: {fault}"
         self._incidents.note(PART, Outcome.SET_ASIDE, reason, place=name, fault=fault)
 
     def _plan(self, ending: Ending) -> _Planned:

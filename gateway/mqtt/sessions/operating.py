@@ -93,7 +93,7 @@ class SessionOperations:
 
     async def end(self, client_id: str) -> str | None:
         """End a disconnected session and its will; return the owning gateway if it is connected. Raises UNAVAILABLE
-        where it changes all the time."""
+        where others keep changing it."""
         name = client_name(client_id)
         for _ in range(MAX_TRIES):
             [found] = await self._store.key_values.get([SESSION_PREFIX + name])
@@ -118,7 +118,7 @@ class SessionOperations:
             if moved is not None:
                 await self._wills.publish([moved])
             return None
-        raise EntrepotError(Code.UNAVAILABLE, f"the session of {client_id[:80]!r} changes all the time")
+        raise EntrepotError(Code.UNAVAILABLE, f"the session of {client_id[:80]!r} keeps being changed by others")
 
 
 def _readable(value: bytes) -> SessionRecord | None:

@@ -155,7 +155,7 @@ class Sweeper:
                 )
                 break
             except EntrepotError as error:
-                log.debug("told keys stay for a while", problem=error.message)
+                log.debug("keys that were read could not be deleted; will retry", problem=error.message)
             except Exception as fault:  # noqa: BLE001 - another gateway waits for it
                 background().failed("told keys of sessions", fault)
             await asyncio.sleep(SWEEP_SECONDS)
