@@ -7,6 +7,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.gateway.door.door import Counters, Door
 from entrepot.gateway.door.parts import Parts
+from entrepot.gateway.door.shown import ConnectedClient
 from entrepot.gateway.security.credentials import Credentials
 
 
@@ -15,7 +16,7 @@ class LinesDoor(Door):
 
     def __init__(self, parts: Parts) -> None:
         self.parts, self.published = parts, 0
-        self.writers: set[asyncio.StreamWriter] = set()
+        self.connected: dict[asyncio.StreamWriter, ConnectedClient] = {}
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
@@ -26,25 +27,38 @@ class LinesDoor(Door):
             self._server.close()
 
     def say_goodbye(self) -> None:
-        for writer in self.writers:
-            writer.write(b"BYE\n")
-            writer.close()
+        self._end(list(self.connected), "BYE")
 
     def counters(self) -> Counters:
         return {"entrepot_lines_publishes": ("Messages published as lines", lambda: self.published)}
 
     @property
     def connections(self) -> int:
-        return len(self.writers)
+        return len(self.connected)
+
+    def clients(self) -> list[ConnectedClient]:
+        return list(self.connected.values())
+
+    async def disconnect(self, client: str, reason: str) -> bool:
+        return self._end([writer for writer, each in self.connected.items() if each.client == client], f"BYE {reason}")
+
+    def _end(self, writers: list[asyncio.StreamWriter], word: str) -> bool:
+        for writer in writers:
+            writer.write(f"{word}\n".encode())
+            writer.close()
+        return bool(writers)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.writers.add(writer)
+        host, port = writer.get_extra_info("peername")[:2]
+        here = ConnectedClient(f"{host}:{port}", address=f"{host}:{port}", since_ms=self.parts.clock.now_ms())
+        self.connected[writer] = here
         principal: Principal | None = None
         try:
             while (line := (await reader.readline()).decode().split(maxsplit=2)) and line[0] != "QUIT":
                 try:
                     if line[0] == "LOGIN":
-                        principal = await self._login(writer.get_extra_info("peername")[0], *line[1:])
+                        principal = await self._login(host, *line[1:])
+                        self.connected[writer] = here._replace(user=principal.name)
                     else:
                         await self._publish(principal, *line[1:])
                     writer.write(b"OK\n")
@@ -54,7 +68,7 @@ class LinesDoor(Door):
         except (ConnectionError, ValueError):  # it left, or a line is too long or no text
             pass
         finally:
-            self.writers.discard(writer)
+            del self.connected[writer]
             writer.close()
 
     async def _login(self, host: str, user: str | None = None, password: str = "") -> Principal:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from entrepot.gateway.amqp.connections.shown_names import channel_name
+from entrepot.gateway.amqp.connections.shown_names import channel_name, connection_name
 from entrepot.gateway.amqp.frontend import AmqpFrontend
 from entrepot.gateway.amqp.listener import amqp_listeners
 from entrepot.gateway.amqp.virtual_hosts.bindings import Bindings
@@ -13,8 +13,10 @@ from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.shared_queues import SharedQueues
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from entrepot.gateway.door.door import Counters, Door, Work
+from entrepot.gateway.door.shown import ConnectedClient, DoorFigures
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.settings.version import own_version
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
     from entrepot.gateway.door.parts import Parts
@@ -89,6 +91,34 @@ class AmqpDoor(Door):
     @property
     def connections(self) -> int:
         return len(self.frontend.conversations)
+
+    @property
+    def figures(self) -> DoorFigures | None:
+        if not self._is_enabled:
+            return None
+        counted, delivered = self.frontend.counters, self.hosts.consumption.total.delivered
+        return DoorFigures(self.connections, counted.published, delivered, counted.refused)
+
+    def clients(self) -> Iterator[ConnectedClient]:
+        for each in self.frontend.logged_in():
+            client, driver = each.client, each.driver
+            consuming = [channel.consuming for channel in each.channels.values()]
+            yield ConnectedClient(
+                connection_name(driver),
+                client.login_name,
+                "" if driver is None else driver.peer,
+                client.connected_at_ms,
+                {consumer.queue.name for one in consuming for consumer in one.consumers.values()},
+                sum(len(one.held) for one in consuming),
+                client.vhost_name,
+            )
+
+    async def disconnect(self, client: str, reason: str) -> bool:
+        """Close a connection by its name."""
+        found = [each for each in self.frontend.logged_in() if connection_name(each.driver) == client]
+        for each in found:
+            each.close_connection(ReplyCode.CONNECTION_FORCED, reason)
+        return bool(found)
 
     def consumers_of(self, group: str) -> list[GroupConsumer]:
         return [

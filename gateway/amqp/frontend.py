@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections.abc import Iterator
 from typing import Final
 
 import structlog
@@ -88,6 +89,11 @@ class AmqpFrontend:
         client = ClientInfo(self.virtual_hosts.gateway)
         machine = ServerConnection(self._limits, self._greeting, self._loop.time())
         return AmqpConversation(self.services, client, machine, self)
+
+    def logged_in(self) -> Iterator[AmqpConversation]:
+        """Return the open connections that have a virtual host."""
+        found = tuple(self.conversations)
+        return (each for each in found if each.client.vhost is not None and each.driver is not None)
 
     def opened(self, conversation: AmqpConversation) -> None:
         self.conversations.add(conversation)

@@ -1,4 +1,4 @@
-"""`entrepot client`: MQTT clients that are connected to the gateways of a running server."""
+"""`entrepot client`: clients that are connected to the gateways of a running server, of MQTT and of all doors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,27 @@ from typing import Annotated, Any
 import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.noun_commands import add_commands, path_of
 from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome, print_outcomes
 from entrepot.gateway.cli.values import GatewayOption, given
 from entrepot.gateway.operations.nouns.clients import CLIENTS
+from entrepot.gateway.operations.nouns.connected_clients import CONNECTED_CLIENTS
 
 app = typer.Typer(help=CLIENTS.about, no_args_is_help=True)
 
 _SLOW_COLUMNS: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped", "gateway")
+_COLUMNS_OF_DOORS: tuple[str, ...] = (
+    "id",
+    "door",
+    "user",
+    "address",
+    "connectedSince",
+    "uses",
+    "held",
+    "detail",
+    "gateway",
+)
 _COLUMNS: tuple[str, ...] = (
     "id",
     "user",
@@ -37,14 +50,25 @@ def list_clients(
     user: Annotated[str | None, typer.Option(help="User name of the clients.")] = None,
     gateway: GatewayOption = None,
     after: Annotated[
-        str | None, typer.Option(metavar="CLIENT", help="Last client id of an earlier list, to continue there.")
+        str | None,
+        typer.Option(
+            metavar="CLIENT", help="Last client id, or cursor of doors, of an earlier list, to continue there."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of clients.", min=1, max=1000)] = 100,
     slow: Annotated[bool, typer.Option("--slow", help="List the slowest clients instead.")] = False,
+    of_all: Annotated[bool, typer.Option("--all", help="List the clients of all doors instead.")] = False,
+    door: Annotated[str | None, typer.Option(help="List the clients of one door instead, such as amqp.")] = None,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """List clients connected to any gateway, ordered by id."""
+    """List MQTT clients connected to any gateway, ordered by id; with --all or --door those of other doors."""
+    if of_all or door is not None:
+        if slow or prefix is not None:
+            raise CommandError("--slow and --prefix are of MQTT clients: they do not go with --all or --door", USAGE)
+        wanted = given(door=door, contains=contains, user=user, gateway=gateway, after=after, limit=limit)
+        _list_of_doors(Client(server), wanted, as_json=as_json)
+        return
     columns = _SLOW_COLUMNS if slow else _COLUMNS
     path = path_of(CLIENTS, "listSlowSubscribers" if slow else "listClients")
     wanted = {} if slow else given(prefix=prefix, contains=contains, user=user, after=after)
@@ -58,17 +82,30 @@ def list_clients(
     )
 
 
+def _list_of_doors(http: Client, wanted: dict[str, Any], *, as_json: bool) -> None:
+    answer = http.request("GET", path_of(CONNECTED_CLIENTS, "listConnectedClients"), query=wanted)
+    rows = ({**one, "uses": ", ".join(one["uses"])} for one in answer["value"])
+    cells = ([one[column] for column in _COLUMNS_OF_DOORS] for one in rows)
+    print_listing(answer, _COLUMNS_OF_DOORS, cells, as_json=as_json, continued_by="--after")
+
+
 add_commands(app, CLIENTS, "show", "events")
 
 
 @app.command()
 def kick(
     clients: Annotated[list[str], typer.Argument(metavar="CLIENT...", show_default=False)],
+    door: Annotated[str | None, typer.Option(help="Door of the clients, where it is not MQTT.")] = None,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Disconnect clients of any gateways. Their sessions are kept."""
+    """Disconnect clients of any gateways. MQTT sessions are kept."""
     http = Client(server)
+    if door is not None:
+        body = {"clients": [{"door": door, "id": client} for client in clients]}
+        path = path_of(CONNECTED_CLIENTS, "disconnectConnectedClients")
+        print_outcomes(http.request("POST", path, body=body)["value"], "id", "disconnected", as_json=as_json)
+        return
     if len(clients) == 1:
         client = clients[0]
         http.delete(path_of(CLIENTS, "disconnectClient", id=client))

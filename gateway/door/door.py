@@ -8,8 +8,11 @@ goodbye.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.door.shown import ConnectedClient, DoorFigures
 
 if TYPE_CHECKING:
     from entrepot.gateway.messaging.group_consumer import GroupConsumer
@@ -27,7 +30,7 @@ class Door:
     """A door without a listener, clients and work: each door says what it has."""
 
     name = ""
-    """Its settings section, and its word in metrics and pages."""
+    """Its settings section, and its word in metrics."""
     drain_order = 0
     """Doors with lower numbers end first.  Those that pop without being asked come before those that answer."""
 
@@ -77,6 +80,25 @@ class Door:
     def connections(self) -> int | None:
         """Number of its open connections; None where nobody connects."""
         return None
+
+    @property
+    def protocol(self) -> str:
+        """Its word in lists of clients and on pages."""
+        return self.name
+
+    @property
+    def figures(self) -> DoorFigures | None:
+        """Its line in the overview; None for no line."""
+        return None if self.connections is None else DoorFigures(self.connections)
+
+    def clients(self) -> Iterable[ConnectedClient]:
+        """Return its connected clients, in any order."""
+        return ()
+
+    async def disconnect(self, client: str, reason: str) -> bool:
+        """Disconnect a client of this gateway; return False where it is not connected here.  Raises UNSUPPORTED where
+        the door disconnects none."""
+        raise EntrepotError(Code.UNSUPPORTED, f"the door {self.protocol!r} disconnects no clients")
 
     def consumers_of(self, group: str) -> Sequence[GroupConsumer]:
         """Return its connected consumers of a group, by the group's stored name."""

@@ -53,6 +53,7 @@ class HttpApp:
     publishing: Publishing
     sampler: Sampler
     sockets: EventSockets
+    times: RequestTimes
     on_drain: Sequence[Callable[[], None]]
 
 
@@ -73,7 +74,7 @@ def build_app(parts: Parts, events: EventParts, beside: PeerListener, doors: Sho
         asgi = ProxyHeadersMiddleware(asgi, trusted_hosts=proxies)  # type: ignore[arg-type,assignment]
     else:
         publish = TimedPublish(PublishingAtOnce(publishing, access, parts.sender), times)
-    return HttpApp(asgi, publish, publishing, overview.sampler, sockets, nouns.on_drain)
+    return HttpApp(asgi, publish, publishing, overview.sampler, sockets, times, nouns.on_drain)
 
 
 def routed(operations: ServedOperations, rest: FastAPI, sockets: AsgiApp) -> AsgiApp:

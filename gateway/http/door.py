@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from entrepot.gateway.door.door import Counters, Door, Work, seconds_to_stop
+from entrepot.gateway.door.shown import ConnectedClient, DoorFigures
 from entrepot.gateway.http.app import build_app
 from entrepot.gateway.http.parts.event_parts import EventParts
 from entrepot.gateway.http.parts.shown_doors import ShownDoors
 from entrepot.gateway.http.peer_listener import PeerListener
 from entrepot.gateway.http.server import HttpListener
-from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES
+from entrepot.gateway.operations.nouns.publishing import PUBLISH
 
 if TYPE_CHECKING:
     from entrepot.gateway.door.parts import Parts
@@ -96,7 +97,7 @@ class HttpDoor(Door):
                 "Messages delivered to HTTP consumers of groups",
                 lambda: traffic.handed["http"],
             ),
-            HTTP_PUBLISHES: (
+            "entrepot_http_publishes": (
                 "Events published over HTTP, refused ones included",
                 lambda: publishing.published,
             ),
@@ -106,6 +107,17 @@ class HttpDoor(Door):
     @property
     def connections(self) -> int:
         return 0 if self.listener is None else self.listener.connections
+
+    @property
+    def figures(self) -> DoorFigures:
+        """Webhooks are deliveries, too."""
+        delivered = self._traffic.handed["http"] + self.events.webhooks.counters.delivered
+        refused = self.app.times.of("POST", PUBLISH).others.total()
+        return DoorFigures(self.connections, self.app.publishing.published, delivered, refused)
+
+    def clients(self) -> list[ConnectedClient]:
+        """Return the open WebSockets: other requests are over soon."""
+        return self.app.sockets.clients()
 
     def consumers_of(self, group: str) -> list[GroupConsumer]:
         return self.app.sockets.consumers_of(group)

@@ -24,6 +24,7 @@ from entrepot.gateway.operations.nouns.audit import AUDIT, Audit
 from entrepot.gateway.operations.nouns.bridges import BRIDGES, Bridges
 from entrepot.gateway.operations.nouns.brokers import BROKERS, Brokers
 from entrepot.gateway.operations.nouns.clients import CLIENTS, Clients
+from entrepot.gateway.operations.nouns.connected_clients import CONNECTED_CLIENTS, ConnectedClients
 from entrepot.gateway.operations.nouns.consenting import CONSENT, Consenting
 from entrepot.gateway.operations.nouns.controllers import CONTROLLERS, Controllers
 from entrepot.gateway.operations.nouns.dead_letters import DEAD_LETTERS, DeadLetters
@@ -39,7 +40,7 @@ from entrepot.gateway.operations.nouns.known_subscriptions import KnownSubscript
 from entrepot.gateway.operations.nouns.members import MEMBERS, Members
 from entrepot.gateway.operations.nouns.messages import MESSAGES, Messages
 from entrepot.gateway.operations.nouns.namespaces import NAMESPACES, Namespaces
-from entrepot.gateway.operations.nouns.publishing import EVENTS, PUBLISH, Publishing
+from entrepot.gateway.operations.nouns.publishing import EVENTS, Publishing
 from entrepot.gateway.operations.nouns.pull_delivery import PULL_DELIVERY, PullDelivery
 from entrepot.gateway.operations.nouns.pulling import PULLING, Pulling
 from entrepot.gateway.operations.nouns.retained import RETAINED, Retained
@@ -57,7 +58,6 @@ from entrepot.gateway.operations.nouns.users import USERS, Users
 from entrepot.gateway.operations.nouns.viewing import VIEWING, Viewing
 from entrepot.gateway.operations.nouns.watching import MAX_WATCHES, WATCHING, Watching
 from entrepot.gateway.operations.nouns.webhooks import WEBHOOKS, WebhookDeliveries
-from entrepot.gateway.operations.overview.figures import CountedDoors
 from entrepot.gateway.operations.overview.noun import MAX_WATCHERS, OVERVIEW, Overviews
 from entrepot.gateway.operations.overview.overview import Overview
 from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS, Bindings
@@ -145,6 +145,7 @@ class NounObjects:
     def _of_clients(self) -> dict[Noun, object]:
         peers, doors = self.beside.peers, self.doors
         return {
+            CONNECTED_CLIENTS: ConnectedClients(peers, self.parts.doors),
             CLIENTS: Clients(peers, doors.mqtt),
             SESSIONS: Sessions(doors.mqtt),
             PACKET_TRACES: PacketTraces(peers, doors.mqtt),
@@ -242,18 +243,11 @@ class NounObjects:
     def overview(self) -> Overview:
         """Return the overview of the cluster, as this gateway makes it."""
         parts, doors, settings = self.parts, self.doors, self.parts.settings
-        counted = CountedDoors(
-            doors.mqtt if settings.mqtt.enabled else None,
-            doors.amqp is not None,
-            lambda: doors.counters,
-            lambda: doors.connections,
-            lambda: self.times.of("POST", PUBLISH).others.total(),
-        )
         return Overview(
             parts.store,
             self.beside.peers,
             parts.clock,
-            counted,
+            doors.figures,
             lambda: doors.bridges(),
             lambda: parts.retained.count,
             settings.cluster.name or DEFAULT_CLUSTER,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.door.door import Counters, Door, Work
+from entrepot.gateway.door.shown import ConnectedClient, DoorFigures
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.frontend import MqttFrontend
@@ -106,6 +107,28 @@ class MqttDoor(Door):
     @property
     def connections(self) -> int:
         return len(self.frontend.conversations)
+
+    @property
+    def figures(self) -> DoorFigures | None:
+        if not self._settings.enabled:
+            return None
+        counted = self.frontend.counters
+        published, refused = sum(counted.publishes.values()), sum(counted.refused.values())
+        return DoorFigures(self.connections, published, self.hub.delivered, refused, counted.bytes_received)
+
+    def clients(self) -> Iterator[ConnectedClient]:
+        for each in self.frontend.accepted():
+            client, held = each.client, len(each.machine.window.held)
+            filters = each.subscribing.records.keys()
+            yield ConnectedClient(client.client_id, client.user, client.peer, client.connected_at_ms, filters, held)
+
+    async def disconnect(self, client: str, reason: str) -> bool:
+        """Disconnect it with 0x98, which takes no reason."""
+        found = self.frontend.registry.of(client)
+        if found is None or not found.machine.is_open:
+            return False
+        found.kick()
+        return True
 
     def consumers_of(self, group: str) -> list[GroupConsumer]:
         found = []

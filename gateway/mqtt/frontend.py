@@ -132,6 +132,10 @@ class MqttFrontend:
     def _clients(self) -> Iterator[MqttClient]:
         return (conversation.client for conversation in tuple(self.conversations))
 
+    def accepted(self) -> Iterator[MqttConversation]:
+        """Return the open connections whose CONNECT was accepted."""
+        return (each for each in self.conversations if each.client.session is not None and each.machine.is_open)
+
     def opened(self, conversation: MqttConversation) -> None:
         self.conversations.add(conversation)
         self.counters.sockets += 1

@@ -13,6 +13,7 @@ from entrepot.gateway.operations.nouns.audit import AUDIT
 from entrepot.gateway.operations.nouns.bridges import BRIDGES
 from entrepot.gateway.operations.nouns.brokers import BROKERS
 from entrepot.gateway.operations.nouns.clients import CLIENTS
+from entrepot.gateway.operations.nouns.connected_clients import CONNECTED_CLIENTS
 from entrepot.gateway.operations.nouns.consenting import CONSENT
 from entrepot.gateway.operations.nouns.controllers import CONTROLLERS
 from entrepot.gateway.operations.nouns.dead_letters import DEAD_LETTERS
@@ -86,6 +87,7 @@ NOUNS: Final[tuple[Noun, ...]] = (
     TIMERS,
     TRANSACTIONS,
     RETAINED,
+    CONNECTED_CLIENTS,
     CLIENTS,
     SESSIONS,
     PACKET_TRACES,

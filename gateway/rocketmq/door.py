@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from entrepot.gateway.door.door import Counters, Door, Work, seconds_to_stop
+from entrepot.gateway.door.shown import ConnectedClient, DoorFigures
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.listener import GrpcListener
@@ -89,6 +90,26 @@ class RocketMqDoor(Door):
     @property
     def connections(self) -> int:
         return self.frontend.counters.clients
+
+    @property
+    def protocol(self) -> str:
+        return "rocketmq"
+
+    @property
+    def figures(self) -> DoorFigures:
+        counted = self.frontend.counters
+        return DoorFigures(self.connections, counted.published, counted.delivered, counted.refused)
+
+    def clients(self) -> Iterator[ConnectedClient]:
+        for each in self.service.clients():
+            topics, detail = [name for name, _ in each.topics], f"{each.kind} {each.group}".strip()
+            yield ConnectedClient(
+                each.client_id, each.user, each.address, each.since_ms, topics, each.in_flight, detail
+            )
+
+    async def disconnect(self, client: str, reason: str) -> bool:
+        """End its streams, which have no reason; its SDK connects again."""
+        return await self.service.disconnect(client) > 0
 
     def consumers_of(self, group: str) -> list[GroupConsumer]:
         return [

@@ -44,7 +44,15 @@ pytestmark = pytest.mark.interop
 
 ADMINISTRATIVE_ACTION = 0x98
 CLERK, NOBODY = ("clerk", "clerkpw"), ("nobody", "nobodypw")
-LISTS = ("clients", "sessions", "subscriptions", "slow-subscribers", "amqp-connections", "rocketmq-clients")
+LISTS = (
+    "clients",
+    "sessions",
+    "subscriptions",
+    "slow-subscribers",
+    "amqp-connections",
+    "rocketmq-clients",
+    "connected-clients",
+)
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +151,18 @@ def test_rocketmq_clients(open_page: Opened) -> None:
     shown = row(page, "RocketMQ clients", "rocket-1")
     for text in ("push-consumer", "workers", "rockets (a || b)", "java 5.0.8", "hostU+202E1"):
         expect(shown).to_contain_text(text)
+
+
+def test_clients_of_all_doors(open_page: Opened, server: ServerProcess) -> None:
+    page = log_in(open_page("connected-clients", answers=None))
+    expect(row(page, "All clients", "line-1")).to_contain_text("MQTT")
+    expect(row(page, "All clients", "rocket-1")).to_contain_text("rockets")
+    page.get_by_label("Door").select_option("amqp")
+    expect(row(page, "All clients", "rocket-1")).to_have_count(0)
+    shown = row(page, "All clients", connection_of(server, "work"))
+    expect(shown).to_contain_text("work")
+    shown.get_by_role("link").click()
+    expect(row(page, "Consumers", "tag-work")).to_be_visible()
 
 
 def test_filters_and_the_finder(open_page: Opened) -> None:

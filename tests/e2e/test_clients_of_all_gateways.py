@@ -21,6 +21,7 @@ from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.amqp_load import parameters
 from tests.support.deployment import ClusterProcesses, GatewayProcess
+from tests.support.event_streams import consumer_at
 from tests.support.http_client import http_client
 from tests.support.mqtt_client import RawClient
 from tests.support.one_worker import keep_file_together
@@ -30,6 +31,7 @@ from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 V1 = "/api/v1"
 LASTS = {PropertyId.SESSION_EXPIRY_INTERVAL: 1000}
+SOCKET = "/topics/every-topic/eventsubscriptions/every-group:stream"
 BOTH = {"asked": 2, "answered": 2, "missing": []}
 
 
@@ -225,6 +227,45 @@ def test_rocketmq_clients_of_both(here: GatewayProcess, there: GatewayProcess) -
         assert ask(here, "DELETE", f"/rocketmq/clients/rocket-{there.name}").status_code == 204
         wait_until(lambda: len(get(here, "/rocketmq/clients?topic=rockets")["value"]) == 1, "it is gone")
         assert ask(here, "DELETE", "/rocketmq/clients/none").status_code == 404
+
+
+def test_clients_of_all_doors_of_both(here: GatewayProcess, there: GatewayProcess) -> None:
+    with ExitStack() as stack:
+        mqtt = connected(stack, there, "every-mqtt", "every/#")
+        amqp = pika.BlockingConnection(parameters(here.port("amqp")))
+        stack.callback(_closed, amqp)
+        channel = amqp.channel()
+        channel.queue_declare("every-queue")
+        channel.basic_consume("every-queue", lambda *_: None)
+        rocketmq = stack.enter_context(GrpcClient(there.address("grpc"), client_id="every-rocket"))
+        stack.enter_context(telemetry(rocketmq, producer("every-topic")))
+        stack.enter_context(consumer_at(here.address("http"), SOCKET))
+
+        def rows() -> dict[str, dict[str, Any]]:
+            return {each["door"]: each for each in get(here, "/connected-clients")["value"]}
+
+        wait_until(lambda: rows().keys() >= {"mqtt", "amqp", "rocketmq", "http"}, "all are listed")
+        found = rows()
+        used = {door: row["uses"] for door, row in found.items()}
+        assert used == {
+            "mqtt": ["every/#"], "amqp": ["every-queue"], "rocketmq": ["every-topic"], "http": ["every-topic"],
+        }  # fmt: skip
+        assert len({each["gateway"] for each in found.values()}) == 2
+        assert (found["amqp"]["detail"], found["http"]["detail"]) == ("/", "every-group")
+        assert all(each["connectedSince"] and each["address"] for each in found.values())
+        keys = pages(there, "/connected-clients?contains=", "id")
+        assert keys == sorted(each["id"] for each in found.values())
+        figures = {each["door"]: each["connections"] for each in get(here, "/overview")["doors"]}
+        assert [*figures] == ["mqtt", "amqp", "rocketmq", "http"]
+
+        wanted = [{"door": door, "id": found[door]["id"]} for door in ("mqtt", "amqp", "rocketmq")]
+        asked = {"clients": [*wanted, {"door": "mqtt", "id": "every-none"}], "reason": "a test"}
+        answer = ask(here, "POST", "/connected-clients:disconnect", asked).json()
+        assert [each["disconnected"] for each in answer["value"]] == [True, True, True, False]
+        assert any(isinstance(packet, Disconnect) for packet in mqtt.read_to_end())
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="a test"):
+            amqp.process_data_events(PATIENCE_SECONDS)
+        wait_until(lambda: rows().keys() == {"http"}, "they are gone")
 
 
 def test_a_gateway_that_does_not_answer_is_named(

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from entrepot.gateway.cli.app import run
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "lines_door"
@@ -67,6 +68,12 @@ def serving(site: Path, directory: Path) -> Iterator[tuple[subprocess.Popen[str]
         process.communicate()
 
 
+@pytest.fixture
+def running(site: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    with serving(site, tmp_path) as found:
+        yield found
+
+
 class Lines:
     """A client."""
 
@@ -74,6 +81,7 @@ class Lines:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), PATIENCE_SECONDS)
         self._answers = self._socket.makefile("r")
+        self.name = "{}:{}".format(*self._socket.getsockname())
 
     def ask(self, line: str) -> str:
         self._socket.sendall(f"{line}\n".encode())
@@ -83,28 +91,74 @@ class Lines:
         return self._answers.readline().strip()
 
 
-def test_a_door_of_an_installed_package_is_a_door_like_the_own_ones(site: Path, tmp_path: Path) -> None:
-    with serving(site, tmp_path) as (process, addresses):
-        client = httpx2.Client(base_url=f"http://{addresses['http']}", auth=ROOT, timeout=PATIENCE_SECONDS)
-        client.put("/api/v1/users/ann", json={"password": "ann"}).raise_for_status()
-        statement = {"effect": "ALLOW", "actions": ["PUB"], "resources": ["Topic:factory"]}
-        client.put("/api/v1/acls/ann", json={"statements": [statement]}).raise_for_status()
-        lines = Lines(addresses["lines"])
-        assert lines.ask("PUB factory early") == "NO LOGIN comes first"
-        assert lines.ask("LOGIN ann wrong").startswith("NO")
-        assert lines.ask("LOGIN ann ann") == "OK"
-        assert lines.ask("PUB factory hello there") == "OK"
-        assert lines.ask("PUB office hello").startswith("NO"), "no right on that"
-        pull = client.post("/topics/factory/eventsubscriptions/g:receive?maxWaitTime=5").json()
-        assert [each["event"]["data"] for each in pull["value"]] == ["hello there"]
-        metrics = client.get("/metrics").text
-        assert "entrepot_lines_publishes_total 1.0" in metrics
-        assert 'entrepot_connections{door="lines"} 1.0' in metrics
-        settings = {row["key"]: row["value"] for row in client.get("/api/v1/settings").json()["value"]}
-        assert settings["lines.port"] == 7000
-        process.send_signal(signal.SIGTERM)
-        assert lines.hear() == "BYE"
-        assert process.wait(PATIENCE_SECONDS) == 0
+def test_a_door_of_an_installed_package_is_a_door_like_the_own_ones(
+    running: tuple[subprocess.Popen[str], dict[str, str]],
+) -> None:
+    process, addresses = running
+    client = httpx2.Client(base_url=f"http://{addresses['http']}", auth=ROOT, timeout=PATIENCE_SECONDS)
+    client.put("/api/v1/users/ann", json={"password": "ann"}).raise_for_status()
+    statement = {"effect": "ALLOW", "actions": ["PUB"], "resources": ["Topic:factory"]}
+    client.put("/api/v1/acls/ann", json={"statements": [statement]}).raise_for_status()
+    lines = Lines(addresses["lines"])
+    assert lines.ask("PUB factory early") == "NO LOGIN comes first"
+    assert lines.ask("LOGIN ann wrong").startswith("NO")
+    assert lines.ask("LOGIN ann ann") == "OK"
+    assert lines.ask("PUB factory hello there") == "OK"
+    assert lines.ask("PUB office hello").startswith("NO"), "no right on that"
+    pull = client.post("/topics/factory/eventsubscriptions/g:receive?maxWaitTime=5").json()
+    assert [each["event"]["data"] for each in pull["value"]] == ["hello there"]
+    metrics = client.get("/metrics").text
+    assert "entrepot_lines_publishes_total 1.0" in metrics
+    assert 'entrepot_connections{door="lines"} 1.0' in metrics
+    settings = {row["key"]: row["value"] for row in client.get("/api/v1/settings").json()["value"]}
+    assert settings["lines.port"] == 7000
+    process.send_signal(signal.SIGTERM)
+    assert lines.hear() == "BYE"
+    assert process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_its_clients_are_shown_and_disconnected_like_those_of_all(
+    running: tuple[subprocess.Popen[str], dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, addresses = running
+    client = httpx2.Client(base_url=f"http://{addresses['http']}/api/v1", auth=ROOT, timeout=PATIENCE_SECONDS)
+    ann, nobody = Lines(addresses["lines"]), Lines(addresses["lines"])
+    assert ann.ask(f"LOGIN {' '.join(ROOT)}") == "OK"
+    assert nobody.ask("PUB factory early") == "NO LOGIN comes first"
+
+    rows = client.get("/connected-clients").json()["value"]
+    users = {ann.name: "root", nobody.name: None}
+    assert [(each["door"], each["id"], each["user"]) for each in rows] == [
+        ("lines", name, users[name]) for name in sorted(users)
+    ]
+    assert all((each["address"], each["uses"], each["held"]) == (each["id"], [], None) for each in rows)
+    assert all(each["connectedSince"] for each in rows)
+    [own] = client.get("/connected-clients?door=lines&user=root").json()["value"]
+    assert own["id"] == ann.name
+    assert client.get("/connected-clients?door=mqtt").json()["value"] == []
+    page = client.get("/connected-clients?limit=1").json()
+    rest = client.get("/connected-clients", params={"limit": 1, "after": page["next"]}).json()
+    assert [each["id"] for each in page["value"] + rest["value"]] == [each["id"] for each in rows]
+    doors = {each["door"]: each for each in client.get("/overview").json()["doors"]}
+    assert doors["lines"]["connections"] == 2
+
+    wanted = {"clients": [{"door": "lines", "id": nobody.name}, {"door": "http", "id": "x"}], "reason": "a test"}
+    [first, second] = client.post("/connected-clients:disconnect", json=wanted).json()["value"]
+    assert (first["disconnected"], second["disconnected"]) == (True, False)
+    assert second["error"]["message"] == "the door 'http' disconnects no clients"
+    assert nobody.hear() == "BYE a test"
+    [entry] = client.get("/audit?event=client disconnected").json()["value"]
+    assert entry["resource"] == f"lines client {nobody.name}"
+
+    monkeypatch.setenv("ENTREPOT_USER", ROOT[0])
+    monkeypatch.setenv("ENTREPOT_PASSWORD", ROOT[1])
+    server = ("--server", f"http://{addresses['http']}")
+    assert run(["client", "list", "--all", *server]) == 0
+    assert ann.name in capsys.readouterr().out
+    assert run(["client", "kick", "--door", "lines", ann.name, *server]) == 0
+    assert ann.hear().startswith("BYE ")
 
 
 def test_its_settings_are_checked_like_all(site: Path, tmp_path: Path) -> None:

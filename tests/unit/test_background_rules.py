@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -11,6 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("domain", "protocols", "broker", "store_client", "gateway", "spark_ingest")
 REGISTER = "domain/background.py"
+
+LASTING = re.compile(r'\b(PeriodicWork|keep)\(\s*"([^"]+)"')
+"""Work that goes on for ever, with its name."""
 
 AWAITED = {
     "broker/remoting/listener.py": "a request, which answers for its own errors",
@@ -120,6 +124,20 @@ def test_the_register_makes_the_tasks() -> None:
 def test_loops_survive_errors_they_do_not_expect() -> None:
     found = {(path, name) for path, tree in with_loops() for name in narrow_loops(tree) if name not in kept(tree)}
     assert found - set(ASKED) == set(), "keep the loop, or catch Exception for one item; or say in ASKED why not"
+
+
+def test_all_lasting_work_is_in_the_table_of_operators() -> None:
+    made = {
+        f"| `{name}` | {'in periods' if kind == 'PeriodicWork' else 'always'} | `{path}` |"
+        for path, text in texts().items()
+        for kind, name in LASTING.findall(text)
+    }
+    page = (ROOT / "docs" / "operations.md").read_text()
+    section = page.partition("### Background work\n")[2].partition("\n### ")[0]
+    told = {line for line in section.splitlines() if line.startswith("| `")}
+    assert told == made, "docs/operations.md has a row for each"
+    steps = re.findall(r'^            \("([a-z ]+)", self\.', texts()["broker/broker.py"], re.MULTILINE)
+    assert steps and [each for each in steps if f"`{each}`" not in section] == []
 
 
 def test_the_rules_find_what_they_are_for() -> None:

@@ -32,10 +32,17 @@ from entrepot.gateway.http.metrics.replica_metrics import replica_metrics
 from entrepot.gateway.http.metrics.status_lines import StatusLines
 from entrepot.gateway.http.parts.shown_doors import ShownDoors
 from entrepot.gateway.http.requests.request_times import RequestTimes
-from entrepot.gateway.operations.overview.figures import DELIVERIES
 from entrepot.gateway.settings.version import own_version
 from entrepot.gateway.work.fresh import Fresh
 
+DELIVERIES: Final = {
+    "amqp": "entrepot_amqp_deliveries",
+    "http": "entrepot_http_deliveries",
+    "mqtt": "entrepot_mqtt_deliveries",
+    "rocketmq": "entrepot_rocketmq_deliveries",
+    "webhook": "entrepot_webhook_deliveries",
+}
+"""Counters of delivered messages, by protocol."""
 FRESH_SECONDS: Final = 1.0
 """Age up to which a dear text is shared by scrapers."""
 DEAR_SECONDS: Final = 0.05

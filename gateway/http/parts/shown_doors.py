@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from entrepot.gateway.door.door import Counters
 from entrepot.gateway.door.parts import Parts
+from entrepot.gateway.door.shown import DoorFigures
 from entrepot.gateway.events.admission import Admission
 from entrepot.gateway.work.periodic_work import PeriodicWork
 
@@ -76,6 +77,10 @@ class ShownDoors:
         return dict.fromkeys(LISTENED, 0) | {
             door.name: door.connections for door in self.parts.doors if door.connections is not None
         }
+
+    def figures(self) -> dict[str, DoorFigures]:
+        """Return the figures of each door that is open, by its protocol."""
+        return {door.protocol: found for door in self.parts.doors if (found := door.figures) is not None}
 
     @property
     def background(self) -> list[PeriodicWork]:

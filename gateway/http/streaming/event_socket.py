@@ -21,6 +21,7 @@ from entrepot.domain.event_filters.event_filter import EventFilters
 from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
 from entrepot.gateway.door.parts import Parts
+from entrepot.gateway.door.shown import ConnectedClient
 from entrepot.gateway.http.requests.access import HttpAccess
 from entrepot.gateway.http.requests.asgi import Receive, Scope, Send, decoded_name
 from entrepot.gateway.http.requests.page_guard import check_page
@@ -63,6 +64,10 @@ class EventSockets:
     def consumers_of(self, group: str) -> list[GroupConsumer]:
         """The open connections that consume for a group."""
         return [consumer.told() for consumer in self._open if consumer.group == group]
+
+    def clients(self) -> list[ConnectedClient]:
+        """The open connections, as the door's clients."""
+        return [consumer.connected() for consumer in self._open]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection from its handshake on."""
@@ -140,7 +145,7 @@ class _Consumer:
     ) -> None:
         self._parts, self._store = parts, parts.store
         self._topic, self.group, self._credit = topic, group, credit
-        self._client = client
+        self._client, self._since_ms = client, parts.clock.now_ms()
         self._filters, self._check_rights = filters, check_rights
         self._default_type = parts.settings.http.event_type
         self._receive, self._send = receive, send
@@ -158,6 +163,10 @@ class _Consumer:
     def told(self) -> GroupConsumer:
         """The connection, with the number of its unsettled messages."""
         return replace(self._client, held=len(self._held))
+
+    def connected(self) -> ConnectedClient:
+        peer, held = self._client.client, len(self._held)
+        return ConnectedClient(peer, self._client.user, peer, self._since_ms, (self._topic,), held, self.group)
 
     async def run(self) -> None:
         """Serve the connection until either side ends it."""

@@ -43,8 +43,7 @@ def _answering(amqp: AmqpFrontend | None, answer: Callable[[list[AmqpConversatio
 
 def _open(frontend: AmqpFrontend | None) -> list[AmqpConversation]:
     """Logged-in connections."""
-    found = () if frontend is None else frontend.conversations
-    return [each for each in found if each.client.vhost is not None and each.driver is not None]
+    return [] if frontend is None else list(frontend.logged_in())
 
 
 def _wanted(found: list[AmqpConversation], asked: Row) -> Iterator[AmqpConversation]:

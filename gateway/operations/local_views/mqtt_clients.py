@@ -45,9 +45,7 @@ def serve_mqtt_clients(peers: Peers, mqtt: MqttFrontend | None) -> None:
 
 def accepted(mqtt: MqttFrontend | None) -> Iterator[MqttConversation]:
     """Open connections whose CONNECT was accepted."""
-    if mqtt is None:
-        return iter(())
-    return (each for each in mqtt.conversations if each.client.session is not None and each.machine.is_open)
+    return iter(()) if mqtt is None else mqtt.accepted()
 
 
 def accepted_of(mqtt: MqttFrontend | None, client_id: str) -> MqttConversation | None:

@@ -13,6 +13,7 @@ from msgspec import Meta
 from entrepot.domain.access.model import Action
 from entrepot.gateway.operations.local_views import amqp_connections as views
 from entrepot.gateway.operations.local_views.mqtt import MAX_LIMIT, MAX_TEXT
+from entrepot.gateway.operations.nouns.connected_clients import MAX_REASON
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.gathered import (
     After,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from entrepot.gateway.amqp.frontend import AmqpFrontend
     from entrepot.gateway.peers.peers import Peers
 
-MAX_REASON: Final = 200
 _NAME: Final = "192.0.2.7:40112 -> 192.0.2.1:5672"
 _NODE: Final = "entrepot@gateway-1"
 _GATEWAY: Final = "gateway-1"

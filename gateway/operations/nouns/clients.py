@@ -80,7 +80,7 @@ class SlowAsked(Query, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT)] = 20
 
 
-CLIENTS: Final = Noun("clients", "", "client", "MQTT clients connected to the gateways.")
+CLIENTS: Final = Noun("clients", "", "client", "Clients connected to the gateways: MQTT's, and those of all doors.")
 _SHOWN_AS: Final = {"id": "CLIENT"}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.definitions.consumer_group import GroupStatus
@@ -20,7 +21,7 @@ from entrepot.gateway.operations.nouns.group_lag import status_of
 from entrepot.gateway.operations.row.gathered import AnsweredShown, answered, readable
 from entrepot.gateway.operations.row.operation import Noun
 from entrepot.gateway.operations.row.rights import on
-from entrepot.gateway.operations.row.shapes import GroupName, Part, one_of, shown_as
+from entrepot.gateway.operations.row.shapes import GroupName, Part, shown_as
 
 if TYPE_CHECKING:
     from entrepot.domain.ports import Store
@@ -30,11 +31,10 @@ if TYPE_CHECKING:
 
 MAX_TOPICS: Final = 100
 """Most topics of a group whose members are looked up."""
-_DOORS: Final = ("amqp", "member", "mqtt", "rocketmq", "webhook", "websocket")
 
 
 class ConsumerShown(Part, frozen=True):
-    door: Annotated[str, one_of(_DOORS)]
+    door: Annotated[str, Meta(description="`amqp`, `mqtt` and so on; `member`: of a group; `webhook`: a subscription")]
     client: str
     user: str | None
     address: str | None

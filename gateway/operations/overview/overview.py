@@ -6,7 +6,7 @@ ADR 55: questions to all gateways. Invariant: a gateway that did not answer is n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -26,11 +26,9 @@ from entrepot.gateway.operations.overview.alarms import AlarmTimes, alarms_of
 from entrepot.gateway.operations.overview.history import SPANS
 from entrepot.gateway.operations.overview.sampling import Sampler
 from entrepot.gateway.operations.overview.shapes import (
-    DOORS,
     ClusterOverviewShown,
     ConfirmTimes,
     DiskShown,
-    DoorRates,
     DoorShown,
     Failing,
     FiguresOfCluster,
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
     from entrepot.domain.clock import Clock
     from entrepot.domain.ports import Store
     from entrepot.gateway.bridge.status import BridgeStatus
-    from entrepot.gateway.operations.overview.figures import CountedDoors
+    from entrepot.gateway.door.shown import DoorFigures
     from entrepot.gateway.peers.peers import Peers
 
 FRESH_SECONDS: Final = 2.0
@@ -67,15 +65,15 @@ _Told = TypeVar("_Told")
 
 
 class Overview:
-    """The overview, made at most once in `FRESH_SECONDS` for all who watch it.  `cluster`: its name.  `retained`: the
-    number of retained messages."""
+    """The overview, made at most once in `FRESH_SECONDS` for all who watch it.  `doors`: figures of those of this
+    gateway, by protocol.  `cluster`: its name.  `retained`: the number of retained messages."""
 
     def __init__(
         self,
         store: Store,
         peers: Peers,
         clock: Clock,
-        doors: CountedDoors,
+        doors: Callable[[], Mapping[str, DoorFigures]],
         bridges: Callable[[], Sequence[BridgeStatus]],
         retained: Callable[[], int],
         cluster: str,
@@ -221,12 +219,12 @@ def _away(broker: BrokerShown) -> BrokerShown:
 
 
 def _doors(found: Gathered) -> list[DoorShown]:
-    """Sums over the gateways that answered, by door; None where none of them knows."""
+    """Sums over the gateways that answered, by door in the order of the first one; None where none of them knows."""
+    answers: list[FiguresOfGateway] = list(found.answers.values())
     doors = []
-    for door in DOORS:
-        parts: list[DoorRates] = [answer.doors[door] for answer in found.answers.values() if door in answer.doors]
-        if parts:
-            doors.append(DoorShown(*(_sum(getattr(part, name) for part in parts) for name in _SUMS), door=door))
+    for door in dict.fromkeys(door for answer in answers for door in answer.doors):
+        parts = [answer.doors[door] for answer in answers if door in answer.doors]
+        doors.append(DoorShown(*(_sum(getattr(part, name) for part in parts) for name in _SUMS), door=door))
     return doors
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.ports.cluster import control_of
-from entrepot.gateway.operations.overview.figures import CountedDoors, DoorFigures
 from entrepot.gateway.operations.overview.history import History
 from entrepot.gateway.operations.overview.lags import Lag, furthest_lags
 from entrepot.gateway.operations.overview.shapes import ConfirmTimes, DoorRates, FiguresOfCluster
@@ -23,6 +23,7 @@ from entrepot.gateway.work.periodic_work import PeriodicWork
 if TYPE_CHECKING:
     from entrepot.domain.clock import Clock
     from entrepot.domain.ports import Store
+    from entrepot.gateway.door.shown import DoorFigures
     from entrepot.gateway.peers.peers import Peers
 
 SECOND: Final = 1.0
@@ -40,15 +41,18 @@ CONFIRM: Final = "append"
 
 
 class Sampler:
-    """The samples of one gateway. `lags` and `confirm` are known at the gateway that takes the cluster's figures."""
+    """The samples of one gateway.  `doors`: figures of each, by protocol.  `lags` and `confirm` are known at the
+    gateway that takes the cluster's figures."""
 
-    def __init__(self, store: Store, peers: Peers, clock: Clock, doors: CountedDoors) -> None:
+    def __init__(
+        self, store: Store, peers: Peers, clock: Clock, doors: Callable[[], Mapping[str, DoorFigures]]
+    ) -> None:
         self._store, self._peers, self._clock, self._doors = store, peers, clock, doors
         self.history = History()
         self.lags: list[Lag] | None = None
         self.confirm = ConfirmTimes()
         self.cpu: float | None = None
-        self._samples: deque[tuple[float, dict[str, DoorFigures], float]] = deque(maxlen=RATE_SECONDS + 1)
+        self._samples: deque[tuple[float, Mapping[str, DoorFigures], float]] = deque(maxlen=RATE_SECONDS + 1)
         self._ten_at = self._lags_due_ms = 0
         self._confirms: tuple[frozenset[str], list[int]] | None = None
         self._of_cluster: tuple[float, dict[str, float | None]] = (float("-inf"), {})
@@ -63,7 +67,7 @@ class Sampler:
     async def take_second(self) -> None:
         """Sample the doors, and note the rates since the last sample."""
         now = self._clock.now_ms() / 1000
-        figures = self._doors.figures()
+        figures = self._doors()
         before = self._samples[-1] if self._samples else None
         self._samples.append((now, figures, time.process_time()))
         if before is None or now - before[0] < SECOND / 2:
@@ -91,7 +95,7 @@ class Sampler:
     def doors(self) -> dict[str, DoorRates]:
         """Return the present rates of each door."""
         if len(self._samples) < 2:
-            return {door: DoorRates(of.connections) for door, of in self._doors.figures().items()}
+            return {door: DoorRates(of.connections) for door, of in self._doors().items()}
         (since, before, _), (now, figures, _) = self._samples[0], self._samples[-1]
         return _rates(before, figures, now - since)
 
@@ -174,21 +178,26 @@ def quantile_ms(histogram: Histogram, share: float) -> float | None:
     return lower * 1000
 
 
-def _rates(before: dict[str, DoorFigures], figures: dict[str, DoorFigures], seconds: float) -> dict[str, DoorRates]:
+def _rates(
+    before: Mapping[str, DoorFigures], figures: Mapping[str, DoorFigures], seconds: float
+) -> dict[str, DoorRates]:
     """Return the rates between two samples."""
     found: dict[str, DoorRates] = {}
     for door, now in figures.items():
         was = before.get(door)
         if was is None:
             continue
-        bytes_in = None
-        if now.bytes_in is not None and was.bytes_in is not None:
-            bytes_in = (now.bytes_in - was.bytes_in) / seconds
+        refused = _rate(was.refused, now.refused, seconds)
         found[door] = DoorRates(
             now.connections,
-            (now.messages_in - was.messages_in) / seconds,
-            (now.messages_out - was.messages_out) / seconds,
-            bytes_in,
-            (now.refused - was.refused) / seconds * 60,
+            _rate(was.messages_in, now.messages_in, seconds),
+            _rate(was.messages_out, now.messages_out, seconds),
+            _rate(was.bytes_in, now.bytes_in, seconds),
+            None if refused is None else refused * 60,
         )
     return found
+
+
+def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
+    """Return what came each second; None where the door does not count it."""
+    return None if before is None or now is None else (now - before) / seconds

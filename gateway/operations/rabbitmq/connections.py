@@ -12,7 +12,8 @@ from msgspec import Meta
 
 from entrepot.domain.access.model import Action
 from entrepot.gateway.operations.local_views import amqp_connections as views
-from entrepot.gateway.operations.nouns.amqp import MAX_REASON, missing_connection
+from entrepot.gateway.operations.nouns.amqp import missing_connection
+from entrepot.gateway.operations.nouns.connected_clients import MAX_REASON
 from entrepot.gateway.operations.rabbitmq.everywhere import all_rows, name_missing
 from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, Rows, listing
 from entrepot.gateway.operations.rabbitmq.rows import (

@@ -238,6 +238,8 @@ MQTT: Final = (
 )  # fmt: skip
 
 OTHER_DOORS: Final = (
+    Action("client-disconnect", "connected-clients?contains={name}", DISCONNECT_LISTED, is_gone(CLIENT), OF_CLUSTER,
+           CUT, mqtt, button=BOX, shows=LACKING),
     Action("amqp-close", "amqp-connections/{name}", partial(ask, label="Close", last="Close"), is_gone(CONNECTION),
            OF_CLUSTER, "connection closed", amqp, button="Close", shows=LACKING, vanishes=True),
     Action("amqp-close-listed", "amqp-connections", partial(listed, label="Close 1", last="Close"),

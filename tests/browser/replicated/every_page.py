@@ -40,6 +40,7 @@ PAGES: Final = {
     "sessions": "sessions",
     "subscriptions": "subscriptions",
     "slow-subscribers": "slow-subscribers",
+    "connected-clients": "connected-clients?contains=rocket",
     "amqp-connections": "amqp-connections",
     "amqp-connections/:name": "amqp-connections/{connection}",
     "rocketmq-clients": "rocketmq-clients",

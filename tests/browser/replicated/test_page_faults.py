@@ -69,9 +69,10 @@ BATCHES: Final = [list(PAGES)[at : at + BATCH] for at in range(0, len(PAGES), BA
 OF_THE_GATEWAYS: Final = frozenset(
     {
         "settings", "exchanges", "exchanges/:vhost/:name", "bindings", "queue-policies", "journey", "clients",
-        "clients/:id", "subscriptions", "slow-subscribers", "amqp-connections", "amqp-connections/:name",
-        "rocketmq-clients", "webhooks", "webhooks/:id", "bridges", "bridges/:name", "event-rules",
-        "event-rules/:topic", "access", "users", "users/:name", "policies", "policies/:subject", "namespaces", "audit",
+        "connected-clients", "clients/:id", "subscriptions", "slow-subscribers", "amqp-connections",
+        "amqp-connections/:name", "rocketmq-clients", "webhooks", "webhooks/:id", "bridges", "bridges/:name",
+        "event-rules", "event-rules/:topic", "access", "users", "users/:name", "policies", "policies/:subject",
+        "namespaces", "audit",
     }
 )  # fmt: skip
 """Pages whose data gateways have themselves: they go on without brokers."""

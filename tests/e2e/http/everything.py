@@ -236,8 +236,10 @@ def _rocketmq(ask: Asking, server: ServerProcess) -> None:
         telemetry(client, push_consumer("workers", "known")),
     ):
         assert ask("GET", f"{V1}/rocketmq/clients").json()["value"]
+        assert ask("GET", f"{V1}/connected-clients?door=rocketmq").json()["value"]
         ask("DELETE", f"{V1}/rocketmq/clients/rocket-1")
     ask("POST", f"{V1}/rocketmq/clients:disconnect", {"ids": ["nobody"]})
+    ask("POST", f"{V1}/connected-clients:disconnect", {"clients": [{"door": "mqtt", "id": "nobody"}]})
     ask("DELETE", f"{V1}/users/rocket")
 
 

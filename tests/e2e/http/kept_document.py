@@ -37,7 +37,7 @@ def laid_out(node: Any, indent: int = 0) -> str:
 
 def write(directory: Path) -> None:
     with TemporaryDirectory() as data, serving("memory", Path(data), Settings()) as running:
-        found = httpx2.get(f"{running.url}/openapi.json").json()
+        found = httpx2.get(f"{running.url}/openapi.json").raise_for_status().json()
     (directory / PAGE).write_text(laid_out(found) + "\n", encoding="utf-8")
 
 

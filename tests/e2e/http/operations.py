@@ -163,6 +163,13 @@ OPERATIONS = [
     http("DELETE", "/api/v1/clients/c", ("UPDATE", "Cluster:default")),
     http("GET", "/api/v1/clients/c/events", ("GET", "Cluster:default")),
     http("POST", "/api/v1/clients:disconnect", ("UPDATE", "Cluster:default"), json={"ids": ["c"]}),
+    http("GET", "/api/v1/connected-clients", ("LIST", "Cluster:default")),
+    http(
+        "POST",
+        "/api/v1/connected-clients:disconnect",
+        ("UPDATE", "Cluster:default"),
+        json={"clients": [{"door": "mqtt", "id": "c"}]},
+    ),
     http("GET", "/api/v1/amqp/connections", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/amqp/connections/c", ("GET", "Cluster:default")),
     http("GET", "/api/v1/amqp/consumers", ("LIST", "Cluster:default")),

@@ -42,6 +42,19 @@ async def test_one_holds_it_until_it_gives_it_up() -> None:
     assert second.is_held and not first.is_held
 
 
+async def test_who_waits_is_told_that_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEASE_MS", round(10_000 * PATIENCE_SECONDS))  # its end is not what is waited for
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    first, second = lease_of(store, clock, "1"), lease_of(store, clock, "2")
+    await first.acquire()
+    waiting = asyncio.create_task(second.acquire())
+    await until(lambda: second.record is not None, "the second has looked")
+    await first.release()
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+    assert second.is_held
+
+
 async def test_it_is_taken_over_when_it_has_ended_and_its_holder_knew_before() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)

@@ -12,7 +12,7 @@ import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
-from entrepot.gateway.operations.overview.figures import HTTP_PUBLISHES, CountedDoors
+from entrepot.gateway.door.shown import DoorFigures
 from entrepot.gateway.operations.overview.noun import HistoryAsked, OverviewAsked, Overviews
 from entrepot.gateway.operations.overview.overview import FIGURES, HISTORY, Overview
 from entrepot.gateway.operations.row.gathered import OTHER_VERSION
@@ -69,15 +69,17 @@ class World:
 
     def __init__(self, **others: Any) -> None:
         self.clock, self.published = ManualClock(), 0
+        self.installed: dict[str, DoorFigures] = {}
         self.store, self.peers = MemoryStore(self.clock), Peers(**others)
-        counters = {HTTP_PUBLISHES: ("published", lambda: self.published)}
-        doors = CountedDoors(None, False, lambda: counters, lambda: {"http": 2}, lambda: 0)
         bridge = BridgeStatus("plant", "mqtt://p", 5, BridgeState.BACK_OFF, 0, "", False, "refused", BridgeCounters())
         self.overview = Overview(
-            self.store, cast("Any", self.peers), self.clock, doors, lambda: [bridge], lambda: 4, "plant"
+            self.store, cast("Any", self.peers), self.clock, self.figures, lambda: [bridge], lambda: 4, "plant"
         )
         self.streams = Streams(1)
         self.operations = Overviews(self.overview, self.streams)
+
+    def figures(self) -> dict[str, DoorFigures]:
+        return {**self.installed, "http": DoorFigures(2, self.published, 0, 0)}
 
 
 async def test_figures_of_all_gateways_are_one() -> None:
@@ -98,6 +100,23 @@ async def test_figures_of_all_gateways_are_one() -> None:
     }
     assert (shown["counts"]["retained"], shown["cluster"], shown["disk"], shown["tier"]) == (4, "plant", [], None)
     assert (shown["answered"]["asked"], shown["answered"]["missing"]) == (2, [])
+
+
+async def test_a_door_that_counts_its_connections_alone_has_a_line_and_a_series() -> None:
+    world = World(b=WHOLE)
+    world.installed["lines"] = DoorFigures(4)
+    for _ in range(3):
+        world.clock.advance(1000)
+        await world.overview.sampler.take_second()
+    shown = msgspec.to_builtins(await world.operations.show())
+    assert [each["door"] for each in shown["doors"]] == ["lines", "http"]
+    assert shown["doors"][0] == {
+        "door": "lines", "connections": 4, "in": None, "out": None, "bytesIn": None, "refused": None,
+    }  # fmt: skip
+    assert shown["gateways"][0]["connections"] == 6
+    series = (await world.operations.history(HistoryAsked(300))).series
+    assert 4 in series["connections.lines"]
+    assert "in.lines" not in series
 
 
 @pytest.mark.parametrize("lacking", [*WHOLE, "all"])

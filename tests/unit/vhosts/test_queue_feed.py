@@ -308,3 +308,15 @@ async def test_a_feed_is_kept_while_something_is_got_of_it(monkeypatch: pytest.M
     ticket.acknowledge()
     await until(lambda: idle, "it is idle now")
     await feed.close()
+
+
+async def test_a_feed_whose_last_consumer_leaves_without_a_pop_is_idle(store: MemoryStore) -> None:
+    idle: list[QueueFeed] = []
+    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets: tickets, idle.append)
+    consumer = Taker(0)
+    feed.add(consumer)
+    await until(lambda: feed._idling is None, "it has been looked whether it is idle")
+    assert not idle
+    feed.remove(consumer)
+    await until(lambda: idle == [feed], "it is idle now")
+    await feed.close()

@@ -37,6 +37,7 @@ export const PAGES = [
   { route: "transactions", page: "transactions", section: "Messages", label: "Transactions" },
   { route: "retained", page: "retained", section: "Messages", label: "Retained", count: ({ counts }) => counts.retained },
 
+  { route: "connected-clients", page: "connected_clients", section: "Clients", label: "All clients", right: CLUSTER },
   { route: "clients", page: "clients", section: "Clients", label: "MQTT clients", count: connections("mqtt"), right: CLUSTER },
   { route: "clients/:id", page: "client", under: "clients", finds: { what: "MQTT client", exists: isMqttClient } },
   { route: "sessions", page: "sessions", under: "clients" },

@@ -150,3 +150,36 @@ export async function disconnectRocketMq(ids, tell) {
   );
   return true;
 }
+
+/** Disconnect clients of any doors; true where it was done.  `rows`: each with its door and id. */
+export async function disconnectConnected(rows, tell) {
+  const clients = [...new Map(rows.map(({ door, id }) => [`${door}\n${id}`, { door, id }])).values()];
+  const ids = clients.map((each) => each.id);
+  const doors = [...new Set(clients.map((each) => each.door))];
+  const commands = doors.map((door) =>
+    commandText(
+      "entrepot client kick",
+      clients.filter((each) => each.door === door).map((each) => each.id),
+      ` --door ${quoted(door)}`,
+    ),
+  );
+  const result = await confirm({
+    title: question("Disconnect", ids, "client"),
+    loss: "What they hold goes back to their queues and groups. They may come back at once.",
+    cli: commands.join("\n"),
+    rest: rest("disconnectConnectedClients", {}, { clients }),
+    verb: ids.length === 1 ? "Disconnect" : `Disconnect ${ids.length}`,
+    isDanger: true,
+    run: () => perform("disconnectConnectedClients", {}, { clients }),
+  });
+  if (!result) return false;
+  const { value, answered } = result.done;
+  tellOutcomes(
+    tell,
+    value.map((each) => ({ what: each.id, isDone: each.disconnected, why: each.error?.message ?? "not connected" })),
+    "client",
+    "disconnected",
+    answered,
+  );
+  return true;
+}
