@@ -195,9 +195,13 @@ class Gateway:
 
     async def _within(self, end: float, closing: Awaitable[None]) -> None:
         """Close a part; where the drain is over, it has a moment."""
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
                 await closing
+        except TimeoutError:
+            pass
+        except Exception:
+            log.exception("a part did not end as it should")
 
     async def _settle(self, end: float, work: Work | None = None) -> None:
         """Wait for sent messages to be settled, then do some work, as far as time and the store's state allow."""

@@ -79,6 +79,7 @@ class HttpDoor(Door):
             await work.close()
         if self.listener is not None:
             await self.listener.stop(seconds_to_stop(until))
+        await self.beside.stop()
         self.events.subscriptions.close()
 
     @property

@@ -47,8 +47,11 @@ class PeerListener:
         await self.peers.start(seals, client_tls(self._settings.cluster.trust()), wait_seconds)
 
     async def close(self) -> None:
-        """Leave, and answer no more."""
+        """Ask no more."""
         await self.logins.close()
         await self.peers.close()
+
+    async def stop(self) -> None:
+        """Answer no more: this gateway is forgotten by now."""
         if self._listener is not None:
             await self._listener.stop(STOP_SECONDS)

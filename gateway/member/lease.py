@@ -40,6 +40,8 @@ class MemberLease:
         self.beside: list[Callable[[str], str]] = []
         self._version: int | None = None
         self._renew_at_ms = 0
+        self._owed: list[str] = []
+        """Incarnations before, to be swept once more: something of theirs came meanwhile."""
 
     async def renew(self) -> None:
         """Renew it if that is due.  Raises what the store raises."""
@@ -51,10 +53,14 @@ class MemberLease:
         changes = [KeyValueChange(LEASE_PREFIX + incarnation, until, self._version)]
         if self._version is None:
             changes += self._beside(incarnation)
+        owed = tuple(self._owed)
+        for before in owed:
+            changes += [KeyValueChange(LEASE_PREFIX + before, DECLARED_DEAD), *self._beside(before)]
         version = await if_unchanged(self._key_values.write(changes))
         if version is None:
             await self._refused(incarnation)
             return
+        self._owed = self._owed[len(owed) :]
         self._version = version
         self._renew_at_ms = now_ms + int(RENEW_SECONDS * 1000)
 
@@ -66,9 +72,9 @@ class MemberLease:
             return
         log.error("this gateway was silent for too long, and what it held was given up", incarnation=incarnation)
         self._version = None
+        self._owed.append(incarnation)
         self._identity.renew()
-        # Sweep the incarnation before once more: some of its sessions came meanwhile.
-        await self._key_values.write([KeyValueChange(key, DECLARED_DEAD), *self._beside(incarnation)])
+        await self.renew()  # at once: others take one without a lease for gone
 
     def _beside(self, incarnation: str) -> list[KeyValueChange]:
         return [KeyValueChange(key_of(incarnation), b"") for key_of in self.beside]

@@ -44,6 +44,8 @@ class OtherMembers:
         self._silent_since: dict[str, int] = {}
         self._rewriting: asyncio.Task[None] | None = None
         self._is_here = False
+        self._former: set[str] = set()
+        """Incarnations before, whose records are to go."""
         identity.on_renewed.append(self._renewed)
 
     # -- who is there --------------------------------------------------------------------------------------------
@@ -102,7 +104,7 @@ class OtherMembers:
         if self._rewriting is not None:
             self._rewriting.cancel()
         self._table.close()
-        return [self._table.change(self.own_id, None)] if was_here else []
+        return [self._table.change(each, None) for each in (self.own_id, *self._former)] if was_here else []
 
     def _changed(self, member: str, before: MemberRecord | None, now: MemberRecord | None) -> None:
         if now is not None:
@@ -112,27 +114,36 @@ class OtherMembers:
             self._rewrite()
 
     def _renewed(self, before: str) -> None:
-        self._rewrite(before)
+        if self._is_here:
+            self._former.add(before)
+            self._rewrite()
 
-    def _rewrite(self, before: str = "") -> None:
+    def _rewrite(self) -> None:
         if self._is_here and self._rewriting is None:
-            self._rewriting = background().start("record of this gateway", self._write_again(before))
+            self._rewriting = background().start("record of this gateway", self._write_again())
 
-    async def _write_again(self, before: str = "") -> None:
+    async def _write_again(self) -> None:
         """Write this gateway's record: at the start, under a new incarnation, and after another deleted it."""
-        forgotten = [self._table.change(before, None)] if before else []
         try:
-            await self._table.write([self._table.change(self.own_id, self.own), *forgotten])
+            await self._write()
+            while self._former:
+                await self._write()
         except EntrepotError as error:
             log.warning("this gateway cannot be made known yet", problem=error.message)
         finally:
             self._rewriting = None
 
+    async def _write(self) -> None:
+        former = sorted(self._former)
+        forgotten = [self._table.change(each, None) for each in former]
+        await self._table.write([self._table.change(self.own_id, self.own), *forgotten])
+        self._former.difference_update(former)
+
     async def keep(self) -> None:
         """Write this gateway's record if it is not there; delete those of gateways that are silent for long, and have
         no lease.  Raises what the store raises."""
-        if self._is_here and self._table.get(self.own_id) is None:
-            await self._table.write([self._table.change(self.own_id, self.own)])
+        if self._is_here and (self._former or self._table.get(self.own_id) is None):
+            await self._write()
         silent = [member for member, _ in self.others() if self.silent_ms(member) > FORGET_SECONDS * 1000]
         for member in await self._leases.gone(silent) if silent else ():
             change = self._table.change(member, None, self._table.version(member))

@@ -62,6 +62,7 @@ class SweeperLease:
 
     async def release(self) -> None:
         """Release the lease, if it is held.  Raises what the store raises."""
+        self._until_ms = 0
         [found] = await self._key_values.get([SWEEPER_KEY])
         if found is not None and sweeper_of(found).incarnation == self._identity.incarnation:
             await if_unchanged(self._key_values.write([KeyValueChange(SWEEPER_KEY, None, found.version)]))

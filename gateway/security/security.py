@@ -123,6 +123,7 @@ class Security:
 
     def close(self) -> None:
         """Refuse all from now on."""
+        self.is_open = False
         self._directory.stop()
         self._passwords.close()
         self._forget()

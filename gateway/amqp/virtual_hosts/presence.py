@@ -164,6 +164,9 @@ class ConsumerPresence:
     def _changed_elsewhere(self, name: str, before: PresenceRecord | None, now: PresenceRecord | None) -> None:
         topic, _, gateway = name.rpartition("/")
         if gateway == self._identity.incarnation:
+            if now is None and topic in self._mine:  # another deleted it
+                self._dirty.add(topic)
+                self._begin_to_write()
             return
         others = self._others.setdefault(topic, {})
         if now is None:

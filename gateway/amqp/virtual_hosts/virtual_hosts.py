@@ -184,6 +184,8 @@ class VirtualHosts:
             )
             if is_new:
                 self.used(found)
+                if found.gateway not in ("", self.gateway):  # declared under an incarnation that ended meanwhile
+                    self._fence(frozenset((owner,)))
                 return found, True
         check_owner(found, owner, vhost)
         if found.declaration.exclusive != wanted.exclusive:
@@ -214,8 +216,11 @@ class VirtualHosts:
     def _declared_dead(self, before: str) -> None:
         vhosts = self.definitions.vhosts()
         owners = {queue.connection for vhost in vhosts for queue in vhost.queues.values() if queue.gateway == before}
+        self._fence(frozenset(owners))
+
+    def _fence(self, owners: frozenset[str]) -> None:
         for told in self.on_declared_dead:
-            told(frozenset(owners))
+            told(owners)
 
     def _queue_gone(self, vhost: Vhost, queue: Queue) -> None:
         self.consumption.forget(queue)

@@ -72,9 +72,14 @@ async def while_connected(receive: Receive, work: Awaitable[_T]) -> _T:
         outcome = await client.working
         if client.is_gone:
             raise ClientGoneError
-    except BaseException as fault:
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if client.is_gone and not (task is not None and task.cancelling()):
+            raise ClientGoneError from None
+        raise
+    except Exception as fault:
         if client.is_gone and not isinstance(fault, ClientGoneError):
-            raise ClientGoneError from (fault if isinstance(fault, Exception) else None)
+            raise ClientGoneError from fault
         raise
     finally:
         client.let_go()

@@ -112,3 +112,28 @@ async def test_a_cancelled_request_cancels_its_work() -> None:
     with pytest.raises(asyncio.CancelledError):
         await polling
     assert ends == ["ended"]
+
+
+async def test_a_request_that_is_cancelled_is_so_though_the_client_has_gone() -> None:
+    gone = asyncio.Event()
+
+    async def receive() -> MutableMapping[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(while_connected(receive, work()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    gone.set()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -148,3 +148,11 @@ async def test_one_who_leaves_gives_the_sweepers_lease_back() -> None:
             await staying.leave()
             await third.renew()
             assert third.sweeps
+
+
+async def test_one_who_has_left_sweeps_no_more() -> None:
+    cluster = Cluster()
+    async with cluster.member("a") as member:
+        assert member.sweeps
+        await member.leave()
+        assert not member.sweeps
