@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+from tests.support import measured
 from tests.support.launcher import WarmProcess, launch
 from tests.support.ports import ReservedPort
 from tests.support.waiting import PATIENCE_SECONDS
@@ -118,7 +119,7 @@ class Process:
     def signal_kill(self) -> None:
         """SIGKILL, without waiting."""
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.send_signal(measured.KILL)
 
     def terminate(self) -> None:
         """SIGTERM, without waiting."""
@@ -198,7 +199,7 @@ class WorkersProcess(ServerProcess):
         super().signal_kill()
         for pid in parts:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, measured.KILL)
 
     def parts(self) -> list[int]:
         """Process ids of the store and the gateways."""
