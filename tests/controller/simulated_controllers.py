@@ -31,7 +31,7 @@ from tests.replication.simulated_group import NO_FAULTS as NO_FAULTS_IN_REPLICAS
 from tests.replication.simulated_group import Group
 from tests.replication.simulated_group import PlantedFaults as PlantedInReplicas
 from tests.replication.simulated_replica import SimulatedReplica
-from tests.support.simulated_network import Connection
+from tests.simulation.network import Connection
 
 if TYPE_CHECKING:
     from tests.controller.simulated_put_backs import PutBacks

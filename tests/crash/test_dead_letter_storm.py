@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.burying import bury_exhausted
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
 
 MESSAGES = 9

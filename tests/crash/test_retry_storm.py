@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from entrepot.domain.message import SystemProperty
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.burying import bury_exhausted
 from tests.support.derived_state import check_derived
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
 from tests.support.stepped_ports import done
 

@@ -15,8 +15,8 @@ from entrepot.broker.raft.raft import Raft
 from entrepot.broker.raft.state import EMPTY, Options, Stored, first_stored
 from tests.raft.simulated_faults import Faults
 from tests.raft.simulated_member import COMMAND, SimulatedMember
-from tests.support.simulated_clock import Clock
-from tests.support.simulated_network import Network
+from tests.simulation.clock import Clock
+from tests.simulation.network import Network
 
 MAX_PROCESSES: Final = 8
 PATIENCE: Final = 6000.0

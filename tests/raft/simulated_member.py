@@ -33,7 +33,7 @@ from entrepot.broker.raft.messages import Message
 from entrepot.broker.raft.raft import Raft
 from entrepot.broker.raft.state import Stored
 from tests.raft.simulated_directory import SimulatedDirectory
-from tests.support.simulated_disk import Crash, SimulatedDisk
+from tests.simulation.disk import Crash, SimulatedDisk
 
 if TYPE_CHECKING:
     from tests.raft.simulated_cluster import Cluster

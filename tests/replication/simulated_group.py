@@ -19,8 +19,8 @@ from tests.replication.simulated_disk import Record, SimulatedDisk
 from tests.replication.simulated_faults import Faults
 from tests.replication.simulated_register import Register
 from tests.replication.simulated_replica import SimulatedReplica, pieces
-from tests.support.simulated_clock import Clock
-from tests.support.simulated_network import Connection, Network
+from tests.simulation.clock import Clock
+from tests.simulation.network import Connection, Network
 
 MOST_IN_FLIGHT: Final = 3
 LOCK: Final = 60.0

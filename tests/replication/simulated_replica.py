@@ -35,7 +35,7 @@ from entrepot.domain.replication.epochs import EpochStart
 from tests.replication.derived_state import derived_from
 from tests.replication.simulated_broker import SimulatedBroker
 from tests.replication.simulated_disk import DamageError, Record, SimulatedDisk
-from tests.support.simulated_network import Connection
+from tests.simulation.network import Connection
 
 if TYPE_CHECKING:
     from tests.replication.simulated_group import Group

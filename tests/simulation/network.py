@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from tests.support.simulated_clock import Clock
+from tests.simulation.clock import Clock
 
 PATIENCE: Final = 6
 AGAIN: Final = 15.0
