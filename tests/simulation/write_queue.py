@@ -12,7 +12,7 @@ W = TypeVar("W")
 
 class WriteQueue(Generic[W]):
     """`perform` makes a batch durable, and returns False where the power goes meanwhile.  `tell` has the process learn
-    of the last of them; `is_late`: some time after."""
+    of the last of a batch; `is_late`: some time after, when the answer to a later one may have come."""
 
     def __init__(
         self, process: Process, perform: Callable[[list[W]], bool], tell: Callable[[W], Any], *, is_late: bool
