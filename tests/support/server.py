@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+import psutil  # type: ignore[import-untyped]
+
 from tests.support import measured
 from tests.support.launcher import WarmProcess, launch
 from tests.support.ports import ReservedPort
@@ -230,3 +232,9 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def connections_at(pid: int, port: int) -> int:
+    """How many clients a process has at a port."""
+    found = psutil.Process(pid).net_connections("tcp")
+    return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in found)
