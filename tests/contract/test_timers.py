@@ -81,7 +81,7 @@ async def test_at_its_time_it_is_a_message_like_any(store: Store, clock: ManualC
     assert await waiting(store) == []
 
 
-async def test_it_is_never_early(store: Store, clock: ManualClock):
+async def test_a_timed_message_is_never_early(store: Store, clock: ManualClock):
     await send(store, timed("late", 60_000), timed("soon", 59_999))
     clock.advance(59_999)
     assert bodies(await eventually_read(store, 1)) == ["soon"]
@@ -226,7 +226,7 @@ async def test_only_what_waits_can_be_recalled(store: Store, clock: ManualClock)
     assert await refusal_of(store.timers.recall("t", b"a", START_MS + 1_000)) == Code.OFFSET_NOT_FOUND
 
 
-async def test_one_gets_another_time(store: Store, clock: ManualClock):
+async def test_a_timed_message_gets_another_time(store: Store, clock: ManualClock):
     await send(store, timed("sooner", 50_000), timed("later", 1_000), timed("middle", 10_000))
     await store.timers.retime("t", b"sooner", START_MS + 50_000, START_MS + 2_000)
     await store.timers.retime("t", b"later", START_MS + 1_000, START_MS + 60_000)

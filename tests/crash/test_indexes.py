@@ -100,7 +100,7 @@ def test_many_corrupted_files_are_derived_anew(seed: int):
 
 
 @pytest.mark.failure_also("Indexes, queues or the state file are corrupted or gone")
-def test_all_of_them_gone():
+def test_all_derived_files_gone_are_made_again():
     disk = played(clean=True)
     expected = state_of(opened(disk.copy()))
     for path in derived_files(disk):
