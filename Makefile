@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ format: setup ## put the code in its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+coverage: setup ## branch coverage by room, of the default tier or of a part: make coverage ARGS='tests/unit/security'
+	$(BIN)/python -m tests.tiers.coverage_by_room --workers $(TEST_WORKERS) $(ARGS)
+
 bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench ARGS=...)
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -173,5 +176,5 @@ lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock build
 
 clean: ## remove .venv and everything made; ./data stays
-	rm -rf $(VENV) .venv-lock build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lock build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,7 +34,7 @@ from entrepot.broker.tiered.upload.uploader import Uploader
 from entrepot.gateway.clock import SystemClock
 from entrepot.protocols.remoting.records import RecordColumns, decode_run
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import Fault, MemoryObjects
+from tests.support.failing_objects import FailingObjects, Fault
 from tests.support.tier_rows import record_of, run_of
 
 COMMITS: Final = 5_000
@@ -129,7 +129,7 @@ def _commits(report: Report, count: int) -> None:
 def _small_topics(report: Report, count: int) -> None:
     """Add topics with a message a minute, for five hours of a set clock; the last four are counted."""
     clock = ManualClock(20_000 * 86_400_000)
-    memory = MemoryObjects(clock)
+    memory = FailingObjects(clock)
     calls: list[str] = []
 
     def plan(call: str, path: str) -> Fault:

@@ -21,7 +21,7 @@ from tests.support.server import ServerProcess
     ],
     ids=["overview", "session", "logged-out", "minutes", "hour"],
 )
-def test_they_are_as_described(server: ServerProcess, path: str, value: object) -> None:
+def test_answers_of_pages_are_as_the_document_describes_them(server: ServerProcess, path: str, value: object) -> None:
     with http_client(f"http://127.0.0.1:{server.port('http')}") as client:
         document = Described(client.get("/openapi.json").json())
     document.check_value("GET", f"/api/v1/{path}", value)

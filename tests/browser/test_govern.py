@@ -449,7 +449,7 @@ def test_the_keyboard_is_enough(shown: Shown, root: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_accessible(shown: Shown, scheme: str) -> None:
+def test_every_page_is_accessible(shown: Shown, scheme: str) -> None:
     page = shown("users", scheme=scheme)
     for address, title in PAGES.items():
         go(page, address)

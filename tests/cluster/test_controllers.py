@@ -228,7 +228,7 @@ def test_a_controller_takes_the_place_of_another(
     assert (code, told) == (0, "controller 2 has left\n")
 
 
-def test_they_stop_when_told(cluster: ReplicatedProcesses) -> None:
+def test_controllers_stop_when_told(cluster: ReplicatedProcesses) -> None:
     for number in (1, 4):
         assert cluster.controller(number).stop() == 0
         cluster.controller(number).start()
@@ -270,7 +270,7 @@ def test_a_group_without_controllers_gets_some(tmp_path: Path, capsys: pytest.Ca
     tell("a group that gets controllers", faults=1, messages=2)
 
 
-async def test_they_speak_tls(tmp_path: Path) -> None:
+async def test_controllers_speak_tls(tmp_path: Path) -> None:
     """By the settings of the cluster; who shows no certificate is not answered."""
     authority = TestAuthority(tmp_path)
     pair = authority.issue("wire", "127.0.0.1")

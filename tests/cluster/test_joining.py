@@ -18,6 +18,7 @@ from entrepot.domain.broker_of_queue import broker_of_queue
 from tests.support.deployment import BrokerProcess, ClusterProcesses, GatewayProcess
 from tests.support.load import TOPIC, Load, door, event_headers, offsets_of
 from tests.support.mqtt_client import RawClient
+from tests.support.server import connections_at
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -64,7 +65,7 @@ def test_workers_share_the_ports_and_one_that_is_killed_is_started_again(tmp_pat
         for number, client in enumerate(clients):
             client.connect(f"client{number}")
             client.subscribe("both/#")
-        served = {pid: _connections(pid, gateway.port("mqtt")) for pid in _workers(gateway)}
+        served = {pid: connections_at(pid, gateway.port("mqtt")) for pid in _workers(gateway)}
         assert len(served) == WORKERS and all(served.values()) and sum(served.values()) == CONNECTIONS
         clients[0].publish("both/x", b"to all")
         assert {client.expect_deliveries(1)[0].payload for client in clients} == {b"to all"}
@@ -80,7 +81,7 @@ def test_workers_share_the_ports_and_one_that_is_killed_is_started_again(tmp_pat
             client.connect("127.0.0.1", gateway.port("mqtt"))
             client.loop_start()
             again.append(client)
-            return _connections(fresh, gateway.port("mqtt")) > 0
+            return connections_at(fresh, gateway.port("mqtt")) > 0
 
         wait_until(serves, "it takes its share")
         for fleeting in again:
@@ -99,12 +100,6 @@ def _is_alive(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _connections(pid: int, port: int) -> int:
-    """How many clients a process has at a port."""
-    found = psutil.Process(pid).net_connections("tcp")
-    return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in found)
 
 
 @pytest.mark.soak

@@ -69,17 +69,17 @@ async def lag(store: Store, group: str = "g") -> tuple[int, int]:
 # -- what is wanted --------------------------------------------------------------------------------------------------
 
 
-async def test_by_tags(store: Store):
+async def test_messages_are_filtered_by_tags(store: Store):
     await send_tags(store, "a", "b", "c", "", "a", "A")
     assert bodies(await filtered(store, A_OR_B)) == ["a0", "b1", "a4"]
 
 
-async def test_every_tag(store: Store):
+async def test_a_star_takes_every_tag(store: Store):
     await send_tags(store, "a", "", "b")
     assert len(await filtered(store, FilterExpression(FilterKind.TAG, "*"))) == 3
 
 
-async def test_by_properties(store: Store):
+async def test_messages_are_filtered_by_properties(store: Store):
     await send(
         store,
         sold("good", price="11", color="red"),

@@ -56,7 +56,7 @@ async def test_an_empty_topic(store: Store):
     assert (page.messages, page.next) == ([], None)
 
 
-async def test_by_key(store: Store):
+async def test_messages_are_found_by_key(store: Store):
     await append_all(
         store,
         keyed("a", "k1"),
@@ -72,7 +72,7 @@ async def test_by_key(store: Store):
     assert await found(store, MessageQuery("u", key="k1")) == ["e"]
 
 
-async def test_by_time(store: Store, clock: ManualClock):
+async def test_messages_are_found_by_time(store: Store, clock: ManualClock):
     for i in range(5):
         await append_all(store, keyed(f"m{i}", "even" if i % 2 == 0 else "odd"))
         clock.advance(1_000)

@@ -19,9 +19,9 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
+from tests.simulation.disk import SimulatedDisk
 from tests.support.burying import bury_exhausted
 from tests.support.model_store import MemoryStore
-from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.store_steps import codes
 

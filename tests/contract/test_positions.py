@@ -143,7 +143,7 @@ async def test_attempts_begin_anew(store: Store, clock: ManualClock):
     assert {d.attempt for d in await pop(store, "t")} == {1}
 
 
-async def test_one_queue_alone(store: Store):
+async def test_one_queue_alone_is_reset(store: Store):
     await append(store, "t", "a", "b", queue_id=1)
     found = await pop(store, "t")
     await store.consumption.acknowledge("t", "g", handles([d for d in found if d.message.queue_id == 0]))

@@ -264,7 +264,7 @@ async def test_what_is_no_retained_message_is_passed_over(gateway, store, logged
     assert "warning" in {event["log_level"] for event in logged}
 
 
-async def test_deleting(gateway):
+async def test_retained_messages_are_deleted_by_name(gateway):
     await keep(gateway, *(message(f"a/{n}") for n in range(5)), message("b"))
     assert await gateway.delete([*names_matching(gateway, "a/+"), "c"]) == 5
     assert names_matching(gateway, "#") == ["b"]

@@ -375,7 +375,7 @@ async def acknowledge_as(store: Store, group: str) -> None:
     await store.consumption.acknowledge("t", group, handles(await pop(store, "t", group)))
 
 
-async def test_it_may_die_again(store: Store, clock: ManualClock):
+async def test_a_resent_dead_letter_may_die_again(store: Store, clock: ManualClock):
     await bury(store, "a")
     await store.consumption.resend_dead_letters("g", [0])
     clock.advance(5_000)

@@ -19,7 +19,7 @@ from tests.support.store_steps import (
     append,
     append_all,
     bodies,
-    eventually,
+    eventually_read,
     handles,
     message,
     pop,
@@ -43,16 +43,6 @@ def timed(body: str, delay_ms: int | str, topic: str = "t", queue_id: int = 0) -
 
 async def send(store: Store, *messages: Message) -> None:
     assert await append_all(store, *messages) == [None] * len(messages)
-
-
-async def stored(store: Store, count: int, topic: str = "t", queue_id: int = 0) -> list[StoredMessage]:
-    """The messages of a queue, when there are so many."""
-
-    async def enough() -> list[StoredMessage]:
-        found = await store.messages.read(topic, queue_id, 0, 100)
-        return found if len(found) >= count else []
-
-    return await eventually(enough)
 
 
 async def waiting(store: Store, topic: str | None = None) -> list[str]:
@@ -82,7 +72,7 @@ async def test_at_its_time_it_is_a_message_like_any(store: Store, clock: ManualC
     sent = replace(timed("a", 60_000, queue_id=1), tag="tag", keys=("k",), message_group="m")
     await send(store, sent)
     clock.advance(60_000)
-    [found] = await stored(store, 1, queue_id=1)
+    [found] = await eventually_read(store, 1, queue_id=1)
     assert (found.body, found.tag, found.keys, found.message_group) == (b"a", "tag", ("k",), "m")
     assert (found.queue_id, found.queue_offset, found.store_time_ms) == (1, 0, START_MS + 60_000)
     assert dict(found.system) == dict(sent.system), "its time stays with it"
@@ -91,19 +81,19 @@ async def test_at_its_time_it_is_a_message_like_any(store: Store, clock: ManualC
     assert await waiting(store) == []
 
 
-async def test_it_is_never_early(store: Store, clock: ManualClock):
+async def test_a_timed_message_is_never_early(store: Store, clock: ManualClock):
     await send(store, timed("late", 60_000), timed("soon", 59_999))
     clock.advance(59_999)
-    assert bodies(await stored(store, 1)) == ["soon"]
+    assert bodies(await eventually_read(store, 1)) == ["soon"]
     assert await waiting(store) == ["late"]
     clock.advance(1)
-    assert bodies(await stored(store, 2)) == ["soon", "late"]
+    assert bodies(await eventually_read(store, 2)) == ["soon", "late"]
 
 
 async def test_messages_come_in_the_order_of_their_times(store: Store, clock: ManualClock):
     await send(store, timed("c", 3_000), timed("a", 1_000), timed("b", 2_000), timed("a again", 1_000))
     clock.advance(10_000)
-    assert bodies(await stored(store, 4)) == ["a", "a again", "b", "c"]
+    assert bodies(await eventually_read(store, 4)) == ["a", "a again", "b", "c"]
 
 
 async def test_a_time_that_is_over_counts_as_none(store: Store):
@@ -133,8 +123,8 @@ async def test_further_queues_get_it_at_its_time(store: Store, clock: ManualCloc
     await send(store, replace(timed("a", 1_000), further_queues=(("u", 0),)))
     assert await store.messages.read("u", 0, 0, 10) == []
     clock.advance(1_000)
-    assert bodies(await stored(store, 1, "u")) == ["a"]
-    assert bodies(await stored(store, 1, "t")) == ["a"]
+    assert bodies(await eventually_read(store, 1, "u")) == ["a"]
+    assert bodies(await eventually_read(store, 1, "t")) == ["a"]
 
 
 @cases(
@@ -167,7 +157,7 @@ async def test_a_deleted_topic_takes_them_along(store: Store, clock: ManualClock
     await store.topology.put_topic(Topic("t", queues=2))
     assert await waiting(store) == ["b"]
     clock.advance(1_000)
-    assert bodies(await stored(store, 1, "u")) == ["b"]
+    assert bodies(await eventually_read(store, 1, "u")) == ["b"]
     assert await store.messages.read("t", 0, 0, 10) == []
 
 
@@ -175,13 +165,13 @@ async def test_a_queue_that_is_gone_leaves_its_messages_to_another(store: Store,
     await send(store, timed("a", 1_000, queue_id=1))
     await store.topology.put_topic(Topic("t", queues=1))
     clock.advance(1_000)
-    assert bodies(await stored(store, 1)) == ["a"]
+    assert bodies(await eventually_read(store, 1)) == ["a"]
 
 
 async def test_a_dead_letter_does_not_wait_again(store: Store, clock: ManualClock):
     await send(store, timed("a", 1_000))
     clock.advance(1_000)
-    await stored(store, 1)
+    await eventually_read(store, 1)
     await store.consumption.reject("t", "g", handles(await pop(store, "t")))
     assert bodies(await pop(store, "%DLQ%g", "reader")) == ["a"]
     await store.consumption.resend_dead_letters("g", [0])
@@ -218,7 +208,7 @@ async def test_one_that_is_recalled_never_comes(store: Store, clock: ManualClock
     await store.timers.recall("t", b"a", START_MS + 1_000)
     assert await waiting(store) == ["b", "a"]
     clock.advance(2_000)
-    assert bodies(await stored(store, 2)) == ["b", "a"]
+    assert bodies(await eventually_read(store, 2)) == ["b", "a"]
     assert await refusal_of(store.timers.recall("t", b"a", START_MS + 1_000)) == Code.OFFSET_NOT_FOUND
 
 
@@ -232,17 +222,17 @@ async def test_only_what_waits_can_be_recalled(store: Store, clock: ManualClock)
     ):
         assert await refusal_of(store.timers.recall(topic, message_id, time)) == Code.OFFSET_NOT_FOUND
     clock.advance(1_000)
-    await stored(store, 1)
+    await eventually_read(store, 1)
     assert await refusal_of(store.timers.recall("t", b"a", START_MS + 1_000)) == Code.OFFSET_NOT_FOUND
 
 
-async def test_one_gets_another_time(store: Store, clock: ManualClock):
+async def test_a_timed_message_gets_another_time(store: Store, clock: ManualClock):
     await send(store, timed("sooner", 50_000), timed("later", 1_000), timed("middle", 10_000))
     await store.timers.retime("t", b"sooner", START_MS + 50_000, START_MS + 2_000)
     await store.timers.retime("t", b"later", START_MS + 1_000, START_MS + 60_000)
     assert await waiting(store) == ["sooner", "middle", "later"]
     clock.advance(10_000)
-    found = await stored(store, 2)
+    found = await eventually_read(store, 2)
     assert bodies(found) == ["sooner", "middle"]
     assert found[0].time_ms(SystemProperty.DELIVER_AT_MS) == START_MS + 2_000
     await store.timers.recall("t", b"later", START_MS + 60_000)
@@ -252,7 +242,7 @@ async def test_one_gets_another_time(store: Store, clock: ManualClock):
 async def test_a_new_time_that_is_over_delivers_it(store: Store):
     await send(store, timed("a", 50_000))
     await store.timers.retime("t", b"a", START_MS + 50_000, START_MS - 1)
-    assert bodies(await stored(store, 1)) == ["a"]
+    assert bodies(await eventually_read(store, 1)) == ["a"]
 
 
 async def test_what_cannot_get_another_time(store: Store):

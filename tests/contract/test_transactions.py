@@ -16,7 +16,7 @@ from entrepot.domain.topic import Permission, QueueBounds, Topic
 from entrepot.domain.transaction import TransactionEnd
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
-from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, eventually, message, pop, settled
+from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, eventually_read, message, pop, settled
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 UNKNOWN = Code.INVALID_TRANSACTION_ID
@@ -89,14 +89,6 @@ async def test_a_committed_one_is_a_message_like_any(store: Store, clock: Manual
     assert (found.properties, found.store_time_ms) == ((("p", "1"),), clock.now_ms())
     assert sorted(bodies(await pop(store, "t"))) == ["a", "meanwhile"]
     assert [m.queue_offset for m in await store.finder.messages_by_id(b"a")] == [1]
-
-
-async def eventually_read(store: Store, count: int, topic: str = "t", queue_id: int = 0) -> list[StoredMessage]:
-    async def enough() -> list[StoredMessage]:
-        found = await store.messages.read(topic, queue_id, 0, 100)
-        return found if len(found) >= count else []
-
-    return await eventually(enough)
 
 
 async def test_one_that_is_rolled_back_never_comes(store: Store, clock: ManualClock):

@@ -7,9 +7,17 @@ from collections.abc import Collection
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.replication.mastership import Member
+from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import bodies, eventually, message, pop, settled
+from tests.support.store_steps import append, bodies, eventually, message, pop, settled
 from tests.support.waiting import until
+
+
+async def filled(group: ReplicatedGroup) -> None:
+    """A topic `t` with two messages, which all replicas have."""
+    await group.store.topology.put_topic(Topic("t", queues=1))
+    await append(group.store, "t", "a", "b")
+    await group.in_sync()
 
 
 async def another(group: ReplicatedGroup, old: int) -> int:

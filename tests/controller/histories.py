@@ -5,24 +5,32 @@ python -m tests.controller.histories RULE SEED [--planted NAME]
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
 
 from tests.controller.simulated_controllers import NO_FAULTS, ControlledGroup, PlantedFaults
 from tests.controller.simulated_machines import Machines
 from tests.controller.simulated_put_backs import PutBacks
 from tests.controller.simulated_replacements import Replacements
-from tests.replication.histories import RULES, HistoryError
-from tests.support.seed import SEED
-from tests.support.soak_table import tell
+from tests.replication.histories import RULES
+from tests.simulation.clock import Clock
+from tests.simulation.histories import Replay, command, lived, many
+
+MODULE: Final = "tests.controller.histories"
+LENGTHS: Final = (600.0, 1500.0, 3000.0)
+FLAGS: Final = {
+    "puts_back": "put disks back to earlier states, too",
+    "replaces": "replace controllers, too",
+    "clocks": "give each machine a clock of its own",
+}
 
 
 def run_history(
     seed: int,
     rule: str,
-    planted: PlantedFaults = NO_FAULTS,
+    planted: PlantedFaults | None = None,
     name: str = "",
     *,
     puts_back: bool = False,
@@ -31,73 +39,45 @@ def run_history(
 ) -> ControlledGroup:
     """Faults, then none, and progress.  Raises HistoryError.  `name`: of the planted fault.  `puts_back`: disks.
     `machines`: have clocks of their own.  `replaces`: controllers."""
-    group = ControlledGroup.__new__(ControlledGroup)
-    try:
-        group.__init__(seed, RULES[rule], planted, machines)  # type: ignore[misc]
+
+    def make(clock: Clock) -> ControlledGroup:
+        group = ControlledGroup(clock, RULES[rule], planted or NO_FAULTS, machines)
         if puts_back:
             group.put_backs = PutBacks(group)
         if replaces:
             group.replacements = Replacements(group)
-        group.clock.run_until(group.clock.now + group.clock.chance("length").choice((600.0, 1500.0, 3000.0)))
-        group.heal()
-    except Exception as error:
-        again = f"python -m tests.controller.histories {rule!r} {seed}" + (f" --planted {name!r}" if name else "")
-        again += (" --puts-back" if puts_back else "") + (" --clocks" if machines else "")
-        again += " --replaces" if replaces else ""
-        told = [f"{error!r} at {group.clock.now:.2f}", *group.clock.tail(), f"again: {again}"]
-        raise HistoryError("\n".join(told)) from error
-    return group
+        return group
+
+    has = {"puts_back": puts_back, "replaces": replaces, "clocks": machines is not None}
+    again = command(MODULE, rule, seed, name, [flag for flag in FLAGS if has[flag]])
+    return lived(seed, make, LENGTHS, again)
 
 
 def told_histories(
     what: str, rule: str, count: int, factor: int, faults: Callable[[ControlledGroup], int], **options: Any
 ) -> Iterator[ControlledGroup]:
-    """Yield so many histories, and tell how many they were at the end, whatever that is.  `factor`: of their seeds;
-    `faults`: returns how many came in one; `options`: as of `run_history`."""
-    print(f"ENTREPOT_TEST_SEED={SEED}")
-    done = confirmed = found = 0
-    try:
-        for number in range(count):
-            group = run_history(SEED * factor + number, rule, **options)
-            done, confirmed, found = done + 1, confirmed + len(group.truth), found + faults(group)
-            yield group
-    finally:
-        tell(f"{what}, {rule}", rounds=done, messages=confirmed, lost=int(done < count), faults=found)
+    """As `many`.  `options`: as of `run_history`."""
+    run = partial(run_history, rule=rule, **options)
+    return many(f"{what}, {rule}", run, count, factor, messages=lambda group: len(group.truth), faults=faults)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.controller.histories", description=__doc__)
-    parser.add_argument("rule", choices=RULES)
-    parser.add_argument("seed", type=int)
-    parser.add_argument("--planted", default="", help="name of a planted fault")
-    parser.add_argument("--puts-back", action="store_true", help="put disks back to earlier states, too")
-    parser.add_argument("--replaces", action="store_true", help="replace controllers, too")
-    parser.add_argument("--clocks", action="store_true", help="give each machine a clock of its own")
-    given = parser.parse_args()
-    planted = NO_FAULTS
-    if given.planted:
-        from tests.controller.test_planted_faults import FAULTS
+def _replayed(seed: int, rule: str, planted: PlantedFaults | None, name: str, **flags: bool) -> ControlledGroup:
+    machines = Machines if flags.pop("clocks") else None
+    return run_history(seed, rule, planted, name, machines=machines, **flags)
 
-        planted = FAULTS[given.planted][0]
-    try:
-        group = run_history(
-            given.seed,
-            given.rule,
-            planted,
-            given.planted,
-            puts_back=given.puts_back,
-            replaces=given.replaces,
-            machines=Machines if given.clocks else None,
-        )
-    except HistoryError as error:
-        print(error)
-        return 1
-    print(f"{len(group.truth)} records confirmed, {group.opens} masters, faults: {group.faults.done}")
+
+def _planted() -> Mapping[str, PlantedFaults]:
+    from tests.controller.test_planted_faults import FAULTS
+
+    return {name: planted for name, (planted, _) in FAULTS.items()}
+
+
+def _told(group: ControlledGroup) -> Iterable[str]:
+    yield f"{len(group.truth)} records confirmed, {group.opens} masters, faults: {group.faults.done}"
     if group.put_backs is not None:
-        print(f"{group.put_backs.done} disks put back, {group.put_backs.found} of them without what was confirmed")
-    print(f"{group.register.elections} elections: {group.register.reasons}; {group.register.shrunk} sets shrunk")
-    return 0
+        yield f"{group.put_backs.done} disks put back, {group.put_backs.found} of them without what was confirmed"
+    yield f"{group.register.elections} elections: {group.register.reasons}; {group.register.shrunk} sets shrunk"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Replay(MODULE, __doc__, "rule", [*RULES], _replayed, _planted, _told, FLAGS).main())

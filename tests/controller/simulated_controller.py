@@ -16,29 +16,27 @@ from entrepot.broker.raft.membership import Change
 from entrepot.broker.raft.messages import Message
 from entrepot.broker.raft.state import Stored
 from entrepot.domain.errors import EntrepotError
+from tests.simulation.process import Process
+from tests.simulation.write_queue import WriteQueue
 
 if TYPE_CHECKING:
     from tests.controller.simulated_controllers import SimulatedControllers
 
-SYNC_MEAN: Final = 2.0
 SNAPSHOT_ENTRIES: Final = 12
 
 
-class SimulatedController:
-    """`slot`: its place in the network.  `life`: counts its starts and ends.  `stored`: what is durable."""
+class SimulatedController(Process):
+    """`stored`: what is durable."""
 
     def __init__(self, world: SimulatedControllers, number: int, stored: Stored) -> None:
-        self.world, self.number, self.slot, self.stored = world, number, -100 - number, stored
-        self.name = f"controller {number}"
-        self.life = 0
-        self.is_up = self.is_paused = self.is_gone = False
-        self.slowness = 1.0
-        self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        super().__init__(world.group.clock, -100 - number, f"controller {number}", world.chance)
+        self.world, self.number, self.stored = world, number, stored
+        self.is_gone = False
+        self._writes: WriteQueue[raft.Write] = WriteQueue(self, self._perform, self._synced, is_late=False)
         self._reset()
 
     def _reset(self) -> None:
-        self._writes: list[raft.Write] = []
-        self._writing: list[raft.Write] = []
+        self._writes.clear()
         self._results: dict[int, str] = {}
         self._events: deque[raft.Event] = deque()
         self._is_stepping = False
@@ -52,8 +50,7 @@ class SimulatedController:
         if self.is_up or self.is_gone or self.world.is_gone(self):
             return
         group, planted = self.world.group, self.world.planted
-        self.life += 1
-        self.is_up = True
+        self.begin_life()
         self._reset()
         group.clock.note(self.name, "starts")
         self.machine = planted.raft(
@@ -70,39 +67,13 @@ class SimulatedController:
     def die(self) -> None:
         if not self.is_up:
             return
-        self.world.group.clock.note(self.name, "dies")
-        self.life += 1
-        self.is_up = self.is_paused = False
-        self._backlog.clear()
+        self.end_life()
         self.world.closed(self)
         self.world.group.clock.after(self.world.chance.expovariate(1 / self.world.away_mean), self.start)
 
-    def pause(self, duration: float) -> None:
-        self.is_paused = True
-        self.world.group.clock.after(duration, self.go_on)
-
-    def go_on(self) -> None:
-        self.is_paused = False
-        while self._backlog and not self.is_paused:
-            act, arguments = self._backlog.popleft()
-            act(*arguments)
-
-    def take(self, act: Callable[..., Any], *arguments: Any) -> None:
-        if self.is_paused:
-            self._backlog.append((act, arguments))
-        elif self.is_up:
-            act(*arguments)
-
-    def later(self, delay: float, act: Callable[..., Any], *arguments: Any) -> None:
-        self.world.group.clock.after(delay, self._of_life, self.life, act, *arguments)
-
-    def _of_life(self, life: int, act: Callable[..., Any], *arguments: Any) -> None:
-        if life == self.life:
-            self.take(act, *arguments)
-
     @property
     def now(self) -> float:
-        return self.world.group.clock.now
+        return self.clock.now
 
     def _tick(self) -> None:
         self.later(self.world.raft_options.heartbeat_ms / 2, self._tick)
@@ -139,9 +110,7 @@ class SimulatedController:
                 other = self.world.controllers[target]
                 self.world.group.network.send(self, other, other.receive, self.number, message)
             case raft.Write():
-                self._writes.append(effect)
-                if not self._writing:
-                    self._begin_write()
+                self._writes.add(effect)
             case raft.Apply(entries):
                 self._apply(entries)
             case raft.Restore(snapshot):
@@ -203,20 +172,13 @@ class SimulatedController:
 
         self.read(ready)
 
-    def _begin_write(self) -> None:
-        self._writing, self._writes = self._writes, []
-        delay = self.slowness * self.world.chance.expovariate(1 / SYNC_MEAN)
-        self.world.group.clock.after(delay, self._written, self.life)
-
-    def _written(self, life: int) -> None:
-        if life != self.life:
-            return
-        for write in self._writing:
+    def _perform(self, writes: list[raft.Write]) -> bool:
+        for write in writes:
             self.stored = written(self.stored, write)
-        number, self._writing = self._writing[-1].number, []
-        self.later(0.0, self.step, raft.Synced(number))
-        if self._writes:
-            self._begin_write()
+        return True
+
+    def _synced(self, last: raft.Write) -> None:
+        self.step(raft.Synced(last.number))
 
     # -- decisions -----------------------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ from tests.replication.simulated_group import NO_FAULTS as NO_FAULTS_IN_REPLICAS
 from tests.replication.simulated_group import Group
 from tests.replication.simulated_group import PlantedFaults as PlantedInReplicas
 from tests.replication.simulated_replica import SimulatedReplica
-from tests.support.simulated_network import Connection
+from tests.simulation.clock import Clock
+from tests.simulation.network import Connection
 
 if TYPE_CHECKING:
     from tests.controller.simulated_put_backs import PutBacks
@@ -206,10 +207,10 @@ class SimulatedControllers:
 
     def tell_all(self) -> None:
         """Return once the first master leads."""
-        end = self.group.clock.now + BEGIN
-        while self.decided.master == NOBODY or not self.group.opens:
-            self.group.require(self.group.clock.now < end, "there is no first master")
-            self.group.clock.run_until(self.group.clock.now + 10.0)
+        group = self.group
+        group.until(
+            lambda: self.decided.master != NOBODY and group.opens, "there is no first master", limit=BEGIN, step=10.0
+        )
 
     def elect_later(self) -> None:
         self.group.clock.after(self.chance.expovariate(1 / 800.0), self._elect)
@@ -308,11 +309,11 @@ class ControlledGroup(Group):
     replacements: Replacements | None = None
 
     def __init__(
-        self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS, machines: type[Machines] | None = None
+        self, clock: Clock, rule: Rule, planted: PlantedFaults = NO_FAULTS, machines: type[Machines] | None = None
     ) -> None:
         self.planted_in_controllers, self._machines = planted, machines
         self.gateways: list[SimulatedGateway] = []
-        super().__init__(seed, rule, planted.replicas)
+        super().__init__(clock, rule, planted.replicas)
         self.controller_faults = ControllerFaults(self)
         if self.machines is not None:
             self.faults.kinds = [kind for kind in self.faults.kinds if kind != "jump"]
@@ -374,6 +375,7 @@ class ControlledGroup(Group):
             super().deliver_to_slave(connection, found)
 
     def heal(self, limit: float = 12000.0) -> None:
+        self.controller_faults.is_over = True
         self.register.heal()
         if self.machines is not None:
             self.machines.heal()

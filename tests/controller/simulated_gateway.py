@@ -22,6 +22,7 @@ from entrepot.protocols.remoting.values import encode
 from entrepot.store_client.remote.cluster import Cluster
 from tests.replication.simulated_broker import Answer
 from tests.replication.simulated_replica import SimulatedReplica
+from tests.simulation.event_loop import EventLoop
 
 if TYPE_CHECKING:
     from tests.controller.simulated_controllers import ControlledGroup
@@ -32,28 +33,6 @@ REQUEST: Final = 400.0
 SILENCE: Final = 150.0
 ASK_MEAN: Final = 15.0
 TOPIC: Final = "t"
-
-
-class SimulatedLoop:
-    """As much of an event loop as appending needs; of a gateway that has died nothing comes any more."""
-
-    def __init__(self, group: ControlledGroup) -> None:
-        self._clock = group.clock
-        self.is_dead = False
-
-    def time(self) -> float:
-        return self._clock.now / UNITS
-
-    def call_at(self, when: float, act: Callable[..., Any], *arguments: Any) -> SimpleNamespace:
-        handle = SimpleNamespace(is_cancelled=False)
-        handle.cancel = lambda: setattr(handle, "is_cancelled", True)
-
-        def due() -> None:
-            if not (self.is_dead or handle.is_cancelled):
-                act(*arguments)
-
-        self._clock.after(max(0.0, when * UNITS - self._clock.now), due)
-        return handle
 
 
 class SimulatedConnection:
@@ -144,7 +123,7 @@ class SimulatedGateway:
 
     def _begin(self) -> None:
         """A new process."""
-        self.loop = SimulatedLoop(self.group)
+        self.loop = EventLoop(self.group.clock, UNITS)
         self.current: SimulatedConnection | None = None
         self.ready_watchers: list[Callable[[Any, bool], None]] = []
         self.confirmed_here: frozenset[str] = frozenset()
@@ -194,11 +173,11 @@ class SimulatedGateway:
         for replica in self.group.processes.values():
             self.group.network.send_once(self, replica, self._asked, self.loop, replica)
 
-    def _asked(self, loop: SimulatedLoop, replica: SimulatedReplica) -> None:
+    def _asked(self, loop: EventLoop, replica: SimulatedReplica) -> None:
         order = order_of(replica)
         self.group.network.send_once(replica, self, self._heard, loop, replica, replica.life, order)
 
-    def _heard(self, loop: SimulatedLoop, replica: SimulatedReplica, life: int, order: int) -> None:
+    def _heard(self, loop: EventLoop, replica: SimulatedReplica, life: int, order: int) -> None:
         current = self.current
         if loop is not self.loop or replica.disk.is_old_copy:
             return

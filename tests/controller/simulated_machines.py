@@ -13,7 +13,6 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from entrepot.broker.replication.following_replica import Role
@@ -22,6 +21,7 @@ from entrepot.domain.replication.mastership import Appointment, has_heard
 from entrepot.gateway.clock import MAX_SLEW, SystemClock
 from tests.replication.simulated_disk import Record
 from tests.replication.simulated_replica import SimulatedReplica
+from tests.simulation.clock import DriftingClock
 
 if TYPE_CHECKING:
     from tests.controller.simulated_controller import SimulatedController
@@ -40,14 +40,8 @@ WRONG: Final = 3000.0
 """Time after the last fault until the wrong clock is set."""
 
 
-class Machine:
-    """A machine's clock, in seconds. `offset`, `drift`: of its system's."""
-
-    def __init__(self, now: Callable[[], float], offset: float, drift: float) -> None:
-        self.now, self.offset, self.drift = now, offset, drift
-
-    def system(self) -> float:
-        return self.now() * (1 + self.drift) + self.offset
+class Machine(DriftingClock):
+    """A machine's system clock, in seconds."""
 
     def begin(self) -> ProcessClock:
         """A process starts: it takes the system's time."""
@@ -59,7 +53,7 @@ class ProcessClock:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self.clock = SystemClock(machine.system, machine.now)
+        self.clock = SystemClock(machine.time, machine.now)
 
     @property
     def now(self) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from entrepot.broker.replication.following_replica import Role
 from tests.controller.simulated_agent import NAME
-from tests.replication.simulated_disk import SimulatedDisk
+from tests.replication.simulated_disk import ReplicaDisk
 from tests.replication.simulated_replica import SimulatedReplica
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class PutBacks:
         self._group = group
         self._chance = group.clock.chance("put backs")
         self._mean = self._chance.choice((15.0, 50.0))
-        self._snapshots: dict[int, SimulatedDisk] = {}
+        self._snapshots: dict[int, ReplicaDisk] = {}
         self.done = self.found = 0
         group.controller_faults.kinds = [kind for kind in group.controller_faults.kinds if kind not in FORGETFUL]
         group.faults.kinds = [kind for kind in group.faults.kinds if kind not in ("roll back", "copy")]
@@ -49,7 +49,7 @@ class PutBacks:
             del self._snapshots[replica.slot]
             self._put_back(replica, snapshot)
 
-    def _taken(self, replica: SimulatedReplica) -> SimulatedDisk:
+    def _taken(self, replica: SimulatedReplica) -> ReplicaDisk:
         """A snapshot as a power loss would leave the disk."""
         found = replica.disk.copy()
         found.crash(self._chance)
@@ -78,7 +78,7 @@ class PutBacks:
                     if NAME in controller.decisions.watched:
                         controller.decisions.watched[NAME].logs.note(answer, is_open=machine.is_open)
 
-    def _put_back(self, replica: SimulatedReplica, snapshot: SimulatedDisk) -> None:
+    def _put_back(self, replica: SimulatedReplica, snapshot: ReplicaDisk) -> None:
         group = self._group
         self.done += 1
         self.found += len(snapshot.log) < group.confirmed_by(replica.live.epoch)

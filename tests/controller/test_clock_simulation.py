@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Final
 
 import pytest
@@ -14,8 +13,8 @@ from entrepot.gateway.clock import SystemClock
 from tests.controller.histories import run_history, told_histories
 from tests.controller.simulated_controllers import ControlledGroup, PlantedFaults
 from tests.controller.simulated_machines import Machine, Machines, ProcessClock
-from tests.replication.histories import RULES, HistoryError
-from tests.support.seed import SEED
+from tests.replication.histories import RULES
+from tests.simulation.histories import find
 from tests.tiers.marks import scaled, soak_only
 
 HISTORIES = scaled(10, 3_000)
@@ -62,7 +61,7 @@ class HastyMachine(Machine):
 class HastyClock(ProcessClock):
     @property
     def clock(self) -> SystemClock:
-        return SystemClock(self._machine.system, self._machine.now)
+        return SystemClock(self._machine.time, self._machine.now)
 
     @clock.setter
     def clock(self, value: SystemClock) -> None:
@@ -87,12 +86,9 @@ FAULTS: Final = {
 )
 def test_a_fault_is_found(name: str) -> None:
     planted, machines, rule, known = FAULTS[name]
-    chance = Random(f"{name} {rule}{scaled('', SEED)}")
-    for number in range(MOST_HISTORIES):
-        seed = scaled(known, 0) if number == 0 else chance.getrandbits(32)
-        try:
-            run_history(seed, rule, planted, machines=machines)
-        except HistoryError as found:
-            print(f"{found}\nfound in history {number + 1}")
-            return
-    raise AssertionError(f"it is not found in {MOST_HISTORIES} histories")
+    find(
+        f"{name} {rule}",
+        lambda seed: run_history(seed, rule, planted, machines=machines),
+        MOST_HISTORIES,
+        scaled(known, None),
+    )

@@ -12,10 +12,10 @@ from entrepot.broker.controller.contest import Contest
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from tests.controller.failing_over import another, appended, held, popped, reached, reason, taken
+from tests.controller.failing_over import another, appended, filled, held, popped, reached, reason, taken
 from tests.controller.faulty_channel import slowed
 from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies, handles, message, pop, settled
+from tests.support.store_steps import bodies, handles, message, pop, settled
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
@@ -23,12 +23,6 @@ QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 RULES = pytest.mark.parametrize("rule", [IN_SYNC, QUORUM], ids=["in-sync", "2-3"])
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-async def filled(group: ReplicatedGroup) -> None:
-    await group.store.topology.put_topic(Topic("t", queues=1))
-    await append(group.store, "t", "a", "b")
-    await group.in_sync()
 
 
 @pytest.mark.failure(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 from typing import Any, Final
 
 import pytest
@@ -27,9 +26,8 @@ from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.appending import Appending, PartedConfirmation
 from tests.controller.histories import run_history
 from tests.controller.simulated_controllers import PlantedFaults
-from tests.replication.histories import HistoryError
-from tests.support.seed import SEED
-from tests.tiers.marks import scaled, soak_only
+from tests.simulation.histories import find
+from tests.tiers.marks import soak_only
 
 MOST_HISTORIES: Final = 20_000
 
@@ -210,12 +208,4 @@ KNOWN: Final = {"a gateway asks the same master": 4273896416}
 @pytest.mark.parametrize("name", [name if name in EARLY else soak_only(name) for name in FAULTS])
 def test_a_planted_fault_is_found(name: str) -> None:
     planted, rule = FAULTS[name]
-    chance = Random(f"found {name}{scaled('', SEED)}")
-    for number in range(MOST_HISTORIES):
-        seed = KNOWN.get(name) if number == 0 else None
-        try:
-            run_history(chance.getrandbits(32) if seed is None else seed, rule, planted, name)
-        except HistoryError as found:
-            print(f"{found}\nfound in history {number + 1}")
-            return
-    raise AssertionError(f"{name} is not found in {MOST_HISTORIES} histories")
+    find(f"found {name}", lambda seed: run_history(seed, rule, planted, name), MOST_HISTORIES, KNOWN.get(name))

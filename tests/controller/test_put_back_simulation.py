@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from random import Random
 
 import pytest
 
@@ -15,8 +14,8 @@ from entrepot.domain.replication.mastership import Appointment
 from tests.controller.histories import run_history, told_histories
 from tests.controller.simulated_controllers import ControlledGroup, PlantedFaults
 from tests.controller.test_planted_faults import with_elections
-from tests.replication.histories import RULES, HistoryError
-from tests.support.seed import SEED
+from tests.replication.histories import RULES
+from tests.simulation.histories import find
 from tests.tiers.marks import scaled, soak_only
 
 HISTORIES = scaled(12, 3_000)
@@ -55,11 +54,4 @@ class ElectsWhoAnswers(Elections):
 @pytest.mark.parametrize("rule", [soak_only("2-2"), soak_only("2-3")])
 def test_an_election_of_a_disk_that_was_put_back_is_found(rule: str) -> None:
     planted = PlantedFaults(controller=with_elections(ElectsWhoAnswers))
-    chance = Random(f"put back {rule}{scaled('', SEED)}")
-    for number in range(MOST_HISTORIES):
-        try:
-            run_history(chance.getrandbits(32), rule, planted, "", puts_back=True)
-        except HistoryError as found:
-            print(f"{found}\nfound in history {number + 1}")
-            return
-    raise AssertionError(f"it is not found in {MOST_HISTORIES} histories")
+    find(f"put back {rule}", lambda seed: run_history(seed, rule, planted, puts_back=True), MOST_HISTORIES)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from tests.controller.histories import run_history, told_histories
 from tests.controller.simulated_controllers import ControlledGroup, PlantedFaults
-from tests.replication.histories import RULES, HistoryError
-from tests.support.seed import SEED
+from tests.replication.histories import RULES
+from tests.simulation.histories import find
 from tests.tiers.marks import scaled
 
 HISTORIES = scaled(8, 3_000)
@@ -36,12 +34,5 @@ def test_failover_goes_on_with_other_controllers(rule: str) -> None:
 @pytest.mark.timeout(900)
 def test_replicas_that_learn_no_controllers_are_found() -> None:
     """Once the first three are gone nobody elects any more."""
-    chance = Random(f"learns nothing {scaled('', SEED)}")
     planted = PlantedFaults(learns_controllers=False)
-    for number in range(MOST_HISTORIES):
-        try:
-            run_history(chance.getrandbits(32), "2-3", planted, replaces=True)
-        except HistoryError as found:
-            print(f"{found}\nfound in history {number + 1}")
-            return
-    raise AssertionError(f"it is not found in {MOST_HISTORIES} histories")
+    find("learns nothing ", lambda seed: run_history(seed, "2-3", planted, replaces=True), MOST_HISTORIES)

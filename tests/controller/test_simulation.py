@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.histories import run_history
+from tests.controller.histories import told_histories
 from tests.controller.simulated_faults import KINDS
 from tests.replication.histories import RULES
-from tests.support.seed import SEED
-from tests.support.soak_table import tell
 from tests.tiers.marks import scaled
 
 HISTORIES = scaled(16, 6_000)
@@ -19,31 +17,24 @@ HISTORIES = scaled(16, 6_000)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rule", RULES)
 def test_what_is_confirmed_stays_though_nobody_elects_by_hand(rule: str) -> None:
-    print(f"ENTREPOT_TEST_SEED={SEED}")
-    confirmed = elections = grown = shrunk = admitted = dismissed = histories = 0
-    faults: dict[str, int] = {}
+    confirmed = elections = grown = shrunk = admitted = dismissed = 0
+    faults: set[str] = set()
     reasons: set[str] = set()
-    try:
-        for number in range(HISTORIES):
-            group = run_history(SEED * 1_000_003 + number, rule)
-            histories += 1
-            confirmed += len(group.truth)
-            elections += group.register.elections
-            grown += group.register.grown
-            shrunk += group.register.shrunk
-            admitted += group.register.admitted
-            dismissed += group.register.dismissed
-            reasons |= group.register.reasons.keys()
-            for kind, count in group.controller_faults.done.items():
-                faults[kind] = faults.get(kind, 0) + count
-    finally:
-        tell(
-            f"histories of replicas with controllers, {rule}",
-            rounds=histories,
-            messages=confirmed,
-            lost=int(histories < HISTORIES),
-            faults=sum(faults.values()),
-        )
+    for group in told_histories(
+        "histories of replicas with controllers",
+        rule,
+        HISTORIES,
+        1_000_003,
+        lambda group: sum(group.controller_faults.done.values()),
+    ):
+        confirmed += len(group.truth)
+        elections += group.register.elections
+        grown += group.register.grown
+        shrunk += group.register.shrunk
+        admitted += group.register.admitted
+        dismissed += group.register.dismissed
+        reasons |= group.register.reasons.keys()
+        faults |= group.controller_faults.done.keys()
     assert confirmed > HISTORIES * 5, "something happens in these histories"
     is_rare = rule == "3-3" and HISTORIES < 1_000  # all replicas confirm: few elections, and few sets that change
     assert elections > HISTORIES or is_rare, "masters are elected"
@@ -54,4 +45,4 @@ def test_what_is_confirmed_stays_though_nobody_elects_by_hand(rule: str) -> None
     )
     assert len(reasons) > (3 if HISTORIES >= 1_000 else 1 - is_rare), f"elections have several reasons: {reasons}"
     least = len(KINDS) if HISTORIES >= 1_000 else len(KINDS) // 2  # in a few histories chance leaves one out
-    assert len(faults.keys() & set(KINDS)) >= least, f"every kind of fault comes: {faults}"
+    assert len(faults & set(KINDS)) >= least, f"every kind of fault comes: {faults}"

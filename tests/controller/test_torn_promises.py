@@ -12,12 +12,10 @@ from entrepot.broker.replication.files.replica_files import FILE, ReplicaFiles
 from entrepot.domain.errors import EntrepotError, StoreFailedError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.mastership import Member, ReplicaState
-from entrepot.domain.topic import Topic
-from tests.controller.failing_over import another, held, joined, reached, taken
+from tests.controller.failing_over import another, filled, held, joined, reached, taken
 from tests.support.cases import cases
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
-from tests.support.store_steps import append
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
@@ -57,12 +55,6 @@ def test_no_beginning_of_it_and_no_random_bytes_are_taken_for_promises(tmp_path:
         (tmp_path / FILE).write_bytes(data)
         with pytest.raises(StoreFailedError, match=WORDS):
             files.load(1, "g")
-
-
-async def filled(group: ReplicatedGroup) -> None:
-    await group.store.topology.put_topic(Topic("t", queues=1))
-    await append(group.store, "t", "a", "b")
-    await group.in_sync()
 
 
 @RULES

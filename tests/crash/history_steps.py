@@ -14,9 +14,9 @@ from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.topic import Topic
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.burying import bury_exhausted
 from tests.support.derived_state import check_derived
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
 from tests.support.stepped_ports import done
 

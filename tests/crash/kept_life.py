@@ -16,9 +16,9 @@ from entrepot.broker.store.record import KEPT_KINDS
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.transaction import TransactionEnd
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.derived_state import check_derived
 from tests.support.ledger import Ledger
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.stepped_ports import done
 

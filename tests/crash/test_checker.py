@@ -11,8 +11,8 @@ from entrepot.broker.consume.consumption_op import ConsumptionOp
 from entrepot.broker.consume.progress import Progress
 from entrepot.broker.consume.window import ConsumeWindow
 from entrepot.broker.store.engine import StorageEngine
+from tests.simulation.disk import SimulatedDisk
 from tests.support.checker import Report
-from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 
 

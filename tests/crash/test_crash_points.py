@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from entrepot.broker.rows import changed_rows
 from tests.crash.history_scripts import SCRIPT, WIDE_SCRIPT
 from tests.crash.history_steps import WIDE_STEPS, Life, Step
+from tests.simulation.disk import SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_disk import SimulatedDisk
 from tests.tiers.marks import scaled
 
 

@@ -11,8 +11,8 @@ from entrepot.broker.store.record import RecordKind
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage
 from tests.crash.history_steps import log_of
+from tests.simulation.disk import SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, ROOT, SMALL, SimulatedStore, World
 
 SEGMENT = SMALL.segment_size_bytes

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.burying import bury_exhausted
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
 
 MESSAGES = 9
@@ -79,7 +79,7 @@ def test_a_crash_at_each_step_of_the_storm(max_attempts: int):
 
 
 @given(st.integers(1, 5), st.lists(st.integers(1, 60), min_size=2, max_size=5), st.integers(0, 1 << 30))
-def test_many_crashes(max_attempts: int, crashes: list[int], seed: int):
+def test_a_storm_of_dead_letters_through_many_crashes(max_attempts: int, crashes: list[int], seed: int):
     rng = Random(seed)
     world = World()
     disk = started(world, max_attempts)

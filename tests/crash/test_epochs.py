@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from entrepot.domain.errors import Code
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.store_steps import codes
 

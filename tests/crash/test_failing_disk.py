@@ -23,9 +23,9 @@ from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreF
 from entrepot.domain.message import SystemProperty, SystemValue
 from entrepot.domain.topic import Topic
 from tests.crash.history_steps import Life
+from tests.simulation.disk import Fault, SimulatedDisk
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.simulated_store import SMALL, SimulatedStore, World
 from tests.support.store_steps import LONG_POLL_MS, append, codes, handles, message, pop, settled
 from tests.support.waiting import PATIENCE_SECONDS

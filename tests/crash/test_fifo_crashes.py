@@ -14,8 +14,8 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import StorageFullError
 from entrepot.domain.ports import PopRequest
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.derived_state import check_derived
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.stepped_ports import done
 

@@ -14,10 +14,10 @@ from entrepot.broker.store.state_file import SqliteStateFile, encode_changes
 from entrepot.domain.errors import CorruptedError
 from tests.crash.history_scripts import SCRIPT
 from tests.crash.history_steps import Life
+from tests.simulation.disk import SimulatedDisk, SimulatedStateFile
 from tests.support import simulated_store
 from tests.support.cases import cases
 from tests.support.derived_state import state_of
-from tests.support.simulated_disk import SimulatedDisk, SimulatedStateFile
 from tests.support.simulated_store import ROOT, SimulatedStore, World
 from tests.tiers.marks import scaled
 
@@ -100,7 +100,7 @@ def test_many_corrupted_files_are_derived_anew(seed: int):
 
 
 @pytest.mark.failure_also("Indexes, queues or the state file are corrupted or gone")
-def test_all_of_them_gone():
+def test_all_derived_files_gone_are_made_again():
     disk = played(clean=True)
     expected = state_of(opened(disk.copy()))
     for path in derived_files(disk):

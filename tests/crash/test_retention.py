@@ -19,9 +19,9 @@ from entrepot.domain.errors import StorageFullError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.topic import Cleanup, Topic
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.burying import bury_exhausted
 from tests.support.cases import cases
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
 from tests.support.store_steps import message
 

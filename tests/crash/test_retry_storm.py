@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from entrepot.domain.message import SystemProperty
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.burying import bury_exhausted
 from tests.support.derived_state import check_derived
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
 from tests.support.stepped_ports import done
 
@@ -154,7 +154,7 @@ def random_life(max_attempts: int, seed: int) -> Storm:
 
 
 @pytest.mark.parametrize("max_attempts", range(1, 21))
-def test_many_crashes(max_attempts: int):
+def test_a_storm_of_retries_through_many_crashes(max_attempts: int):
     storms = [random_life(max_attempts, seed) for seed in range(4)]
     assert max_attempts == 1 or sum(storm.moved for storm in storms), "some went through the retry topic"
 

@@ -14,8 +14,8 @@ from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.position import EARLIEST_POSITION
 from tests.crash.conftest import ENTRIES_PER_FILE
+from tests.simulation.disk import SimulatedDisk
 from tests.support.derived_state import check_derived
-from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
 from tests.support.stepped_ports import done
 from tests.support.store_steps import codes

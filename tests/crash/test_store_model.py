@@ -25,9 +25,9 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import Topic
+from tests.simulation.disk import SimulatedDisk
 from tests.support.derived_state import check_derived
 from tests.support.model_store import MemoryStore
-from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.stepped_ports import done
 from tests.support.store_steps import codes

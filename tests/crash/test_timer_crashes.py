@@ -11,8 +11,8 @@ import pytest
 from entrepot.broker.timer import timing_wheel
 from entrepot.domain.message import SystemProperty
 from tests.crash.kept_life import DAY, HOUR, MINUTE, SECOND, KeptLife, crash_at_each_step
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SMALL, SimulatedStore, World
 from tests.tiers.marks import scaled
 

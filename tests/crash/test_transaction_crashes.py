@@ -19,8 +19,8 @@ from tests.crash.kept_life import (
     KeptLife,
     crash_at_each_step,
 )
+from tests.simulation.disk import Crash
 from tests.support.cases import cases
-from tests.support.simulated_disk import Crash
 from tests.support.stepped_ports import done
 from tests.tiers.marks import scaled
 

@@ -113,7 +113,7 @@ def _rfc3339(seconds: int) -> str:
 
 
 @pytest.mark.parametrize("start", ["earliest", "0", "-2h", "moment"])
-def test_replay(cold: Cold, start: str) -> None:
+def test_replay_over_mqtt_reads_cold_messages(cold: Cold, start: str) -> None:
     expected = LATER if start == "moment" else ALL
     with RawClient(cold.server.port("mqtt")) as client:
         client.connect("replay")
@@ -177,7 +177,7 @@ def test_a_session_waits_for_what_the_object_store_has_lost(cold: Cold, client: 
 
 
 @pytest.mark.parametrize(("start", "first"), [("first", 0), (13, 13), ("2h", 0), ("moment", COUNT // 2)])
-def test_a_stream(cold: Cold, start: object, first: int) -> None:
+def test_an_amqp_stream_reads_cold_messages(cold: Cold, start: object, first: int) -> None:
     given = datetime.fromtimestamp(cold.moment, UTC) if start == "moment" else start
     read = stream(cold, "shelf", COUNT - first, given)
     assert [has.headers["x-stream-offset"] for _, has, _ in read] == list(range(first, COUNT))
@@ -232,7 +232,7 @@ def _events(client: httpx2.Client, topic: str, group: str, count: int) -> list[s
 
 
 @pytest.mark.parametrize("start", ["earliest", "moment"])
-def test_a_group(cold: Cold, client: httpx2.Client, start: str) -> None:
+def test_a_group_consumes_cold_messages(cold: Cold, client: httpx2.Client, start: str) -> None:
     cold.put_group(f"late-{start}", start=_rfc3339(cold.moment) if start == "moment" else start)
     expected = LATER if start == "moment" else ALL
     assert _events(client, "line", f"late-{start}", len(expected)) == sorted(f"e{n}" for n in expected)
@@ -246,7 +246,7 @@ def test_a_group_that_is_set_back(cold: Cold, client: httpx2.Client) -> None:
     assert _events(client, "line", "back", len(LATER)) == sorted(f"e{n}" for n in LATER)
 
 
-def test_pulls(client: httpx2.Client) -> None:
+def test_pulls_read_cold_messages(client: httpx2.Client) -> None:
     found: list[dict[str, Any]] = []
     filtered: list[dict[str, Any]] = []
     for each in get(client, "/api/v1/topics/line")["offsets"]:
@@ -269,7 +269,7 @@ def test_a_stream_of_events_goes_on_where_it_was(client: httpx2.Client) -> None:
     assert sorted(first + rest) == sorted(f"e{number}" for number in ALL)
 
 
-def test_queries(cold: Cold, client: httpx2.Client) -> None:
+def test_queries_find_cold_messages(cold: Cold, client: httpx2.Client) -> None:
     query, pages = "/api/v1/messages", []
     found: dict[str, Any] = {"next": ""}
     while found["next"] is not None:

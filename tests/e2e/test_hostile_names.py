@@ -143,7 +143,7 @@ def test_the_command_line_asked_for_one(
             assert "[red]" in shown(capfd, *words, name), words
 
 
-def test_the_store(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands_of_a_store_show_names_as_they_are(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> None:
     server.stop()
     for words in (("verify",), ("dump", "--bodies"), ("rows",), ("dump",)):
         told = shown(capfd, "store", words[0], "--data-dir", str(server.data_dir), *words[1:])

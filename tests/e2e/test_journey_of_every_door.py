@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import pika  # type: ignore[import-untyped]
 import pytest
@@ -13,8 +12,7 @@ import pytest
 from tests.e2e.http.test_http_security import CHEAP, Capture, Operator, client_of
 from tests.e2e.test_every_pair_of_doors import PUBLISH
 from tests.support.amqp_load import parameters
-from tests.support.deployment import Deployment
-from tests.support.http_pull import http_json
+from tests.support.http_pull import http_json, journey_of
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -27,11 +25,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     settings = {"amqp.enabled": "true", "grpc.enabled": "true", "server.name": "gw-1"}
     with ServerProcess(tmp_path_factory.mktemp("data"), settings) as running:
         yield running
-
-
-def journey_of(server: Deployment, **name: str) -> dict[str, Any]:
-    found: dict[str, Any] = http_json(server, "GET", f"/api/v1/journeys?{urlencode(name)}")
-    return found
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -20,6 +20,7 @@ import aio_pika
 import pytest
 
 from deploy import cluster_arguments
+from tests.support.server import is_alive
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -76,15 +77,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             started.process.kill()
             started.process.wait()
         for name in started.rows():
-            if is_running(started.pid(name)):
+            if is_alive(started.pid(name)):
                 os.kill(started.pid(name), signal.SIGKILL)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def call(address: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
@@ -110,7 +104,7 @@ def test_what_one_gateway_takes_another_gives_and_a_stop_ends_all(cluster: Clust
     pids = [cluster.pid(name) for name in rows]
     assert cluster.stop() == 0, cluster.output()
     assert "all have stopped" in cluster.output()
-    assert [pid for pid in pids if is_running(pid)] == []
+    assert [pid for pid in pids if is_alive(pid)] == []
     assert (cluster.data_dir / "broker-0" / "broker.json").exists()
     assert not (cluster.data_dir / "broker-0" / "abort").exists(), "the store was closed"
     assert list((cluster.data_dir / "run").iterdir()) == []
@@ -195,7 +189,7 @@ def test_ports_of_amqp_count_on_from_the_first(tmp_path: Path) -> None:
             cluster.process.kill()
             cluster.process.wait()
         for name in cluster.rows():
-            if is_running(cluster.pid(name)):
+            if is_alive(cluster.pid(name)):
                 os.kill(cluster.pid(name), signal.SIGKILL)
 
 
@@ -258,7 +252,7 @@ def test_a_part_that_dies_again_and_again_ends_all(cluster: Cluster) -> None:
     assert "broker-1 has ended with exit code 1, for the 6th time in a minute. The end of" in cluster.output()
     assert "store.json cannot be read" in cluster.output(), "the end of its log is shown"
     tell("a part of a cluster that cannot be kept", faults=1)
-    assert [pid for pid in pids if is_running(pid)] == []
+    assert [pid for pid in pids if is_alive(pid)] == []
 
 
 @pytest.mark.soak
@@ -317,7 +311,7 @@ def test_a_second_signal_kills(tmp_path: Path) -> None:
     assert cluster.stop(signal.SIGINT) == 1, cluster.output()
     assert "broker-0 was killed by SIGKILL instead of stopping cleanly" in cluster.output()
     tell("a cluster that is told twice to stop", faults=1)
-    assert [pid for pid in pids if is_running(pid)] == []
+    assert [pid for pid in pids if is_alive(pid)] == []
 
 
 @pytest.mark.soak
@@ -351,5 +345,5 @@ def test_name_servers_of_replicas_are_controllers(tmp_path: Path) -> None:
             cluster.process.kill()
             cluster.process.wait()
         for name in cluster.rows():
-            if is_running(cluster.pid(name)):
+            if is_alive(cluster.pid(name)):
                 os.kill(cluster.pid(name), signal.SIGKILL)

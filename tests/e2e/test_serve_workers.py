@@ -18,7 +18,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.amqp_load import parameters
-from tests.support.server import ServerProcess, WorkersProcess, is_alive
+from tests.support.server import ServerProcess, WorkersProcess, connections_at, is_alive
 from tests.support.waiting import wait_until
 
 CONNECTIONS = 12
@@ -84,15 +84,10 @@ def _closed(connection: Any) -> None:
         connection.close()
 
 
-def connections(pid: int, port: int) -> int:
-    found = psutil.Process(pid).net_connections("tcp")
-    return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in found)
-
-
 def test_what_one_worker_takes_the_other_gives_and_plain_serve_has_it_all(server: WorkersProcess) -> None:
     with ExitStack() as stack:
         devices = connected(server, stack)
-        served = [connections(pid, server.port("mqtt")) for pid in server.gateway_pids()]
+        served = [connections_at(pid, server.port("mqtt")) for pid in server.gateway_pids()]
         assert len(served) == 2 and all(served) and sum(served) == CONNECTIONS, "both have clients"
         for number, device in enumerate(devices):
             device.publish(str(number).encode())
@@ -127,7 +122,7 @@ def _plain_serve_has(directory: Path, count: int) -> None:
 def test_a_worker_that_is_killed_is_started_again(server: WorkersProcess) -> None:
     with ExitStack() as stack:
         device = connected(server, stack, 1)[0]
-        (victim,) = (pid for pid in server.gateway_pids() if connections(pid, server.port("mqtt")))
+        (victim,) = (pid for pid in server.gateway_pids() if connections_at(pid, server.port("mqtt")))
         (other,) = server.gateway_pids() - {victim}
         device.is_subscribed = False
         os.kill(victim, signal.SIGKILL)

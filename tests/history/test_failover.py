@@ -11,6 +11,7 @@ import pytest
 from entrepot.broker.consume.consumption_op import ConsumptionOp
 from entrepot.broker.consume.progress import Progress
 from tests.history.lost_masters import RULES, run_history
+from tests.support.quick_brokers import work_often
 from tests.support.seed import seeded
 from tests.tiers.marks import scaled
 
@@ -23,9 +24,7 @@ FORGOTTEN = 9
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
-    monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
-    monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    work_often(monkeypatch)
 
 
 @pytest.mark.scaled

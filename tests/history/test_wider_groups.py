@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.history.lost_masters import RULES, run_history
+from tests.support.quick_brokers import work_often
 from tests.support.seed import seeded
 from tests.tiers.marks import scaled, soak_only
 
@@ -22,9 +23,7 @@ pytestmark = [pytest.mark.scaled, pytest.mark.timeout(900)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
-    monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
-    monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    work_often(monkeypatch)
     monkeypatch.setattr("entrepot.broker.replication.controllers.LOOK_SECONDS", 0.1)
     monkeypatch.setattr("entrepot.store_client.remote.slave_readers.CHANGED_SECONDS", 0.0)
 

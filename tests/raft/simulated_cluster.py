@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,10 +14,10 @@ from entrepot.broker.raft.membership import Add, Change, Configuration, Remove, 
 from entrepot.broker.raft.messages import PreVote, VoteAnswer
 from entrepot.broker.raft.raft import Raft
 from entrepot.broker.raft.state import EMPTY, Options, Stored, first_stored
-from tests.raft.simulated_faults import Faults
+from tests.raft.simulated_faults import MemberFaults
 from tests.raft.simulated_member import COMMAND, SimulatedMember
-from tests.support.simulated_clock import Clock
-from tests.support.simulated_network import Network
+from tests.simulation.clock import Clock
+from tests.simulation.world import World
 
 MAX_PROCESSES: Final = 8
 PATIENCE: Final = 6000.0
@@ -35,18 +36,12 @@ class PlantedFaults:
 NO_FAULTS: Final = PlantedFaults()
 
 
-class BrokenInvariantError(AssertionError):
-    """A broken invariant."""
-
-
-class Cluster:
+class Cluster(World):
     """`truth`: all that was ever committed, in its order.  `leaders`: by term."""
 
-    def __init__(self, seed: int, size: int, planted: PlantedFaults = NO_FAULTS) -> None:
-        self.clock, self.planted = Clock(seed), planted
-        self.pace, self.disks, self.crashes = map(self.clock.chance, ("pace", "disks", "crashes"))
-        self.network = Network(self.clock)
-        self.crash_chance = 0.0
+    def __init__(self, clock: Clock, size: int, planted: PlantedFaults = NO_FAULTS) -> None:
+        super().__init__(clock)
+        self.planted = planted
         self.away_mean = self.pace.choice((5.0, 60.0, 300.0))
         self.compact_entries = self.pace.choice((5, 20, 1000))
         self.options = Options(
@@ -70,7 +65,6 @@ class Cluster:
         self._proposed: dict[int, bytes] = {}
         self._asked: dict[int, int] = {}
         self._tokens = 0
-        self.is_quiet = False
         self.members: dict[int, SimulatedMember] = {}
         stored = first_stored(range(1, size + 1))
         for entry in stored.entries:
@@ -81,7 +75,7 @@ class Cluster:
         self.change_mean = self.pace.choice((100.0, 400.0, 1e9))
         self._client()
         self._operator()
-        self.faults = Faults(self)
+        self.faults = MemberFaults(self)
         self.crash_chance = self.crashes.choice((0.0, 0.003, 0.02, 0.06))
 
     def _begin_member(self, number: int, stored: Stored) -> SimulatedMember:
@@ -186,10 +180,6 @@ class Cluster:
 
     # -- invariants ----------------------------------------------------------------------------------------------
 
-    def require(self, holds: bool, problem: str) -> None:
-        if not holds:
-            raise BrokenInvariantError(problem)
-
     def check_start(self, member: SimulatedMember, stored: Stored) -> None:
         """No term goes back over a crash."""
         told = self._terms.get(member.number, 0)
@@ -293,12 +283,24 @@ class Cluster:
         self._until_even()
         self._stay()
 
+    def _until(self, holds: Callable[[], bool], problem: str, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self.until(holds, problem, limit=PATIENCE, step=5.0, meanwhile=meanwhile)
+
+    def _asking(self, ask: Callable[[SimulatedMember], int]) -> Callable[[], None]:
+        """Ask the leader of each moment, one question after the other; `ask` returns its token."""
+        open_token = 0
+
+        def asking() -> None:
+            nonlocal open_token
+            leader = self.leader()
+            if leader is not None and not self.is_open(open_token):
+                open_token = ask(leader)
+
+        return asking
+
     def _until_synced(self) -> None:
         """A disk that was slow ends what it was asked then: a vote of an earlier time comes before the leader stays."""
-        end = self.clock.now + PATIENCE
-        while any(member.is_syncing for member in self.members.values()):
-            self.require(self.clock.now < end, "a disk never ends")
-            self.clock.run_until(self.clock.now + 5.0)
+        self._until(lambda: not any(member.is_syncing for member in self.members.values()), "a disk never ends")
         self.clock.run_until(self.clock.now + 60.0)
 
     def _lose_one(self) -> None:
@@ -319,45 +321,49 @@ class Cluster:
 
     def _until_read(self) -> None:
         """A leader that nobody proposes anything to comes to serve reads."""
-        end, token = self.clock.now + PATIENCE, 0
         seen = self.reads
-        while self.reads == seen:
-            self.require(self.clock.now < end, "no leader serves a read, though nothing is broken any more")
-            leader = self.leader()
-            if leader is not None and not self.is_open(token):
-                token = self.read(leader)
-            self.clock.run_until(self.clock.now + 5.0)
+        problem = "no leader serves a read, though nothing is broken any more"
+        self._until(lambda: self.reads != seen, problem, self._asking(self.read))
 
     def _until_done(self) -> None:
         """A command is committed: it is asked again, as another, where a leader lost it."""
-        end, token = self.clock.now + PATIENCE, 0
-        while not any(entry.data == COMMAND.pack(token) for entry in self.truth[-40:]):
-            self.require(self.clock.now < end, "no command is committed, though nothing is broken any more")
-            leader = self.leader()
-            if leader is not None and not self.is_open(token):
-                token = self.propose(leader)
-            self.clock.run_until(self.clock.now + 5.0)
+        tokens = [0]
+
+        def propose(leader: SimulatedMember) -> int:
+            tokens.append(self.propose(leader))
+            return tokens[-1]
+
+        self._until(
+            lambda: any(entry.data == COMMAND.pack(tokens[-1]) for entry in self.truth[-40:]),
+            "no command is committed, though nothing is broken any more",
+            self._asking(propose),
+        )
 
     def _until_even(self) -> None:
         """Every member applies all, and a change of members ends."""
-        end, goal = self.clock.now + PATIENCE, len(self.truth)
-        while True:
-            leader = self.leader()
-            configuration = leader.live.state.log.configuration if leader else Configuration()
-            members = [self.members[each] for each in configuration.members if not self.members[each].is_gone]
-            gone = [each for each in configuration.members if self.members[each].is_gone]
-            is_settled = configuration.learner in gone or not (configuration.learner or configuration.leaving)
-            if (
-                leader
-                and is_settled
-                and self._is_committed(leader)
-                and all(each.machine and each.applied >= goal for each in members)
-            ):
-                break
-            self.require(self.clock.now < end, "members do not come to have the whole log")
-            self.clock.run_until(self.clock.now + 5.0)
-        for member in members:
+        goal = len(self.truth)
+        self._until(lambda: self._is_even(goal), "members do not come to have the whole log")
+        for member in self._present(self.leader()):
             self.check_commands(member)
+
+    def _is_even(self, goal: int) -> bool:
+        leader = self.leader()
+        if leader is None:
+            return False
+        configuration = leader.live.state.log.configuration
+        learner = configuration.learner
+        is_learner_gone = bool(learner) and self.members[learner].is_gone
+        is_settled = is_learner_gone or not (learner or configuration.leaving)
+        return (
+            is_settled
+            and self._is_committed(leader)
+            and all(each.machine and each.applied >= goal for each in self._present(leader))
+        )
+
+    def _present(self, leader: SimulatedMember | None) -> list[SimulatedMember]:
+        """The members by a leader's log, but for the one that stays away."""
+        configuration = leader.live.state.log.configuration if leader else Configuration()
+        return [self.members[each] for each in configuration.members if not self.members[each].is_gone]
 
     def _is_committed(self, leader: SimulatedMember) -> bool:
         state = leader.live.state

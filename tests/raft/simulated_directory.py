@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from entrepot.broker.raft.files import SNAPSHOT
-from tests.support.simulated_disk import SimulatedDisk
+from tests.simulation.disk import SimulatedDisk
 
 PATH = "/raft"
 

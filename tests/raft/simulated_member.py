@@ -1,12 +1,11 @@
 """One process of a simulated Raft group: the machine, its real files on a simulated disk, a state machine.
 
-It dies at any step of its disk, and comes back; while it is paused, messages to it wait, and its disk goes on.
+It dies at any step of its disk, and comes back.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,34 +32,31 @@ from entrepot.broker.raft.messages import Message
 from entrepot.broker.raft.raft import Raft
 from entrepot.broker.raft.state import Stored
 from tests.raft.simulated_directory import SimulatedDirectory
-from tests.support.simulated_disk import Crash, SimulatedDisk
+from tests.simulation.disk import Crash, SimulatedDisk
+from tests.simulation.process import Process
+from tests.simulation.write_queue import WriteQueue
 
 if TYPE_CHECKING:
     from tests.raft.simulated_cluster import Cluster
 
-SYNC_MEAN: Final = 2.0
 COMMAND: Final = struct.Struct(">I")
 
 
-class SimulatedMember:
-    """`life`: counts starts and deaths; questions of an earlier one are not answered.  `skew`: of its clock."""
+class SimulatedMember(Process):
+    """`applied`: up to where its state machine, `commands`, has the log."""
 
     def __init__(self, cluster: Cluster, number: int, stored: Stored) -> None:
-        self.cluster, self.slot, self.number = cluster, number, number
+        super().__init__(cluster.clock, number, f"member {number}", cluster.disks)
+        self.cluster, self.number = cluster, number
         self.disk = SimulatedDisk()
         self.directory = self._directory()
         self.files = cluster.planted.files(self.directory, number)
         self.files.create(stored)
         self.machine: Raft | None = None
-        self.life = 0
-        self.is_paused = self.is_gone = False
-        self.slowness, self.skew = 1.0, 0.0
+        self.is_gone = False
         self.commands: list[int] = []
         self.applied = 0
-        self._writes: list[Write] = []
-        self._writing: list[Write] = []
-        self._syncing = 0
-        self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._writes: WriteQueue[Write] = WriteQueue(self, self._perform, self._synced, is_late=True)
         self._acts: dict[type, Callable[[Any], None]] = {
             Write: self._write,
             Send: self._send,
@@ -87,14 +83,14 @@ class SimulatedMember:
     def start(self) -> None:
         if self.machine is not None or self.is_gone:
             return
-        self.life += 1
+        self.begin_life()
         cluster = self.cluster
         self.directory = self._directory()
         self.files = cluster.planted.files(self.directory, self.number)
         stored = self.files.load()
         cluster.check_start(self, stored)
-        cluster.clock.note(f"member {self.number}", f"starts in term {stored.state.term}")
-        chance = cluster.clock.chance(f"member {self.number} life {self.life}")
+        cluster.clock.note(self.name, f"starts in term {stored.state.term}")
+        chance = cluster.clock.chance(f"{self.name} life {self.life}")
         self.machine = cluster.planted.machine(self.number, stored, chance, self._now(), cluster.options)
         self.commands, self.applied = [], 0
         self.later(0.0, self._tick)
@@ -102,13 +98,10 @@ class SimulatedMember:
     def die(self, *, is_power: bool | None = None) -> None:
         """SIGKILL, or loss of power; in the middle of a write."""
         cluster = self.cluster
-        cluster.clock.note(f"member {self.number}", "dies")
-        self.life += 1
+        self.end_life()
         self.machine = None
-        self.is_paused = False
-        self._backlog.clear()
         self._perform_in_part()
-        self._writes, self._writing, self._syncing = [], [], 0
+        self._writes.clear()
         is_power = cluster.disks.random() < 0.7 if is_power is None else is_power
         self.disk = self.disk.crash(cluster.disks) if is_power else self.disk.restart()
         cluster.clock.after(cluster.pace.expovariate(1 / cluster.away_mean), self.start)
@@ -117,35 +110,12 @@ class SimulatedMember:
         if not self.disk.is_off and self.cluster.disks.random() < 0.7:
             self.disk.crash_at = self.disk.steps + self.cluster.disks.randint(1, 8)
             try:
-                self.files.perform([*self._writing, *self._writes])
+                self.files.perform(self._writes.unwritten)
             except Crash:
                 pass
 
-    def pause(self, duration: float) -> None:
-        self.is_paused = True
-        self.cluster.clock.after(duration, self.go_on)
-
-    def go_on(self) -> None:
-        self.is_paused = False
-        while self._backlog and not self.is_paused:
-            act, arguments = self._backlog.popleft()
-            act(*arguments)
-
-    def take(self, act: Callable[..., Any], *arguments: Any) -> None:
-        if self.is_paused:
-            self._backlog.append((act, arguments))
-        elif self.machine is not None:
-            act(*arguments)
-
-    def later(self, delay: float, act: Callable[..., Any], *arguments: Any) -> None:
-        self.cluster.clock.after(delay, self._of_life, self.life, act, *arguments)
-
-    def _of_life(self, life: int, act: Callable[..., Any], *arguments: Any) -> None:
-        if life == self.life:
-            self.take(act, *arguments)
-
     def _now(self) -> float:
-        return self.cluster.clock.now + self.skew
+        return self.machine_clock.time()
 
     def _tick(self) -> None:
         self.later(self.cluster.options.heartbeat_ms / 2, self._tick)
@@ -155,7 +125,7 @@ class SimulatedMember:
 
     def step(self, event: Event) -> None:
         if not isinstance(event, Tick):
-            self.cluster.clock.note(f"member {self.number}", event)
+            self.clock.note(self.name, event)
         for effect in self.live.step(event, self._now()):
             self._act(effect)
         self.cluster.check_commit(self)
@@ -163,7 +133,7 @@ class SimulatedMember:
 
     def _act(self, effect: Effect) -> None:
         if not isinstance(effect, Send):
-            self.cluster.clock.note(f"member {self.number}", effect)
+            self.clock.note(self.name, effect)
         self._acts[type(effect)](effect)
 
     def receive(self, source: int, message: Message) -> None:
@@ -203,40 +173,24 @@ class SimulatedMember:
 
     def _write(self, effect: Write) -> None:
         self.cluster.check_written(self, effect)
-        self._writes.append(effect)
-        if not self._writing:
-            self._begin_write()
+        self._writes.add(effect)
 
-    def _begin_write(self) -> None:
-        self._writing, self._writes = self._writes, []
-        self._syncing += 1
-        delay = self.slowness * self.cluster.disks.expovariate(1 / SYNC_MEAN)
-        self.cluster.clock.after(delay, self._written, self.life)
-
-    def _written(self, life: int) -> None:
-        """The disk is done, in a pause of the process, too; or the power goes at one of its steps."""
-        if life != self.life or self.machine is None:
-            return
-        cluster = self.cluster
-        if cluster.crashes.random() < cluster.crash_chance:
-            self.disk.crash_at = self.disk.steps + cluster.crashes.randint(1, 10)
+    def _perform(self, writes: list[Write]) -> bool:
+        """Or the power goes at one of the disk's steps."""
+        if self.cluster.may_crash():
+            self.disk.crash_at = self.disk.steps + self.cluster.crashes.randint(1, 10)
         try:
-            self.files.perform(self._writing)
+            self.files.perform(writes)
         except Crash:
             self.die(is_power=True)
-            return
+            return False
         self.disk.crash_at = None
-        number = self._writing[-1].number
-        self._writing = []
-        self.later(self.slowness * cluster.disks.expovariate(1.0), self._synced, number)
-        if self._writes:
-            self._begin_write()
+        return True
 
     @property
     def is_syncing(self) -> bool:
         """Whether the machine waits for its disk, and others perhaps for what it holds back until then."""
-        return self._syncing > 0
+        return self._writes.is_busy
 
-    def _synced(self, number: int) -> None:
-        self._syncing -= 1
-        self.step(Synced(number))
+    def _synced(self, last: Write) -> None:
+        self.step(Synced(last.number))

@@ -31,8 +31,8 @@ from entrepot.broker.raft.snapshot import Snapshot
 from entrepot.broker.raft.state import EMPTY, Stored, first_stored
 from entrepot.domain.errors import StoreFailedError
 from tests.raft.simulated_directory import SimulatedDirectory
+from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.seed import seeded
-from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.tiers.marks import scaled
 
 NUMBERS = st.integers(0, 2**63)

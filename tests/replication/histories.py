@@ -5,13 +5,16 @@ python -m tests.replication.histories RULE SEED [--planted NAME]
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from tests.replication.simulated_group import NO_FAULTS, Group, PlantedFaults
+from tests.simulation.histories import Replay, command, lived
 
+MODULE: Final = "tests.replication.histories"
+LENGTHS: Final = (200.0, 600.0, 1500.0)
 RULES: Final = {
     "2-2": Rule(RuleKind.IN_SYNC, 2),
     "3 in sync": Rule(RuleKind.IN_SYNC, 3, min_in_sync=2),
@@ -21,42 +24,22 @@ RULES: Final = {
 }
 
 
-class HistoryError(AssertionError):
-    """A history has broken an invariant; says which, and how it is seen again."""
-
-
-def run_history(seed: int, rule: str, planted: PlantedFaults = NO_FAULTS, name: str = "") -> Group:
+def run_history(seed: int, rule: str, planted: PlantedFaults | None = None, name: str = "") -> Group:
     """Faults, then none, and progress.  Raises HistoryError.  `name`: of the planted fault."""
-    group = Group(seed, RULES[rule], planted)
-    try:
-        group.clock.run_until(group.clock.chance("length").choice((200.0, 600.0, 1500.0)))
-        group.heal()
-    except Exception as error:
-        again = f"python -m tests.replication.histories {rule!r} {seed}" + (f" --planted {name!r}" if name else "")
-        told = [f"{error!r} at {group.clock.now:.2f}", *group.clock.tail(), f"again: {again}"]
-        raise HistoryError("\n".join(told)) from error
-    return group
+    return lived(
+        seed, lambda clock: Group(clock, RULES[rule], planted or NO_FAULTS), LENGTHS, command(MODULE, rule, seed, name)
+    )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.replication.histories", description=__doc__)
-    parser.add_argument("rule", choices=RULES)
-    parser.add_argument("seed", type=int)
-    parser.add_argument("--planted", default="", help="name of a planted fault")
-    given = parser.parse_args()
-    planted = NO_FAULTS
-    if given.planted:
-        from tests.replication.test_planted_faults import FAULTS
+def _planted() -> Mapping[str, PlantedFaults]:
+    from tests.replication.test_planted_faults import FAULTS
 
-        planted = FAULTS[given.planted][0]
-    try:
-        group = run_history(given.seed, given.rule, planted, given.planted)
-    except HistoryError as error:
-        print(error)
-        return 1
-    print(f"{len(group.truth)} records confirmed, {group.opens} masters, faults: {group.faults.done}")
-    return 0
+    return {name: planted for name, (planted, _) in FAULTS.items()}
+
+
+def _told(group: Group) -> Iterable[str]:
+    yield f"{len(group.truth)} records confirmed, {group.opens} masters, faults: {group.faults.done}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Replay(MODULE, __doc__, "rule", [*RULES], run_history, _planted, _told).main())

@@ -1,7 +1,4 @@
-"""Faults from outside: deaths, cuts, pauses, slow disks, clocks that jump, wiped, rolled-back and copied directories.
-
-Each history has some kinds of them, not all: what one kind would hide, another history shows.
-"""
+"""Faults of replicas: deaths, cuts, pauses, slow disks, clocks that jump, wiped, rolled-back and copied directories."""
 
 from __future__ import annotations
 
@@ -9,57 +6,41 @@ from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.mastership import Member, heard_of
-from tests.replication.simulated_disk import SimulatedDisk
+from tests.replication.simulated_disk import ReplicaDisk
 from tests.replication.simulated_replica import SimulatedReplica
+from tests.simulation.faults import Faults
+from tests.simulation.network import both_ways
 
 if TYPE_CHECKING:
     from tests.replication.simulated_group import Group
 
 KINDS: Final = ("death", "break", "cut", "split", "pause", "slow disk", "jump", "wipe", "roll back", "copy", "loss")
+COPYING: Final = ("roll back", "copy")
+"""Nobody copies directories where people elect by hand."""
 
 
-class Faults:
-    """`kinds`: of this history.  `done`: how often each came."""
+class ReplicaFaults(Faults[SimulatedReplica]):
+    """Those that find nothing to do are not counted."""
+
+    share = 0.6
+    means = (6.0, 20.0, 80.0)
+    pauses = (5.0, 40.0, 200.0)
+    cuts = (10.0, 60.0, 400.0)
+    jumps = (-500.0, -50.0, 50.0, 500.0)
 
     def __init__(self, group: Group) -> None:
+        super().__init__(group, (kind for kind in KINDS if not (group.register.is_by_hand and kind in COPYING)))
         self._group = group
-        self.chance = group.clock.chance("faults")
-        self.mean = self.chance.choice((6.0, 20.0, 80.0))
-        kinds = [kind for kind in KINDS if not (group.register.is_by_hand and kind in ("roll back", "copy"))]
-        self.kinds = [kind for kind in kinds if self.chance.random() < 0.6]
-        self.kinds += [kind for kind in self.kinds if kind in ("roll back", "copy")]  # most find nothing to do
-        self.done: dict[str, int] = {}
-        self.is_over = False
-        self._next()
+        self.kinds += [kind for kind in self.kinds if kind in COPYING]  # most find nothing to do
 
-    def _next(self) -> None:
-        self._group.clock.after(self.chance.expovariate(1 / self.mean), self._come)
+    def _chosen(self) -> SimulatedReplica:
+        return self.chance.choice(list(self._group.processes.values()))
 
-    def _come(self) -> None:
-        if self.is_over:
-            return
-        self._next()
-        if not self.kinds:
-            return
-        kind = self.chance.choice(self.kinds)
-        replica = self.chance.choice(list(self._group.processes.values()))
-        act = {
-            "death": self._death,
-            "break": self._break,
-            "cut": self._cut,
-            "split": self._split,
-            "pause": self._pause,
-            "slow disk": self._slow_disk,
-            "jump": self._jump,
-            "wipe": self._wipe,
-            "roll back": self._roll_back,
-            "copy": self._copy,
-            "loss": self._loss,
-        }[kind]
-        if act(replica):
-            self.done[kind] = self.done.get(kind, 0) + 1
+    def _happen(self, kind: str, replica: SimulatedReplica) -> None:
+        if self._act(kind)(replica):
+            self._count(kind)
             self._group.clock.note(replica.name, f"fault: {kind}")
-            if kind in ("roll back", "copy"):  # whoever does that elects, too
+            if kind in COPYING:  # whoever does that elects, too
                 self._group.clock.after(self.chance.choice((10.0, 50.0, 200.0)), self._group.register.elect_somebody)
 
     # -- processes and disks -------------------------------------------------------------------------------------
@@ -81,18 +62,7 @@ class Faults:
         return True
 
     def _pause(self, replica: SimulatedReplica) -> bool:
-        if replica.machine is None or replica.is_paused:
-            return False
-        replica.pause(self.chance.choice((5.0, 40.0, 200.0)))
-        return True
-
-    def _slow_disk(self, replica: SimulatedReplica) -> bool:
-        replica.slowness = self.chance.choice((1.0, 5.0, 40.0))
-        return True
-
-    def _jump(self, replica: SimulatedReplica) -> bool:
-        replica.skew += self.chance.choice((-500.0, -50.0, 50.0, 500.0))
-        return True
+        return not replica.is_paused and super()._pause(replica)
 
     def _end(self, replica: SimulatedReplica) -> None:
         if replica.machine is not None:
@@ -132,7 +102,7 @@ class Faults:
         self._group.add_twin(replica.number, disk)
         return True
 
-    def _is_older(self, snapshot: SimulatedDisk) -> bool:
+    def _is_older(self, snapshot: ReplicaDisk) -> bool:
         """Its last start was heard of: nobody knows of one that was not."""
         heard = heard_of(self._group.register.decided.heard, snapshot.state.member)
         last = self._group.processes[snapshot.state.replica].disk.state
@@ -171,16 +141,4 @@ class Faults:
     def _split(self, replica: SimulatedReplica) -> bool:
         """One replica from all others, either way."""
         others = [0, *self._group.processes]
-        return self._close({pair for other in others for pair in ((replica.slot, other), (other, replica.slot))})
-
-    def _close(self, pairs: set[tuple[int, int]]) -> bool:
-        pairs = {pair for pair in pairs if pair[0] != pair[1]}
-        cuts = self._group.network.cuts
-        cuts |= pairs
-        self._group.clock.after(self.chance.choice((10.0, 60.0, 400.0)), cuts.difference_update, pairs)
-        return bool(pairs)
-
-    def _loss(self, _: SimulatedReplica) -> bool:
-        network = self._group.network
-        network.loss, network.doubles = self.chance.choice(((0.0, 0.0), (0.1, 0.3), (0.4, 0.4)))
-        return True
+        return self._close(both_ways(replica.slot, others))

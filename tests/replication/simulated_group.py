@@ -15,12 +15,13 @@ from entrepot.domain.replication.mastership import ReplicaState
 from tests.replication.derived_state import DerivedState, derived_from
 from tests.replication.simulated_clients import Client, Ledger
 from tests.replication.simulated_copying import Copies
-from tests.replication.simulated_disk import Record, SimulatedDisk
-from tests.replication.simulated_faults import Faults
+from tests.replication.simulated_disk import Record, ReplicaDisk
+from tests.replication.simulated_faults import ReplicaFaults
 from tests.replication.simulated_register import Register
 from tests.replication.simulated_replica import SimulatedReplica, pieces
-from tests.support.simulated_clock import Clock
-from tests.support.simulated_network import Connection, Network
+from tests.simulation.clock import Clock
+from tests.simulation.network import Connection
+from tests.simulation.world import BrokenInvariantError, World
 
 MOST_IN_FLIGHT: Final = 3
 LOCK: Final = 60.0
@@ -46,26 +47,20 @@ class PlantedFaults:
 NO_FAULTS: Final = PlantedFaults()
 
 
-class BrokenInvariantError(AssertionError):
-    """What must never be."""
-
-
-class Group:
-    """`crash_chance`: before each effect and at each sync.  `planted`: a fault.  `lock`: store time for which a message
-    that was handed out is kept from others."""
+class Group(World):
+    """Its processes may crash before each effect and at each sync.  `planted`: a fault.  `lock`: store time for which a
+    message that was handed out is kept from others."""
 
     lock = LOCK
 
-    def __init__(self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS) -> None:
-        self.clock, self.rule, self.planted = Clock(seed), rule, planted
-        self.pace, self.disks, self.crashes = map(self.clock.chance, ("pace", "disks", "crashes"))
-        self.network, self.ledger = Network(self.clock), Ledger(self)
-        self.crash_chance = 0.0
+    def __init__(self, clock: Clock, rule: Rule, planted: PlantedFaults = NO_FAULTS) -> None:
+        super().__init__(clock)
+        self.rule, self.planted = rule, planted
+        self.ledger = Ledger(self)
         self.again_mean = self.pace.choice((1.0, 20.0))
         self.away_mean = self.pace.choice((3.0, 30.0))
         self.most_sent = self.pace.choice((1, 4))
         self._bodies = self._connections = 0
-        self.is_quiet = False
         self.names: dict[tuple[int, int, int], Record] = {}
         self.truth: list[Record] = []
         self.truth_state = DerivedState()
@@ -79,7 +74,7 @@ class Group:
             replica.start()
         self.register.tell_all()
         self.clients = [self.make_client(-1 - place, kind) for place, kind in enumerate(CLIENTS)]
-        self.faults = Faults(self)
+        self.faults = ReplicaFaults(self)
         self.crash_chance = self.crashes.choice((0.0, 0.005, 0.03, 0.1))
         self.register.elect_later()
 
@@ -95,14 +90,14 @@ class Group:
 
     def wall_of(self, replica: SimulatedReplica) -> float:
         """Return the time of a process's clock."""
-        return self.clock.now + replica.skew
+        return replica.machine_clock.time()
 
     def appended(self, replica: SimulatedReplica, record: Record) -> None:
         """A master has written a record."""
 
     def _process(self, number: int) -> SimulatedReplica:
         planted = self.planted
-        disk = SimulatedDisk(self._new_state(number), syncs_cuts=planted.syncs_cuts, has_intents=planted.has_intents)
+        disk = ReplicaDisk(self._new_state(number), syncs_cuts=planted.syncs_cuts, has_intents=planted.has_intents)
         return SimulatedReplica(self, number, number, disk)
 
     def _new_state(self, number: int) -> ReplicaState:
@@ -119,7 +114,7 @@ class Group:
     def has_twin(self) -> bool:
         return len(self.processes) > self.rule.replicas
 
-    def add_twin(self, number: int, disk: SimulatedDisk) -> None:
+    def add_twin(self, number: int, disk: ReplicaDisk) -> None:
         slot = max(self.processes) + 1
         self.processes[slot] = SimulatedReplica(self, slot, number, disk)
         self.processes[slot].start()
@@ -140,10 +135,6 @@ class Group:
                     self.wipe(replica)
 
     # -- invariants ----------------------------------------------------------------------------------------------
-
-    def require(self, holds: bool, problem: str) -> None:
-        if not holds:
-            raise BrokenInvariantError(problem)
 
     def next_body(self) -> int:
         self._bodies += 1

@@ -1,11 +1,10 @@
 """One process of a simulated group: the machine, a disk that loses what is not synced, and what may happen to it.
 
-It dies between any two effects and at each sync, and comes back; while it is paused, what comes to it waits.
+It dies between any two effects and at each sync, and comes back.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,13 +33,14 @@ from entrepot.broker.replication.replica import Replica
 from entrepot.domain.replication.epochs import EpochStart
 from tests.replication.derived_state import derived_from
 from tests.replication.simulated_broker import SimulatedBroker
-from tests.replication.simulated_disk import DamageError, Record, SimulatedDisk
-from tests.support.simulated_network import Connection
+from tests.replication.simulated_disk import Record, ReplicaDisk
+from tests.simulation.network import Connection
+from tests.simulation.process import Process
+from tests.simulation.record_log import DamageError
 
 if TYPE_CHECKING:
     from tests.replication.simulated_group import Group
 
-SYNC_MEAN: Final = 2.0
 TICK_MEAN: Final = 25.0
 ROWS_TICKS: Final = 2
 """Rows are saved more seldom than the confirmed offset: once in so many ticks."""
@@ -50,22 +50,20 @@ class CrashError(Exception):
     """The process has died in the middle of an effect."""
 
 
-class SimulatedReplica:
-    """`slot`: its place in the network; `number`: replica id.  `life`: counts what was started, and what has ended;
-    what was asked for in an earlier one does not come.  `slowness`: of its disk.  `skew`: of its clock."""
+class SimulatedReplica(Process):
+    """`number`: replica id, which a copy of its directory has, too."""
 
-    def __init__(self, group: Group, slot: int, number: int, disk: SimulatedDisk) -> None:
-        self.group, self.slot, self.number, self.disk = group, slot, number, disk
-        self.name = f"replica {number}" if slot == number else f"copy {slot} of {number}"
+    def __init__(self, group: Group, slot: int, number: int, disk: ReplicaDisk) -> None:
+        name = f"replica {number}" if slot == number else f"copy {slot} of {number}"
+        super().__init__(group.clock, slot, name, group.disks)
+        self.group, self.number, self.disk = group, number, disk
         self.machine: Replica | None = None
         self.broker = SimulatedBroker(self)
-        self.life = self._ticks = 0
-        self.is_paused = self.is_syncing = self.is_removed = False
-        self.slowness, self.skew = 1.0, 0.0
-        self.snapshot: SimulatedDisk | None = None
+        self._ticks = 0
+        self.is_syncing = self.is_removed = False
+        self.snapshot: ReplicaDisk | None = None
         self.connection: Connection | None = None  # to its master
         self.streams: dict[int, Connection] = {}  # to its slaves
-        self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._acts: dict[type, Callable[[Any], None]] = {
             Persist: self._persist,
             Cut: self._cut,
@@ -105,7 +103,7 @@ class SimulatedReplica:
         """A new run of the process."""
         if self.machine is not None or self.is_removed:
             return
-        self.life += 1
+        self.begin_life()
         disk, group = self.disk, self.group
         if max(disk.rows.end, disk.kept) > len(disk.log):
             raise DamageError("the log ends before what is kept as confirmed")
@@ -120,43 +118,15 @@ class SimulatedReplica:
         self.run(self.live.start(f"{group.pace.getrandbits(32):08x}"))
 
     def die(self) -> None:
-        self.group.clock.note(self.name, "dies")
-        self.life += 1
+        self.end_life()
         self.machine = None
-        self.is_syncing = self.is_paused = False
-        self._backlog.clear()
+        self.is_syncing = False
         self.broker.close(answers=False)
         self.group.closed(self)
         self.disk.crash(self.group.disks)
         if self.group.disks.random() < (0.7 if self.snapshot is None else 0.2) and not self.disk.is_old_copy:
             self.snapshot = self.disk.copy()
         self.group.clock.after(self.group.pace.expovariate(1 / self.group.away_mean), self.start)
-
-    def pause(self, duration: float) -> None:
-        """SIGSTOP: what comes waits, and so does what it would do by itself."""
-        self.is_paused = True
-        self.group.clock.after(duration, self.go_on)
-
-    def go_on(self) -> None:
-        self.is_paused = False
-        while self._backlog and not self.is_paused:
-            act, arguments = self._backlog.popleft()
-            act(*arguments)
-
-    def take(self, act: Callable[..., Any], *arguments: Any) -> None:
-        """Something comes from outside; to a process that is not there it does not."""
-        if self.is_paused:
-            self._backlog.append((act, arguments))
-        elif self.machine is not None:
-            act(*arguments)
-
-    def later(self, delay: float, act: Callable[..., Any], *arguments: Any) -> None:
-        """Something that the process does by itself, if it lives so long."""
-        self.group.clock.after(delay, self._of_life, self.life, act, *arguments)
-
-    def _of_life(self, life: int, act: Callable[..., Any], *arguments: Any) -> None:
-        if life == self.life:
-            self.take(act, *arguments)
 
     def _tick(self) -> None:
         """Rows are saved; who follows nobody tries again; who has not joined a master asks who it is."""
@@ -194,7 +164,7 @@ class SimulatedReplica:
         return True
 
     def maybe_crash(self, weight: int = 1) -> None:
-        if self.group.crash_chance and self.group.crashes.random() < weight * self.group.crash_chance:
+        if self.group.may_crash(weight):
             raise CrashError
 
     def _acknowledge(self, effect: Acknowledge) -> None:
@@ -226,23 +196,19 @@ class SimulatedReplica:
 
     def _begin_sync(self) -> None:
         self.is_syncing = True
-        delay = self.slowness * self.group.disks.expovariate(1 / SYNC_MEAN)
-        generation = self.live.generation
-        self.group.clock.after(delay, self._synced, self.life, len(self.disk.log), generation)
+        self.on_disk(self._synced, len(self.disk.log), self.live.generation)
 
-    def _synced(self, life: int, target: int, generation: int) -> None:
-        """The disk is done, whether the process is paused or not; that comes to an end before or behind it too."""
-        if life != self.life or self.machine is None:
-            return
+    def _synced(self, target: int, generation: int) -> None:
+        """The disk is done; the process may come to an end before or behind it."""
         try:
             self.maybe_crash()
-            if generation == self.machine.generation:
+            if generation == self.live.generation:
                 self.disk.sync(target)
             self.maybe_crash()
         except CrashError:
             self.die()
             return
-        self.later(self.slowness * self.group.disks.expovariate(1.0), self._tell_synced, target, generation)
+        self.from_disk(self._tell_synced, target, generation)
 
     def _tell_synced(self, target: int, generation: int) -> None:
         machine = self.live

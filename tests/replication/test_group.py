@@ -17,6 +17,7 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
+from tests.support.quick_brokers import work_often
 from tests.support.replicated_group import LAYOUT, ReplicatedGroup
 from tests.support.store_steps import append, bodies, codes, eventually, handles, message, pop
 from tests.support.waiting import until
@@ -28,9 +29,7 @@ QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
-    monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
-    monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    work_often(monkeypatch)
 
 
 async def test_what_is_confirmed_is_on_every_disk_in_sync(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ async def test_it_copies_and_confirms_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", [QUORUM, Rule(RuleKind.ASYNC, 2)], ids=["2-3", "async"])
-async def test_it_is_never_elected(tmp_path: Path, rule: Rule) -> None:
+async def test_an_observer_is_never_elected(tmp_path: Path, rule: Rule) -> None:
     async with ReplicatedGroup(tmp_path, rule, observers=1) as group:
         observer = rule.replicas + 1
         await group.store.topology.put_topic(Topic("t", queues=1))

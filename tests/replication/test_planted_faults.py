@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 from typing import Final
 
 import pytest
@@ -16,10 +15,9 @@ from entrepot.domain.replication.election import Election
 from entrepot.domain.replication.epochs import EpochStart
 from entrepot.domain.replication.greeting import Greeting
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Promise, heard_of
-from tests.replication.histories import HistoryError, run_history
+from tests.replication.histories import run_history
 from tests.replication.simulated_group import PlantedFaults
-from tests.support.seed import SEED
-from tests.tiers.marks import scaled
+from tests.simulation.histories import find
 
 MOST_HISTORIES: Final = 20_000
 """Rare ones take some hundred.  In the default tier the histories of each fault are the same in every run."""
@@ -179,11 +177,5 @@ FAULTS: Final = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str) -> None:
     planted, rule = FAULTS[name]
-    chance = Random(f"{FOUND_EARLY.get(name, 'found')} {name}{scaled('', SEED)}")
-    for number in range(MOST_HISTORIES):
-        try:
-            run_history(chance.getrandbits(32), rule, planted, name)
-        except HistoryError as found:
-            print(f"{found}\nfound in history {number + 1}")
-            return
-    raise AssertionError(f"{name} is not found in {MOST_HISTORIES} histories")
+    purpose = f"{FOUND_EARLY.get(name, 'found')} {name}"
+    find(purpose, lambda seed: run_history(seed, rule, planted, name), MOST_HISTORIES)

@@ -13,7 +13,7 @@ from entrepot.broker.store.record import RecordHeader, RecordKind
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import Message
 from entrepot.domain.replication.epochs import EpochStart
-from tests.support.simulated_disk import SimulatedDisk
+from tests.simulation.disk import SimulatedDisk
 
 LAYOUT = CommitLogLayout(segment_size_bytes=4096, preallocate_bytes=4096, reserve_bytes=0)
 SIZES = st.lists(st.integers(0, 1500), min_size=1, max_size=30)

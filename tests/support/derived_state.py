@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.simulated_disk import SimulatedDisk
+from tests.simulation.disk import SimulatedDisk
 from tests.support.simulated_store import ROOT, SimulatedStore, World
 
 

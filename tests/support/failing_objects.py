@@ -1,4 +1,4 @@
-"""MemoryObjects: an ObjectStore in memory, which fails as it is told.
+"""FailingObjects: an ObjectStore in memory, which fails as it is told.
 
 `plan` is asked before each call, by its name and path, and says what goes wrong.  It may do other things meanwhile, as
 another program would.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 
-from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
+from entrepot.broker.tiered.objects import StoredObject, TierError
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code
+from tests.support.memory_objects import MemoryObjects, ranges_of, stored_in
 
 
 class Fault(Enum):
@@ -36,16 +36,13 @@ def nothing_fails(call: str, path: str) -> Fault:
     return Fault.NONE
 
 
-class MemoryObjects:
+class FailingObjects(MemoryObjects):
     """See the module."""
 
-    url = "memory:///"
-
     def __init__(self, clock: Clock, plan: Plan = nothing_fails) -> None:
+        super().__init__(clock)
         self.plan = plan
         self.calls = 0
-        self._clock = clock
-        self._objects: dict[str, tuple[bytes, int]] = {}
         self._shown_when_stale: dict[str, tuple[bytes, int]] = {}
         self._late: list[tuple[str, bytes]] = []
 
@@ -54,63 +51,56 @@ class MemoryObjects:
         if fault is Fault.LATE:
             self._late.append((path, bytes(data)))
             raise TierError(f"no answer to put {path}")
-        is_new = self._put(path, bytes(data))
+        is_new = super().put_new(path, data)
         self._after(fault, path)
         return is_new
 
     def replace(self, path: str, data: bytes) -> None:
         fault = self._before("replace", path)
-        self._objects[path] = (bytes(data), self._clock.now_ms())
+        super().replace(path, data)
         self._after(fault, path)
 
     def get(self, path: str) -> bytes:
         self._after(self._before("get", path), path)
-        return self._at(path)
+        return super().get(path)
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         self._after(self._before("get_ranges", path), path)
-        data = self._at(path)
-        if any(end > len(data) for _, end in ranges):
-            raise TierError(f"{path} ends before a range", Code.COLD_CORRUPTED)
-        return [data[start:end] for start, end in ranges]
+        return ranges_of(path, super().get(path), ranges)
 
     def size(self, path: str) -> int:
         self._after(self._before("size", path), path)
-        return len(self._at(path))
+        return len(super().get(path))
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         fault = self._before("objects", prefix)
         self._after(fault, prefix)
-        shown = self._shown_when_stale if fault is Fault.STALE else self._objects
-        found = [(path, len(data), time) for path, (data, time) in shown.items() if path.startswith(prefix)]
-        for path, size, time in sorted(found):
-            yield StoredObject(path, size, time)
+        return iter(stored_in(self._shown_when_stale, prefix) if fault is Fault.STALE else [*super().objects(prefix)])
 
     def delete(self, paths: Sequence[str]) -> None:
         fault = self._before("delete", paths[0] if paths else "")
-        for path in paths:
-            self._objects.pop(path, None)
+        super().delete(paths)
         self._after(fault, "what to delete")
 
     def settle(self) -> None:
         """Late puts arrive; a stale list shows all that there is now."""
         for path, data in self._late:
-            self._put(path, data)
+            super().put_new(path, data)
         self._late.clear()
-        self._shown_when_stale = dict(self._objects)
+        self._shown_when_stale = dict(self._found)
 
     def overwrite(self, path: str, data: bytes) -> None:
         """Harm an object, as no ObjectStore would."""
-        self._objects[path] = (data, self._clock.now_ms())
+        self._found[path] = (data, self._clock.now_ms())
 
     def paths(self, prefix: str = "") -> list[str]:
         """What is there, in order; no plan is asked."""
-        return sorted(path for path in self._objects if path.startswith(prefix))
+        return sorted(path for path in self._found if path.startswith(prefix))
 
-    def working(self) -> MemoryObjects:
+    def working(self) -> FailingObjects:
         """The same objects through a handle that never fails, for those who check."""
-        other = MemoryObjects(self._clock)
-        other._objects = self._objects
+        other = FailingObjects(self._clock)
+        other._found = self._found
         return other
 
     def _before(self, call: str, path: str) -> Fault:
@@ -123,14 +113,3 @@ class MemoryObjects:
     def _after(self, fault: Fault, path: str) -> None:
         if fault is Fault.AFTER:
             raise TierError(f"the answer about {path} was lost")
-
-    def _put(self, path: str, data: bytes) -> bool:
-        if path in self._objects:
-            return False
-        self._objects[path] = (data, self._clock.now_ms())
-        return True
-
-    def _at(self, path: str) -> bytes:
-        if path not in self._objects:
-            raise MissingObjectError(path)
-        return self._objects[path][0]

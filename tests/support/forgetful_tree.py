@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from tests.support.simulated_file import NothingMore, SimulatedFile
+from tests.simulation.file import NothingMore, SimulatedFile
 
 SECTOR: Final = 512
 """Bytes that a disk writes together or not at all."""

@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 from tests.support.deployment import Deployment, GatewayProcess
 from tests.support.waiting import PATIENCE_SECONDS
@@ -79,3 +80,9 @@ def payload_of(event: dict[str, Any]) -> bytes:
         return base64.b64decode(event["data_base64"])
     data = event.get("data", "")
     return (data if isinstance(data, str) else json.dumps(data)).encode()
+
+
+def journey_of(server: Deployment | GatewayProcess, **name: str) -> dict[str, Any]:
+    """Where a message went; `name`: its id, or what else finds it."""
+    found: dict[str, Any] = http_json(server, "GET", f"/api/v1/journeys?{urlencode(name)}")
+    return found

@@ -20,6 +20,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from tests.support import measured
+
 MODULES: Final = (
     "entrepot.gateway.cli.app",
     "entrepot.gateway.serving",
@@ -159,6 +161,7 @@ def _run(question: dict[str, Any], descriptor: int) -> NoReturn:
         os.environ.update(question["environment"])
         os.chdir(question["directory"])
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
+        measured.obey()
         random.seed()
         sys.argv = ["entrepot", *question["start"]]
         main()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from entrepot.broker.tiered.object_paths import checked_path, checked_prefix, checked_ranges, checked_size, ends_before
 from entrepot.broker.tiered.objects import MissingObjectError, StoredObject
@@ -40,12 +40,7 @@ class MemoryObjects:
         return found[0]
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        checked_ranges(path, ranges)
-        data = self.get(path)
-        for start, end in ranges:
-            if start < end and end > len(data):
-                raise ends_before(path, start, end)
-        return [data[start:end] for start, end in ranges]
+        return ranges_of(path, self.get(path), ranges)
 
     def size(self, path: str) -> int:
         return len(self.get(path))
@@ -53,10 +48,23 @@ class MemoryObjects:
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         checked_prefix(prefix)
         with self._lock:
-            found = sorted(self._found.items())
-        return iter([StoredObject(path, len(data), at) for path, (data, at) in found if path.startswith(prefix)])
+            return iter(stored_in(self._found, prefix))
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in [checked_path(each) for each in paths]:
             with self._lock:
                 self._found.pop(path, None)
+
+
+def ranges_of(path: str, data: bytes, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Parts of an object.  Raises as a store does where it ends before one of them."""
+    checked_ranges(path, ranges)
+    for start, end in ranges:
+        if start < end and end > len(data):
+            raise ends_before(path, start, end)
+    return [data[start:end] for start, end in ranges]
+
+
+def stored_in(found: Mapping[str, tuple[bytes, int]], prefix: str) -> list[StoredObject]:
+    """A list of what is there, in order."""
+    return [StoredObject(path, len(data), at) for path, (data, at) in sorted(found.items()) if path.startswith(prefix)]

@@ -12,6 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+import psutil  # type: ignore[import-untyped]
+
+from tests.support import measured
 from tests.support.launcher import ROOT, WarmProcess, launch
 from tests.support.ports import ReservedPort
 from tests.support.waiting import PATIENCE_SECONDS
@@ -120,7 +123,7 @@ class Process:
     def signal_kill(self) -> None:
         """SIGKILL, without waiting."""
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.send_signal(measured.KILL)
 
     def terminate(self) -> None:
         """SIGTERM, without waiting."""
@@ -200,7 +203,7 @@ class WorkersProcess(ServerProcess):
         super().signal_kill()
         for pid in parts:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, measured.KILL)
 
     def parts(self) -> list[int]:
         """Process ids of the store and the gateways."""
@@ -231,3 +234,9 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def connections_at(pid: int, port: int) -> int:
+    """How many clients a process has at a port."""
+    found = psutil.Process(pid).net_connections("tcp")
+    return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in found)

@@ -23,9 +23,9 @@ from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
+from tests.simulation.disk import SimulatedDisk, SimulatedStateFile, SimulatedSyncChannel
 from tests.support.checker import History, Report, check
 from tests.support.clock import ManualClock
-from tests.support.simulated_disk import SimulatedDisk, SimulatedStateFile, SimulatedSyncChannel
 from tests.support.stepped_ports import SteppedPorts, done
 from tests.support.store_steps import message
 

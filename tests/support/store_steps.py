@@ -39,6 +39,16 @@ async def append(store: Store, topic: str, *bodies: bytes | str, queue_id: int =
     assert await settled(confirmation) is None
 
 
+async def eventually_read(store: Store, count: int, topic: str = "t", queue_id: int = 0) -> list[StoredMessage]:
+    """The messages of a queue, once there are so many."""
+
+    async def enough() -> list[StoredMessage]:
+        found = await store.messages.read(topic, queue_id, 0, 100)
+        return found if len(found) >= count else []
+
+    return await eventually(enough)
+
+
 async def pop(
     store: Store, topic: str, group: str = "g", count: int = 32, wait_ms: int = 0, invisible_ms: int | None = None
 ) -> Deliveries:

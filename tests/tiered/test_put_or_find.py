@@ -6,12 +6,12 @@ import pytest
 
 from entrepot.broker.tiered.objects import MissingObjectError, TierError, put_or_find
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import Fault, MemoryObjects
+from tests.support.failing_objects import FailingObjects, Fault
 
 
-def objects(*faults: Fault) -> MemoryObjects:
+def objects(*faults: Fault) -> FailingObjects:
     plan = iter(faults)
-    return MemoryObjects(ManualClock(), lambda *_: next(plan, Fault.NONE))
+    return FailingObjects(ManualClock(), lambda *_: next(plan, Fault.NONE))
 
 
 def test_a_new_object_is_put_and_another_s_is_found() -> None:

@@ -49,7 +49,7 @@ def test_the_diffs_apply(name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", CHANGES)
-def test_it_can_be_followed(name: str) -> None:
+def test_a_first_change_can_be_followed(name: str) -> None:
     with copied() as copy:
         for step in STEP.finditer(CHANGES[name]):
             if step["diff"]:

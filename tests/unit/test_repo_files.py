@@ -106,3 +106,18 @@ def test_forms_name_commands_that_there_are() -> None:
     request = (ROOT / ".github" / "PULL_REQUEST_TEMPLATE.md").read_text()
     targets = re.findall(r"`make ([a-z-]+)`", request)
     assert targets and all(map(has_target, targets))
+
+
+def test_each_room_has_an_owner_and_each_owned_path_is_there() -> None:
+    lines = [
+        line.split() for line in (ROOT / ".github" / "CODEOWNERS").read_text().splitlines() if line[:1] not in ("", "#")
+    ]
+    assert lines[0][0] == "*", "the rule for all others comes first: the last one that matches decides"
+    paths = [path for path, *_ in lines[1:]]
+    assert [path for path in paths if not (ROOT / path.strip("/")).exists()] == []
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    folders = {f"/{name.partition('/')[0]}/" for name in tracked.splitlines() if "/" in name and name[0] != "."}
+    assert folders <= set(paths)
+    assert [owners for _, *owners in lines if not all(map(re.compile(r"@[\w-]+/[\w-]+").fullmatch, owners))] == []

@@ -3,9 +3,6 @@ a client is connected.  As in the grids of the other doors an operation says wha
 
 from __future__ import annotations
 
-import json
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +10,6 @@ from typing import Any
 import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
-from joserfc import jwt
-from joserfc.jwk import KeySet, RSAKey
 from pika.exceptions import (  # type: ignore[import-untyped]
     AMQPConnectionError,
     ChannelClosedByBroker,
@@ -22,14 +17,13 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     ProbableAuthenticationError,
 )
 
+from tests.support.access import ROOT, Statement, TokenIssuer, allow, new_user, said
 from tests.support.cases import cases
 from tests.support.certificates import TestAuthority
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Needs = tuple[tuple[str, str], ...]
-KEY = RSAKey.generate_key(2048, {"kid": "k"})
-ISSUER, AUDIENCE = "https://issuer.test", "entrepot"
 EVERYTHING = {"effect": "ALLOW", "actions": ["ALL"], "resources": ["Topic:*", "Group:*", "Cluster:*", "Namespace:*"]}
 
 
@@ -40,17 +34,14 @@ class Site:
     server: ServerProcess
     root: httpx2.Client
     authority: TestAuthority
+    issuer: TokenIssuer
 
-    def user(self, *statements: dict[str, Any]) -> str:
+    def user(self, *statements: Statement) -> str:
         """A new user with statements; its name."""
-        name = f"u{uuid.uuid4().hex[:10]}"
-        assert self.root.put(f"/api/v1/users/{name}", json={"password": "pw"}).status_code == 201
-        self.allow(name, *statements)
-        return name
+        return new_user(self.root, *statements)
 
-    def allow(self, name: str, *statements: dict[str, Any]) -> None:
-        answer = self.root.put(f"/api/v1/acls/{name}", json={"statements": list(statements)})
-        assert answer.status_code in (200, 201), answer.text
+    def allow(self, name: str, *statements: Statement) -> None:
+        allow(self.root, name, *statements)
 
     def connect(self, name: str, password: str = "pw", vhost: str = "/") -> pika.BlockingConnection:
         credentials = pika.PlainCredentials(name, password)
@@ -63,16 +54,10 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("grid")
     authority = TestAuthority(directory)
-    key = directory / "key.json"
-    key.write_text(json.dumps(KeySet([KEY]).as_dict(private=False)))
+    issuer = TokenIssuer(directory)
     settings = {
-        "security.argon2_memory_bytes": "65536",
-        "security.argon2_iterations": "1",
-        "security.initial_admin": "root",
-        "security.initial_admin_password": "root",
-        "security.jwt_issuer": ISSUER,
-        "security.jwt_audience": AUDIENCE,
-        "security.jwt_key_file": str(key),
+        **ROOT,
+        **issuer.settings,
         "security.certificate_identity": "cn",
         "amqp.tls_port": "0",
         "amqp.tls_certificate": str(authority.issue("server")),
@@ -82,7 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with ServerProcess(directory, settings) as server:
         url = f"http://{server.address('http')}"
         with httpx2.Client(base_url=url, auth=("root", "root"), timeout=PATIENCE_SECONDS, trust_env=False) as root:
-            made = Site(server, root, authority)
+            made = Site(server, root, authority, issuer)
             connection = made.connect("root", "root")
             channel = connection.channel()
             channel.exchange_declare("e", "topic", durable=True)
@@ -159,10 +144,6 @@ OPERATIONS = [
 each = cases("operation", OPERATIONS, ids=lambda operation: operation.name)
 
 
-def said(effect: str, *needs: tuple[str, str]) -> list[dict[str, Any]]:
-    return [{"effect": effect, "actions": [action], "resources": [resource]} for action, resource in needs]
-
-
 @each
 def test_who_has_what_it_needs_is_let_through(site: Site, operation: Operation) -> None:
     prepare(site, operation)
@@ -235,18 +216,13 @@ def test_a_certificate_is_an_identity(site: Site) -> None:
     connection.close()
 
 
-def token(name: str, seconds: float) -> str:
-    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": name, "exp": int(time.time() + seconds)}
-    return jwt.encode({"alg": "RS256", "kid": "k"}, claims, KEY)
-
-
 TOKEN_SECONDS = 2
 
 
 def test_a_token_is_a_password_until_it_ends_unless_it_is_renewed(site: Site) -> None:
     user = site.user(*said("ALLOW", topic("PUB", "q")))
     with pytest.raises(ProbableAuthenticationError):
-        site.connect(user, token(user, -5))
+        site.connect(user, site.issuer.token(user, -5))
     renewed = wait_until(lambda: with_a_short_token(site, user, is_renewed=True), "a token is renewed before it ends")
     ending = wait_until(lambda: with_a_short_token(site, user), "a token is used before it ends")
     wait_until(lambda: is_closed(ending), "the token has ended")
@@ -257,9 +233,9 @@ def test_a_token_is_a_password_until_it_ends_unless_it_is_renewed(site: Site) ->
 def with_a_short_token(site: Site, user: str, *, is_renewed: bool = False) -> pika.BlockingConnection | None:
     """A connection; none where this machine stopped for as long as the token was good for."""
     try:
-        connection = site.connect(user, token(user, TOKEN_SECONDS))
+        connection = site.connect(user, site.issuer.token(user, TOKEN_SECONDS))
         if is_renewed:
-            connection.update_secret(token(user, 600), "it ends")
+            connection.update_secret(site.issuer.token(user, 600), "it ends")
     except (ProbableAuthenticationError, ConnectionClosedByBroker):
         return None
     return connection

@@ -111,7 +111,7 @@ async def test_robust_connection_declares_and_consumes_again(port: int, name: st
         await (await publisher.channel()).exchange_delete(name)
 
 
-async def test_calls(port: int, name: str) -> None:
+async def test_calls_by_queues_of_answers(port: int, name: str) -> None:
     """aio-pika's RPC: a queue for each method, exclusive queues for answers, dead letters for calls that time out."""
     async with robust(port) as serving, robust(port) as calling:
 

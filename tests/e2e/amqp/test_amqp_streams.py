@@ -63,7 +63,7 @@ def test_where_a_consumer_begins(connection: pika.BlockingConnection, start: obj
     assert read(connection, name, len(expected), start) == expected  # it is all there still
 
 
-def test_a_time(connection: pika.BlockingConnection) -> None:
+def test_a_stream_is_read_from_a_time_on(connection: pika.BlockingConnection) -> None:
     import datetime
 
     channel = stream(connection, "timed", 3)

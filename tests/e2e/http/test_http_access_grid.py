@@ -6,7 +6,6 @@ or all but one part, or a denial besides, are not.  Another protocol adds its op
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -32,6 +31,7 @@ from tests.e2e.http.operations import (
     Operation,
 )
 from tests.e2e.rights.rows_http import ROWS
+from tests.support.access import allow, new_user, said
 from tests.support.cases import cases
 from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer, serving
@@ -72,9 +72,7 @@ def user(server: HttpServer, root: httpx2.Client) -> Iterator[Callable[..., http
     with ExitStack() as opened:
 
         def make(*statements: dict[str, Any]) -> httpx2.Client:
-            name = new_user(root)
-            allow(root, name, statements)
-            return opened.enter_context(as_user(server, name))
+            return opened.enter_context(as_user(server, new_user(root, *statements)))
 
         yield make
 
@@ -86,25 +84,10 @@ def person(server: HttpServer, root: httpx2.Client) -> Iterator[Callable[..., ht
     with as_user(server, name) as client:
 
         def change(*statements: dict[str, Any]) -> httpx2.Client:
-            allow(root, name, statements)
+            allow(root, name, *statements)
             return client
 
         yield change
-
-
-def new_user(root: httpx2.Client) -> str:
-    name = f"u{uuid.uuid4().hex[:10]}"
-    assert root.put(f"/api/v1/users/{name}", json={"password": "pw"}).status_code == 201
-    return name
-
-
-def allow(root: httpx2.Client, name: str, statements: tuple[dict[str, Any], ...]) -> None:
-    changed = root.put(f"/api/v1/acls/{name}", json={"statements": list(statements)})
-    assert changed.status_code in (200, 201), changed.text
-
-
-def said(effect: str, *needs: tuple[str, str]) -> list[dict[str, Any]]:
-    return [{"effect": effect, "actions": [action], "resources": [resource]} for action, resource in needs]
 
 
 def is_denied(answer: httpx2.Response) -> bool:

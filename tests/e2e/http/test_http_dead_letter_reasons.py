@@ -62,7 +62,7 @@ def test_a_count_says_how_far_it_came(client, group):
     is_problem(client.get(f"{GROUPS}/none-{group}/dead-letters:reasons"), 404)
 
 
-def test_one_reason_is_listed(client, group):
+def test_dead_letters_of_one_reason_are_listed(client, group):
     assert letters(client, group, reason="odd <b>") == [1, 3, 5]
     page = get(client, f"{GROUPS}/{group}/dead-letters", reason="odd <b>", limit=2)
     assert [one["offset"] for one in page["value"]] == [1, 3]
@@ -70,7 +70,7 @@ def test_one_reason_is_listed(client, group):
     assert letters(client, group, reason="none") == []
 
 
-def test_one_reason_is_resent(server, client, topic, group):
+def test_dead_letters_of_one_reason_are_resent(server, client, topic, group):
     outcome = act(client, group, "resend", reason="odd <b>")
     assert outcome == {"resentOffsets": [1, 3, 5], "failedOffsets": [], "next": None}
     assert ids(receive(client, topic, group)) == ["e1", "e3", "e5"]

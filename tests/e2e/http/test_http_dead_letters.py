@@ -43,7 +43,7 @@ def test_why_when_and_where_from(client, topic, group):
     }
 
 
-def test_pages(client, group):
+def test_pages_of_dead_letters(client, group):
     first = get(client, f"{GROUPS}/{group}/dead-letters", limit=3)
     assert ([one["offset"] for one in first["value"]], first["next"]) == ([0, 1, 2], 3)
     second = get(client, f"{GROUPS}/{group}/dead-letters", from_offset=3)
@@ -51,7 +51,7 @@ def test_pages(client, group):
     assert get(client, f"{GROUPS}/{group}/dead-letters", from_offset=2**63 - 1) == {"value": [], "next": None}
 
 
-def test_none_yet(client, topic):
+def test_a_group_without_dead_letters(client, topic):
     client.put(f"{GROUPS}/{topic}")
     assert get(client, f"{GROUPS}/{topic}/dead-letters") == {"value": [], "next": None}
     assert client.get(f"{GROUPS}/{topic}/dead-letters:export").content == b""

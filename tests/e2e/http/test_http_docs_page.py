@@ -77,7 +77,7 @@ def test_its_search_narrows_the_list(docs: Page, messages: list[str]) -> None:
     assert messages == []
 
 
-def test_it_tries_an_operation(docs: Page, messages: list[str]) -> None:
+def test_the_page_tries_an_operation(docs: Page, messages: list[str]) -> None:
     one = docs.locator("#putTopic")
     one.locator("summary").first.click()
     one.locator("label", has_text="name").locator("input").first.fill("<b>'tried'")

@@ -143,7 +143,7 @@ def test_another_password_or_right_ends_it(
     assert not may_see(client)
 
 
-def test_it_ends_by_itself(server: HttpServer, browser: Person, person: str) -> None:
+def test_a_login_ends_by_itself(server: HttpServer, browser: Person, person: str) -> None:
     client = browser(person)
     server.clock.advance(599)
     assert may_see(client)

@@ -175,7 +175,7 @@ def test_a_member_that_hung_up_is_not_kept(server, client, topic, consumer):
     assert members(client, topic)["strategy"] is None
 
 
-def test_pulling(client, topic):
+def test_members_pull_a_queue(client, topic):
     client.put(f"/api/v1/topics/{topic}", json={"queues": 1})
     publish(client, topic, *(event(number, subject="ab"[number % 2], data=number) for number in range(5)))
     path = f"/api/v1/topics/{topic}/queues/0/messages"

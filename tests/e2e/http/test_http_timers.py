@@ -67,7 +67,7 @@ def test_recall(client, topic):
 
 
 @pytest.mark.everywhere
-def test_another_time(client, topic):
+def test_a_timer_gets_another_time(client, topic):
     publish(client, topic, delayed(1, 100))
     [waiting] = get(client, TIMERS, topic=topic)["value"]
     later = at(3600)

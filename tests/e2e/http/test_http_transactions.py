@@ -37,7 +37,7 @@ def prepare(server, topic: str, *names: str) -> None:
     server.run(store())
 
 
-def test_pages(server, client, topic):
+def test_pages_of_half_messages(server, client, topic):
     client.put(f"/api/v1/topics/{topic}", json={"queues": 1})
     prepare(server, topic, "a", "b", "c")
     first = get(client, TRANSACTIONS, topic=topic, limit=2)

@@ -52,7 +52,7 @@ def properties(row: dict[str, Any], which: str = "properties") -> dict[str, str]
     return {one["name"]: one.get("value", one.get("base64")) for one in row[which]}
 
 
-def test_an_event(root):
+def test_an_event_is_tried(root):
     row = at(root, tried(root, "http", topic="sent", event={**EVENT, "subject": "line1", "unit": "celsius"}))
     assert (row["subTopic"], row["keys"], base64.b64decode(row["body"])) == ("sent/line1", ["7"], b'{"n":1}')
     assert properties(row)["ce_unit"] == "celsius"

@@ -6,8 +6,6 @@ it, all but a part, or a denial besides, is not.  The decision point is the same
 
 from __future__ import annotations
 
-import json
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,8 +13,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from joserfc import jwt
-from joserfc.jwk import KeySet, RSAKey
 
 from entrepot.domain.share import filtered_share_group
 from entrepot.protocols.mqtt.packets import (
@@ -34,6 +30,7 @@ from entrepot.protocols.mqtt.packets import (
     Will,
 )
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from tests.support.access import ROOT, Statement, TokenIssuer, allow, new_user, said
 from tests.support.cases import cases
 from tests.support.certificates import TestAuthority
 from tests.support.mqtt_client import RawClient
@@ -41,8 +38,6 @@ from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Needs = tuple[tuple[str, str], ...]
-KEY = RSAKey.generate_key(2048, {"kid": "k"})
-ISSUER, AUDIENCE = "https://issuer.test", "entrepot"
 EVERYTHING = {"effect": "ALLOW", "actions": ["ALL"], "resources": ["Topic:*", "Group:*", "Cluster:*", "Namespace:*"]}
 
 
@@ -53,18 +48,15 @@ class Site:
     server: ServerProcess
     root: httpx2.Client
     authority: TestAuthority
+    issuer: TokenIssuer
     watcher: RawClient = field(init=False)
 
-    def user(self, *statements: dict[str, Any], name: str = "") -> str:
+    def user(self, *statements: Statement, name: str = "") -> str:
         """A new user with statements; its name."""
-        name = name or f"u{uuid.uuid4().hex[:10]}"
-        assert self.root.put(f"/api/v1/users/{name}", json={"password": "pw"}).status_code == 201
-        self.allow(name, *statements)
-        return name
+        return new_user(self.root, *statements, name=name)
 
-    def allow(self, name: str, *statements: dict[str, Any]) -> None:
-        answer = self.root.put(f"/api/v1/acls/{name}", json={"statements": list(statements)})
-        assert answer.status_code in (200, 201), answer.text
+    def allow(self, name: str, *statements: Statement) -> None:
+        allow(self.root, name, *statements)
 
     def client(self, name: str | None, password: str = "pw", client_id: str = "", **options: Any) -> RawClient:
         """Connected, or refused: `answer` of what comes back says which."""
@@ -83,17 +75,11 @@ def reason_of(client: RawClient) -> ReasonCode:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("grid")
     authority = TestAuthority(directory)
-    key = directory / "key.json"
-    key.write_text(json.dumps(KeySet([KEY]).as_dict(private=False)))
+    issuer = TokenIssuer(directory)
     settings = {
-        "security.argon2_memory_bytes": "65536",
-        "security.argon2_iterations": "1",
-        "security.initial_admin": "root",
-        "security.initial_admin_password": "root",
+        **ROOT,
+        **issuer.settings,
         "security.anonymous": "always",
-        "security.jwt_issuer": ISSUER,
-        "security.jwt_audience": AUDIENCE,
-        "security.jwt_key_file": str(key),
         "security.certificate_identity": "cn",
         "mqtt.tls_port": "0",
         "mqtt.tls_certificate": str(authority.issue("server")),
@@ -103,7 +89,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with ServerProcess(directory, settings) as server:
         url = f"http://{server.address('http')}"
         with httpx2.Client(base_url=url, auth=("root", "root"), timeout=PATIENCE_SECONDS, trust_env=False) as root:
-            made = Site(server, root, authority)
+            made = Site(server, root, authority, issuer)
             with made.client("root", "root") as made.watcher:
                 made.watcher.subscribe("grid/#")
                 yield made
@@ -195,10 +181,6 @@ OPERATIONS = [
 each = cases("operation", OPERATIONS, lambda operation: operation.name)
 
 
-def said(effect: str, *needs: tuple[str, str]) -> list[dict[str, Any]]:
-    return [{"effect": effect, "actions": [action], "resources": [resource]} for action, resource in needs]
-
-
 @each
 def test_who_has_what_it_needs_is_let_through(site: Site, operation: Operation) -> None:
     assert not operation.is_denied(site, site.user(*said("ALLOW", *operation.needs)))
@@ -272,16 +254,11 @@ def test_a_certificate_is_an_identity(site: Site) -> None:
         assert client.publish("grid/b", packet_id=2).reason == ReasonCode.NOT_AUTHORIZED
 
 
-def token(name: str, seconds: float) -> str:
-    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": name, "exp": int(time.time() + seconds)}
-    return jwt.encode({"alg": "RS256", "kid": "k"}, claims, KEY)
-
-
 def test_a_token_is_a_password_until_it_ends(site: Site) -> None:
     user = site.user(*said("ALLOW", ("PUB", "Topic:grid/a")))
-    with site.client(user, token(user, -5)) as client:
+    with site.client(user, site.issuer.token(user, -5)) as client:
         assert reason_of(client) == ReasonCode.BAD_USER_NAME_OR_PASSWORD
-    with site.client(user, token(user, 1000)) as client:
+    with site.client(user, site.issuer.token(user, 1000)) as client:
         assert reason_of(client) == ReasonCode.SUCCESS
         assert client.publish("grid/a").reason == ReasonCode.SUCCESS
 
@@ -292,7 +269,7 @@ def test_a_connection_ends_with_its_token(site: Site) -> None:
     def connected() -> RawClient | None:
         """A machine that is slow asks for a token that lasts longer."""
         for seconds in (3, 10, 30):
-            client = site.client(user, token(user, seconds))
+            client = site.client(user, site.issuer.token(user, seconds))
             if reason_of(client) == ReasonCode.SUCCESS:
                 return client
         return None

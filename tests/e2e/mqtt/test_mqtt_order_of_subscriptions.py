@@ -166,7 +166,7 @@ def _is_of_five(wanted: Subscription) -> bool:
     return bool(wanted.no_local or wanted.retain_as_published or wanted.retain_handling)
 
 
-def test_a_share(port: int, topic: str) -> None:
+def test_a_share_has_what_is_published_behind_its_subscribe(port: int, topic: str) -> None:
     """A group that the SUBSCRIBE makes has what is published behind it."""
     with RawClient(port) as client:
         client.connect(topic)

@@ -25,7 +25,7 @@ from entrepot.spark_ingest.tables import TableFormat
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.amqp_load import parameters
 from tests.support.bridges import await_state, bridge_settings, remote
-from tests.support.http_pull import http_json
+from tests.support.http_pull import http_json, journey_of
 from tests.support.journey_model import UNKNOWN, UNTIMED, Model, Step, hops_of
 from tests.support.mqtt_client import RawClient
 from tests.support.rocketmq_peers.peer import RocketMqPeer
@@ -88,11 +88,6 @@ def receiver() -> Iterator[WebhookReceiver]:
     running = WebhookReceiver()
     yield running
     running.stop()
-
-
-def journey_of(server: ServerProcess, **name: str) -> dict[str, Any]:
-    found: dict[str, Any] = http_json(server, "GET", f"/api/v1/journeys?{urlencode(name)}")
-    return found
 
 
 def until_in(server: ServerProcess, lane: str, kind: str, **name: str) -> None:

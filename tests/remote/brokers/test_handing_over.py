@@ -99,7 +99,7 @@ def watch_steps(moving: Moving, patch: pytest.MonkeyPatch, at: int, is_done: boo
 
 
 @pytest.mark.parametrize("old", [0, 1])
-async def test_all_of_them_move(moving: Moving, monkeypatch: pytest.MonkeyPatch):
+async def test_all_key_values_move_with_their_keeper(moving: Moving, monkeypatch: pytest.MonkeyPatch):
     asked = watch_steps(moving, monkeypatch, -1, False)
     before = await moving.there()
     await moving.drain()

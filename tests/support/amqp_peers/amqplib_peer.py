@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import json
-import subprocess
-import threading
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -23,58 +19,22 @@ from tests.support.amqp_peers.peer import (
     Refused,
     Returned,
 )
-from tests.support.mqtt_peers.mqttjs_peer import MODULES, PEERS
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.node_host import NodeHost
 
 
-class Host:
-    """The process; begins with its first use and ends with this one."""
+class Host(NodeHost):
+    """`channels`: by their handles."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._answers: dict[int, Future[Any]] = {}
-        self._numbers = itertools.count(1)
+        super().__init__(Path(__file__).with_name("amqplib_host.js"))
         self.handles = itertools.count(1)
         self.channels: dict[int, AmqplibChannel] = {}
 
-    def ask(self, handle: int, verb: str, given: Any = None) -> Any:
-        """What a verb of a connection or channel answers."""
-        process = self._running()
-        number = next(self._numbers)
-        answer: Future[Any] = Future()
-        self._answers[number] = answer
-        assert process.stdin is not None
-        process.stdin.write(json.dumps([number, handle, verb, given]) + "\n")
-        process.stdin.flush()
-        return answer.result(PATIENCE_SECONDS)
+    def heard(self, said: dict[str, Any]) -> None:
+        self.channels[said["channel"]].take(said)
 
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                ["node", str(Path(__file__).with_name("amqplib_host.js"))],
-                cwd=PEERS,
-                env={"NODE_PATH": str(MODULES), "PATH": "/usr/local/bin:/usr/bin:/bin"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
-        return self._process
-
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said = json.loads(line)
-            if "channel" in said:
-                self.channels[said["channel"]].take(said)
-                continue
-            answer = self._answers.pop(said["answer"])
-            if said["error"] is None:
-                answer.set_result(said["result"])
-            elif said.get("refused"):
-                answer.set_exception(Refused(**said["refused"]))
-            else:
-                answer.set_exception(AssertionError(said["error"]))
+    def refusal(self, said: dict[str, Any]) -> Exception:
+        return Refused(**said["refused"]) if said.get("refused") else super().refusal(said)
 
 
 HOST = Host()

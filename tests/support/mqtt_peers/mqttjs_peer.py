@@ -4,66 +4,22 @@ from __future__ import annotations
 
 import base64
 import itertools
-import json
-import subprocess
-import threading
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from tests.support.mqtt_peers.peer import Arrival, Incoming, Outgoing, Peer, Wanted
-from tests.support.waiting import PATIENCE_SECONDS
-
-PEERS = Path(__file__).resolve().parents[2] / "peers"
-MODULES = PEERS / "node_modules"
+from tests.support.node_host import NodeHost
 
 
-class Host:
-    """The process; begins with its first use and ends with this one."""
+class Host(NodeHost):
+    """`peers`: by their numbers."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        self._answers: dict[int, Future[Any]] = {}
-        self._numbers = itertools.count(1)
+        super().__init__(Path(__file__).with_name("mqttjs_host.js"))
         self.peers: dict[int, MqttJsPeer] = {}
 
-    def ask(self, client: int, verb: str, given: Any = None) -> Any:
-        """What a verb of a client answers."""
-        process = self._running()
-        number = next(self._numbers)
-        answer: Future[Any] = Future()
-        self._answers[number] = answer
-        assert process.stdin is not None
-        process.stdin.write(json.dumps([number, client, verb, given]) + "\n")
-        process.stdin.flush()
-        return answer.result(PATIENCE_SECONDS)
-
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            command = ["node", str(Path(__file__).with_name("mqttjs_host.js"))]
-            self._process = subprocess.Popen(
-                command,
-                cwd=PEERS,
-                env={"NODE_PATH": str(MODULES), "PATH": "/usr/local/bin:/usr/bin:/bin"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
-        return self._process
-
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said = json.loads(line)
-            if "message" in said:
-                self.peers[said["client"]].received.append(_incoming(said["message"]))
-                continue
-            answer = self._answers.pop(said["answer"])
-            if said["error"]:
-                answer.set_exception(AssertionError(said["error"]))
-            else:
-                answer.set_result(said.get("result"))
+    def heard(self, said: dict[str, Any]) -> None:
+        self.peers[said["client"]].received.append(_incoming(said["message"]))
 
 
 HOST = Host()

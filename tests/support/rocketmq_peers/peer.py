@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.support.mqtt_peers.mqttjs_peer import MODULES, PEERS
+from tests.support.node_host import ENVIRONMENT, MODULES, PEERS
 
 ANSWER_SECONDS = 60.0
 EVERYTHING = ("tag", "*")
@@ -75,7 +75,7 @@ class RocketMqPeer:
             if shutil.which("node") is None or not (MODULES / NODE_PACKAGE).exists():
                 pytest.skip(f"{NODE_PACKAGE} is not installed: make peers")
             command = ["node", str(here / "node_host.js"), said]
-            environment = {"NODE_PATH": str(MODULES), "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}
+            environment = {**ENVIRONMENT, "HOME": "/tmp"}
         self._process = subprocess.Popen(
             command,
             cwd=PEERS if self._language == "node" else None,

@@ -15,7 +15,7 @@ from entrepot.broker.tiered.delta_log import DeltaLog
 from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
 from entrepot.broker.tiered.snapshot import Snapshot
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import MemoryObjects
+from tests.support.failing_objects import FailingObjects
 
 SCHEMA = (
     '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}},'
@@ -43,10 +43,10 @@ def remove(path: str, at_ms: int = 1_700_000_000_000) -> RemoveFile:
 
 def memory_table(
     checkpoint_commits: int = 100,
-) -> tuple[DeltaLog, MemoryObjects, ManualClock, Snapshot]:
+) -> tuple[DeltaLog, FailingObjects, ManualClock, Snapshot]:
     """A new table in memory."""
     clock = ManualClock()
-    objects = MemoryObjects(clock)
+    objects = FailingObjects(clock)
     delta = DeltaLog(objects, "topics/t-1", clock, checkpoint_commits)
     return delta, objects, clock, delta.create(SCHEMA, {}, "creation")
 

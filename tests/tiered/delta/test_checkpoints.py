@@ -23,7 +23,7 @@ from entrepot.broker.tiered.delta_actions import (
 )
 from entrepot.broker.tiered.delta_log import DeltaLog, next_maintenance
 from entrepot.broker.tiered.objects import TierError
-from tests.support.failing_objects import Fault, MemoryObjects, Plan
+from tests.support.failing_objects import FailingObjects, Fault, Plan
 from tests.tiered.delta.tables import add, grow, memory_table, remove
 
 LOG = "topics/t-1/_delta_log/"
@@ -85,7 +85,7 @@ def test_a_checkpoint_and_its_tail_are_the_log(steps: list[list[tuple[int, AddFi
     assert DeltaLog(objects, "topics/t-1", clock).load() == snapshot
 
 
-def in_parts(objects: MemoryObjects, count: int) -> None:
+def in_parts(objects: FailingObjects, count: int) -> None:
     """Cut the checkpoint in parts."""
     table = pq.read_table(io.BytesIO(objects.get(POINT)))
     objects.delete([POINT])
@@ -135,7 +135,7 @@ def test_a_stale_list_hides_no_commit() -> None:
     assert DeltaLog(objects, "topics/t-1", clock).load() == snapshot
 
 
-def from_call(objects: MemoryObjects, first: int, fault: Fault) -> Plan:
+def from_call(objects: FailingObjects, first: int, fault: Fault) -> Plan:
     """Every call fails after so many."""
     return lambda call, path: fault if objects.calls > first else Fault.NONE
 

@@ -17,7 +17,7 @@ from entrepot.broker.tiered.objects import MissingObjectError, TierError
 from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.domain.clock import Clock
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import Fault, MemoryObjects
+from tests.support.failing_objects import FailingObjects, Fault
 from tests.tiered.delta.tables import SCHEMA, add, remove
 
 ROOT = "t"
@@ -30,7 +30,7 @@ MAX_NESTED = 3
 
 Row = tuple[str, int]
 Steps = Generator[None, None, None]
-LogType = Callable[[MemoryObjects, str, Clock, int], DeltaLog]
+LogType = Callable[[FailingObjects, str, Clock, int], DeltaLog]
 
 
 class Broken(AssertionError):
@@ -43,7 +43,7 @@ class World:
     def __init__(self, seed: str, log_type: LogType = DeltaLog, *, refusals_are_certain: bool = True) -> None:
         self.random = random.Random(seed)
         self.clock = ManualClock()
-        self.objects = MemoryObjects(self.clock)
+        self.objects = FailingObjects(self.clock)
         self.rows: dict[str, tuple[Row, ...]] = {}
         self.acknowledged: set[str] = set()
         self.refused: set[str] = set()

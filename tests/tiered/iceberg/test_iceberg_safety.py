@@ -12,7 +12,7 @@ from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.table import TopicTable
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import Fault, MemoryObjects
+from tests.support.failing_objects import FailingObjects, Fault
 from tests.support.seed import seeded
 from tests.tiered.iceberg.tables import GRACE_MS, HINT, ROOT, Site
 from tests.tiered.uploads.test_uploader import Bench
@@ -105,7 +105,7 @@ def test_a_writer_that_is_behind_does_not_lower_the_hint(tmp_path: Path) -> None
 
 def test_lost_answers_make_no_second_version() -> None:
     clock = ManualClock()
-    objects = MemoryObjects(clock)
+    objects = FailingObjects(clock)
     site = Site(Path("/unused"), seeded(), objects)
     site.upload()
     objects.plan = lambda call, path: Fault.AFTER if call == "put_new" and ".metadata.json" in path else Fault.NONE
@@ -147,7 +147,7 @@ def test_a_corrupted_manifest_and_metadata_are_made_anew(tmp_path: Path) -> None
 
 def test_vacuum_leaves_it_and_sweep_keeps_what_readers_have(tmp_path: Path) -> None:
     clock = ManualClock()
-    site = Site(tmp_path, seeded(), MemoryObjects(clock), clock)  # whose times are the clock's
+    site = Site(tmp_path, seeded(), FailingObjects(clock), clock)  # whose times are the clock's
     for _ in range(3):
         site.upload()
         site.iceberg.follow(site.table)

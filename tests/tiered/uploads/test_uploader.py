@@ -23,7 +23,7 @@ from entrepot.broker.tiered.upload.uploader import FIRST_PAUSE, LONGEST_AGE, REQ
 from entrepot.domain.errors import Code
 from entrepot.domain.tiering import Hole
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import Fault, MemoryObjects
+from tests.support.failing_objects import FailingObjects, Fault
 from tests.tiered.uploads.model_broker import Master, ModelBroker, ModelTopic
 from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, STORE, Witness
 from tests.tiers.marks import scaled
@@ -46,7 +46,7 @@ class Bench:
         iceberg: bool = False,
     ) -> None:
         self.clock = ManualClock(MIDNIGHT + DAY_MS // 2)
-        self.memory = MemoryObjects(self.clock)
+        self.memory = FailingObjects(self.clock)
         self.objects = self.memory if objects is None else objects
         self.master = Master(Random(1))
         self.broker = ModelBroker(self.master)

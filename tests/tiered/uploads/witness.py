@@ -22,7 +22,7 @@ from entrepot.broker.tiered.source import Progress
 from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
-from tests.support.failing_objects import MemoryObjects
+from tests.support.failing_objects import FailingObjects
 from tests.support.tier_rows import rows_of
 from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic
 
@@ -50,7 +50,7 @@ def places_of(run: Run) -> set[tuple[int, int]]:
 class TableWitness:
     """One table.  `progress`, `digests`: by queue of the broker."""
 
-    def __init__(self, topic: ModelTopic, objects: MemoryObjects, clock: Clock) -> None:
+    def __init__(self, topic: ModelTopic, objects: FailingObjects, clock: Clock) -> None:
         self.topic, self.objects, self.clock = topic, objects, clock
         self.version = -1
         self.live: dict[str, tuple[Run, ...]] = {}
@@ -220,7 +220,7 @@ class TableWitness:
 class Witness:
     """All tables of a store, and the disks of all brokers."""
 
-    def __init__(self, objects: MemoryObjects, clock: Clock) -> None:
+    def __init__(self, objects: FailingObjects, clock: Clock) -> None:
         self._objects, self._clock = objects.working(), clock
         self.tables: dict[str, TableWitness] = {}
 

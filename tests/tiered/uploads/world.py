@@ -20,7 +20,7 @@ from entrepot.broker.tiered.upload.uploader import HOUSEKEEPING_SECONDS, LONGEST
 from entrepot.domain.clock import Clock
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import Fault, MemoryObjects
+from tests.support.failing_objects import FailingObjects, Fault
 from tests.tiered.uploads.model_broker import RECORD_BYTES, Died, Master, ModelTopic
 from tests.tiered.uploads.sites import GRACE_MS, HOUR_MS, TOKEN, Parts, Site, damaged
 from tests.tiered.uploads.witness import STORE, Broken, Witness
@@ -79,7 +79,7 @@ class World:
             patch.setattr(f"entrepot.broker.tiered.merging.{name}", value)
 
     def _table(
-        self, objects: MemoryObjects, root: str, clock: Clock, choices: random.Random, fence: Fence
+        self, objects: FailingObjects, root: str, clock: Clock, choices: random.Random, fence: Fence
     ) -> TopicTable:
         table = self.parts.table(objects, root, clock, choices, fence)
         log_type = type(table._log)
@@ -87,9 +87,9 @@ class World:
         return table
 
     def _new_store(self) -> None:
-        self.objects = MemoryObjects(self.clock, self._plan)
+        self.objects = FailingObjects(self.clock, self._plan)
         agree(self.objects.working(), STORE, "", TOKEN)
-        self._older = dict(self.objects._objects)
+        self._older = dict(self.objects._found)
         self.marks.clear()
         self.witness = Witness(self.objects, self.clock)
 
@@ -253,7 +253,7 @@ class World:
 
     def _keep_a_copy(self) -> None:
         """Somebody copies the bucket."""
-        self._older = dict(self.objects._objects)
+        self._older = dict(self.objects._found)
 
     def _be_away(self) -> None:
         """For a while the store looks empty, or as it was at the last copy; then it is back as it was.
@@ -263,15 +263,15 @@ class World:
         if self._running:
             return
         self.objects.settle()
-        there, self.may_fail = self.objects._objects, False
-        self.objects._objects = dict(self._older) if self._is_older() and self.random.random() < 0.7 else {}
+        there, self.may_fail = self.objects._found, False
+        self.objects._found = dict(self._older) if self._is_older() and self.random.random() < 0.7 else {}
         self.absences += 1
         for _ in range(self.random.randint(5, 25)):
             ms = self.random.choice([1000, 40_000])
             self.clock.advance(ms)
             self.steady += ms / 1000
             self.random.choice([self._publish, self._round, self._round, self._clean, self._crash, self._fail_over])()
-        self.objects._objects, self.may_fail = there, True
+        self.objects._found, self.may_fail = there, True
         self.objects.settle()
 
     def _is_older(self) -> bool:

@@ -91,7 +91,7 @@ def test_every_step_is_answered() -> None:
 
 
 @cases("step", [1, 5, 10_000])
-def test_all_in_one_go(step: int) -> None:
+def test_a_client_that_sends_all_in_one_go(step: int) -> None:
     machine = Machine()
     wire = HANDSHAKE + CHANNEL + published(1, "e", "k", b"body")
     for at in range(0, len(wire), step):

@@ -39,7 +39,7 @@ class Publishing:
     "name, tags, told, in_tx",
     [("with confirms", [4, 5], [([4, 5], True)], 0), ("without", [], [], 2), ("of a transaction", [], [], 2)],
 )
-def test_it_goes_on(name: str, tags: list[int], told: list[Any], in_tx: int) -> None:
+def test_a_channel_goes_on_after_publishes_in_doubt(name: str, tags: list[int], told: list[Any], in_tx: int) -> None:
     publishing = Publishing()
     _Sent(cast("Any", publishing), 2, tags)(DOUBT, None)
     assert publishing.told == told

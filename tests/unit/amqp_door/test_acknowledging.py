@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from entrepot.protocols.amqp.method_codec import AmqpMethod
@@ -26,12 +24,6 @@ from tests.support.amqp_door import AmqpClient, AmqpDoor
 from tests.support.waiting import until
 
 FIVE = [b"%d" % number for number in range(5)]
-
-
-@pytest.fixture
-async def door() -> AsyncIterator[AmqpDoor]:
-    async with AmqpDoor() as made:
-        yield made
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from entrepot.gateway.messaging.incidents import Outcome
@@ -15,12 +13,6 @@ from tests.support.waiting import until
 
 NARROW = 4096
 LARGE = ContentHeader.of(headers={"long": "x" * 5000})
-
-
-@pytest.fixture
-async def door() -> AsyncIterator[AmqpDoor]:
-    async with AmqpDoor() as made:
-        yield made
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -30,12 +29,6 @@ from tests.support.waiting import until
 ODD = b"odd"
 BODIES = [b"0", b"1", ODD, b"3", b"4"]
 GOOD = [b"0", b"1", b"3", b"4"]
-
-
-@pytest.fixture
-async def door() -> AsyncIterator[AmqpDoor]:
-    async with AmqpDoor() as made:
-        yield made
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,12 +22,6 @@ from tests.support.waiting import until
 
 SIX = [b"%d" % number for number in range(6)]
 ENDS = ["cancel, then channel", "cancel, then connection", "channel", "connection", "socket"]
-
-
-@pytest.fixture
-async def door() -> AsyncIterator[AmqpDoor]:
-    async with AmqpDoor() as made:
-        yield made
 
 
 def marked(client: AmqpClient, channel: int = 1) -> list[tuple[bytes, bool]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -23,12 +22,6 @@ from tests.support.amqp_door import AmqpClient, AmqpDoor
 from tests.support.waiting import until
 
 TEN = [b"%d" % number for number in range(10)]
-
-
-@pytest.fixture
-async def door() -> AsyncIterator[AmqpDoor]:
-    async with AmqpDoor() as made:
-        yield made
 
 
 async def quiet() -> None:

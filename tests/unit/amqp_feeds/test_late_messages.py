@@ -45,7 +45,7 @@ def run(queue_id: int, *offsets: int, attempt: int = 1) -> list[Ticket]:
         ([run(0, 4), run(0, 0), run(0, 5)], [[0], [1], [0]]),
     ],
 )
-def test_late(turns: list[list[Ticket]], expected: list[list[int]]) -> None:
+def test_messages_behind_newer_ones_are_late(turns: list[list[Ticket]], expected: list[list[int]]) -> None:
     late = LateMessages()
     for tickets in turns:
         late.mark(tickets)

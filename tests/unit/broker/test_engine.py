@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from entrepot.domain.errors import Code, EntrepotError
+from tests.simulation.disk import SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SMALL, SimulatedStore, World
 
 

@@ -19,7 +19,7 @@ from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
 from entrepot.broker.store.queue_entries import ENTRY
 from entrepot.domain.filter_hash import filter_hash
-from tests.support.simulated_disk import SimulatedDisk
+from tests.simulation.disk import SimulatedDisk
 
 FEW = st.integers(0, 5) | st.just(2**48 - 1)
 ANY = FEW | st.integers(0, 2**48 - 1) | st.integers(0, 3).map(lambda n: n << 16 | 5)

@@ -20,8 +20,8 @@ from entrepot.broker.store.index_file import IndexLayout
 from entrepot.broker.store.message_index import HEAD_ROW, MessageIndex
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.domain.errors import CorruptedError
+from tests.simulation.disk import SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_disk import SimulatedDisk
 from tests.tiers.marks import scaled
 
 ROOT = "/data"

@@ -110,7 +110,7 @@ def test_another_process_comes_to_the_same(seed):
     assert json.loads(told) == {strategy: allocate(strategy, range(64), members) for strategy in AllocationStrategy}
 
 
-def test_by_hand():
+def test_allocations_counted_by_hand():
     assert allocate(AllocationStrategy.AVERAGED, [0, 1, 2, 10_000, 10_001], ["a", "b"]) == {
         "a": [0, 1, 2],
         "b": [10_000, 10_001],

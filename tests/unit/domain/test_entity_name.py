@@ -58,7 +58,7 @@ def test_what_is_not_encoded_is_not_decoded(name):
         ("\udcff", "|%FF"),
     ],
 )
-def test_by_hand(entity, name):
+def test_names_encoded_by_hand(entity, name):
     assert encoded_name(entity) == name
     assert decoded_name(name) == entity
 

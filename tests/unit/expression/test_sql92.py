@@ -206,7 +206,7 @@ PROPERTIES = (
         ("'3' = 3", True),
     ],
 )
-def test_what_matches(text: str, expected: bool) -> None:
+def test_expressions_match_these_properties(text: str, expected: bool) -> None:
     assert matches(text, *PROPERTIES) is expected
 
 

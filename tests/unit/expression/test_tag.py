@@ -42,7 +42,7 @@ def test_everything_is_wanted(text: str) -> None:
         ("Red", {"Red"}),
     ],
 )
-def test_alternatives(text: str, tags: set[str]) -> None:
+def test_a_message_with_one_of_the_alternatives_matches(text: str, tags: set[str]) -> None:
     wanted = tag_filter(text)
     assert not wanted.accepts_all
     assert wanted.exact_sub_topic is None
@@ -61,7 +61,7 @@ def test_alternatives(text: str, tags: set[str]) -> None:
         ("red || \ud800", 8),
     ],
 )
-def test_refusals(text: str, position: int) -> None:
+def test_bad_tag_expressions_are_refused_with_their_place(text: str, position: int) -> None:
     with pytest.raises(EntrepotError) as refused:
         tag_filter(text)
     assert refused.value.code == Code.ILLEGAL_FILTER_EXPRESSION

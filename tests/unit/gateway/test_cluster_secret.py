@@ -28,7 +28,7 @@ def secret(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return command
 
 
-def test_it_is_printed(secret: Secret) -> None:
+def test_a_secret_is_printed(secret: Secret) -> None:
     first, second = secret()[1], secret()[1]
     assert first != second
     assert ClusterSecret(first).is_whole and len(first.strip()) == 64

@@ -34,7 +34,7 @@ def test_it_is_in_the_metric_of_elections(of_election: str, of_replica: str, val
     assert [(each.labels, each.value) for each in metric.samples] == [({"broker": "b"}, value)]
 
 
-def test_it_is_an_alarm() -> None:
+def test_a_control_problem_is_an_alarm() -> None:
     def alarms(words: str) -> list[tuple[Severity, str, str]]:
         overview = replace(QUIET, brokers=[broker_of(broker("", words))])
         return [(each.severity, each.subject, each.text) for each in alarms_of(overview, ())]

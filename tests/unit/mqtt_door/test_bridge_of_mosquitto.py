@@ -38,7 +38,7 @@ async def bridge_of(door: MqttDoor) -> DoorClient:
     return bridge
 
 
-async def test_both_ways() -> None:
+async def test_a_bridge_carries_messages_both_ways() -> None:
     """Nothing of its own comes back, and what is retained stays so."""
     async with MqttDoor() as door:
         client = door.client()

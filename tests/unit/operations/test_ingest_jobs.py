@@ -70,7 +70,7 @@ async def test_a_running_job_that_misses_three_reports_is_silent() -> None:
     assert job.state == "silent"
 
 
-async def test_pages() -> None:
+async def test_pages_of_ingest_jobs() -> None:
     site = Site()
     for name in "abc":
         await site.report(name, running())

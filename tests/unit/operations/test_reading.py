@@ -99,7 +99,7 @@ def test_truth_values_of_a_query(text: str) -> None:
     assert outcome(truth, text) == outcome(TRUTHS.validate_python, text)
 
 
-def test_a_query() -> None:
+def test_a_query_is_read_into_its_fields() -> None:
     assert read_query(Asked, []) == Asked()
     pairs = [("limit", "3"), ("limit", "+4"), ("isDeep", "yes"), ("kind", "some"), ("other", "x"), ("before", "2")]
     assert read_query(Asked, pairs) == Asked("", 4, True, "some", 2)

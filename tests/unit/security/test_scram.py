@@ -29,7 +29,7 @@ def log_in(security: Security, name: str, password: str) -> Principal:
     return principal
 
 
-async def test_both_prove_themselves(security: Security) -> None:
+async def test_client_and_server_prove_themselves(security: Security) -> None:
     await security.administration.put_user(ME, "bob", UserChange(is_super=True))
     bob = log_in(security, "bob", "bob")
     assert (bob.name, bob.origin, bob.client_id) == ("bob", Origin.SCRAM, "c1")

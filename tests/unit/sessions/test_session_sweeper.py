@@ -88,7 +88,7 @@ async def test_a_due_key_without_its_session_goes(world: SessionWorld) -> None:
     assert await keys(world, DUE_PREFIX) == []
 
 
-async def test_one_of_two_sweeps(world: SessionWorld) -> None:
+async def test_one_of_two_gateways_sweeps(world: SessionWorld) -> None:
     """And the other once the first is silent."""
     one, other = world.sweeper("one"), world.sweeper("other")
     await one.member.renew()

@@ -47,13 +47,13 @@ def no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("entrepot.spark_ingest.job.reporting.JobReports.ended", lambda *_: None)
 
 
-def test_it_is_started_again() -> None:
+def test_a_job_with_a_late_worker_is_started_again() -> None:
     job, left = running(LATE, LATE, "")
     watch(job, print)
     assert left == []
 
 
-def test_it_is_not_started_for_ever() -> None:
+def test_a_job_is_not_started_for_ever() -> None:
     job, left = running(*[LATE] * (MAX_STARTS + 1))
     with pytest.raises(JobError, match="failed to connect back"):
         watch(job, print)

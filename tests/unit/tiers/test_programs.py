@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.tiers import second_try, soak
+from tests.tiers import coverage_by_room, second_try, soak
 from tests.tiers import slice as slices
 from tests.tiers.moves import compare, words
+from tests.tiers.run import ROOT
 
 PASSED, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 FAILING = ["tests/a.py::test_x[1]@cluster", "tests/b.py::test_y"]
@@ -133,3 +135,26 @@ def test_every_test_of_before_has_a_place_now() -> None:
 def test_a_word_for_what_is_not_there_is_none() -> None:
     _, lost = compare(Counter({"a.py::test_x": 1}), {}, words("a.py::test_x -> b.py::test_y : why"))
     assert lost == ["a.py::test_x: 1 -> b.py::test_y (why): not there"]
+
+
+def test_files_are_counted_by_room_and_together() -> None:
+    def counts(*numbers: int) -> dict[str, int]:
+        return dict(zip(("num_statements", "covered_lines", "num_branches", "covered_branches"), numbers, strict=True))
+
+    files = {
+        "gateway/mqtt/a.py": counts(1000, 500, 10, 1),
+        "gateway/mqtt/fan_out/b.py": counts(1000, 1000, 10, 10),
+        "gateway/app.py": counts(3, 0, 0, 0),
+    }
+    assert coverage_by_room.table(coverage_by_room.by_room(files)).splitlines() == [
+        "room          statements     run  branches   taken",
+        "gateway                3    0.0%         0       -",
+        "gateway/mqtt       2,000   75.0%        20   55.0%",
+        "all                2,003   74.9%        20   55.0%",
+    ]
+
+
+def test_each_room_of_the_product_is_measured() -> None:
+    measured = tomllib.loads(coverage_by_room.CONFIGURATION.read_text())["tool"]["coverage"]["run"]["source"]
+    rooms = {link.name for link in (ROOT / "entrepot").iterdir() if link.is_symlink()}
+    assert set(measured) == rooms

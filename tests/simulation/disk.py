@@ -19,7 +19,7 @@ from entrepot.broker.rows.changed_rows import Change
 from entrepot.broker.store.state_file import _CHANGE, _GONE, Rows, encode_changes
 from entrepot.broker.store.sync_channel import NO_ROOM
 from entrepot.domain.errors import StorageFullError, StoreFailedError
-from tests.support.simulated_file import SimulatedFile
+from tests.simulation.file import SimulatedFile
 
 Fault = Callable[[str, str], "OSError | None"]
 

@@ -1,6 +1,7 @@
 """The clock of a simulation: one heap of (time, number, event), and the trace of the last events.
 
-Nothing else knows a time.  Each concern has a `Random` of its own, so that another fault leaves the rest as it was.
+Nothing else knows the true time: machines have drifting clocks.  Each concern has a `Random` of its own, so that
+another fault leaves the rest as it was.
 """
 
 from __future__ import annotations
@@ -52,3 +53,14 @@ class Clock:
     def tail(self) -> list[str]:
         """The last events as lines."""
         return [f"{time:9.2f}  {who:12}  {str(what)[:MAX_TEXT]}" for time, who, what in self._trace]
+
+
+class DriftingClock:
+    """The clock of a machine, beside the true time `now`.  `offset` is set by whoever sets it; `drift`: its share."""
+
+    def __init__(self, now: Callable[[], float], offset: float = 0.0, drift: float = 0.0) -> None:
+        self.now, self.offset, self.drift = now, offset, drift
+
+    def time(self) -> float:
+        """What it shows."""
+        return self.now() * (1 + self.drift) + self.offset

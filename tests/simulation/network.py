@@ -7,10 +7,10 @@ and breaks when that lasts too long.  An acknowledgement may outlive its connect
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from tests.support.simulated_clock import Clock
+from tests.simulation.clock import Clock
 
 PATIENCE: Final = 6
 AGAIN: Final = 15.0
@@ -24,12 +24,21 @@ class Node(Protocol):
     def take(self, act: Callable[..., Any], *arguments: Any) -> None: ...
 
 
+Way = tuple[int, int]
+"""From a slot to a slot."""
+
+
+def both_ways(one: int, others: Iterable[int]) -> set[Way]:
+    """Those between a slot and others."""
+    return {way for other in others for way in ((one, other), (other, one))}
+
+
 class Network:
-    """`cuts`: ways (from, to) on which nothing comes through.  `mean`: delay.  `loss`, `doubles`: chances."""
+    """`cuts`: ways on which nothing comes through.  `mean`: delay.  `loss`, `doubles`: chances."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.chance = clock, clock.chance("network")
-        self.cuts: set[tuple[int, int]] = set()
+        self.cuts: set[Way] = set()
         self.mean = self.chance.choice((0.5, 2.0, 8.0))
         self.loss = self.doubles = 0.0
 
@@ -48,6 +57,13 @@ class Network:
         """A message that is not doubled: a client's."""
         if (source.slot, target.slot) not in self.cuts and self.chance.random() >= self.loss:
             self.clock.after(self.delay(), target.take, act, *arguments)
+
+    def cut(self, ways: set[Way], duration: float) -> bool:
+        """Let nothing through for a while; False where nothing was to be cut.  A slot always reaches itself."""
+        ways = {way for way in ways if way[0] != way[1]}
+        self.cuts |= ways
+        self.clock.after(duration, self.cuts.difference_update, ways)
+        return bool(ways)
 
     def heal(self) -> None:
         self.cuts.clear()

@@ -1,0 +1,15 @@
+"""An AMQP door without sockets, one for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.amqp_door import AmqpDoor
+
+
+@pytest.fixture
+async def door() -> AsyncIterator[AmqpDoor]:
+    async with AmqpDoor() as made:
+        yield made
