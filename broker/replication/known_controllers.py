@@ -2,7 +2,8 @@
 
 Members come and go by an operator's word (`cluster controller replace`), and no setting changes by that. Each of them
 names all. A replica keeps what it was told beside its state: after a restart it finds those that are left, even if none
-of its settings is. One that was away while all that it knew were replaced asks the other replicas.
+of its settings is. One that has left names those that came. A replica that was away while all that it knew were
+replaced asks the other replicas.
 
 A controller that is cut off from the others still names those that it knew. So what was learnt from a later entry of
 their log stays.
@@ -58,22 +59,21 @@ class KnownControllers:
     def hint(self, addresses: Iterable[str]) -> bool:
         """Take the controllers that other replicas know, until one of them tells who leads; True if some are new."""
         before = self.addresses
-        self._hinted = tuple(addresses)[:MAX_CONTROLLERS] if self._named else ()
+        self._hinted = tuple(dict.fromkeys(addresses))[:MAX_CONTROLLERS] if self._named else ()
         return set(before) != set(self.addresses)
 
     def learn(self, views: Iterable[ControllerView], cluster: str) -> bool:
-        """Take the members that the most advanced of these controllers names, if it knows who leads; True if that
-        changes the addresses. `cluster`: the group of controllers that is obeyed; empty: any."""
-        led = [
-            view
-            for view in views
-            if view.leader and view.members and cluster in ("", view.cluster) and not self._learnt.is_later_than(view)
-        ]
-        if not led:
+        """Take the members that the most advanced of these controllers names, as a hint where none knows who leads.
+        True if that changes the addresses. `cluster`: the group of controllers that is obeyed; empty: any."""
+        of_it = [each for each in views if each.members and cluster in ("", each.cluster)]
+        later = [view for view in of_it if not self._learnt.is_later_than(view)]
+        if not later:
             return False
-        before, self._hinted = self.addresses, ()
-        latest = max(led, key=lambda view: view.applied)
+        latest = max(later, key=lambda view: (bool(view.leader), view.applied))
         members = tuple(address for _, address in latest.members if address)[:MAX_CONTROLLERS]
+        if not latest.leader:  # it has left, perhaps, and knows who came
+            return self.hint((*members, *self._hinted))
+        before, self._hinted = self.addresses, ()
         is_new = set(members) != set(self._learnt.addresses)
         self._learnt = Learnt(members, latest.cluster, latest.applied)
         if is_new:

@@ -82,9 +82,17 @@ class Replacements:
         self._group.network.send_once(self._world, leader, leader.change, Replace(old, new))
 
     def _look(self) -> None:
-        """End those that have left for good, and those that were never taken in."""
+        """End those that have left for good, and those that were never taken in, once a replica knows a later one: the
+        operator sees so (`cluster show`), and others learn it from that replica."""
         self._group.clock.after(LOOK_MEAN, self._look)
         members, highest = self._members()
+        known = {
+            int(address)
+            for told in (self._first, *(each.addresses for each in self._kept.values()))
+            for address in told
+        }
+        if not known.intersection(members):
+            return
         for number, controller in [*self._world.controllers.items()]:
             if members and number not in members and number <= highest and not controller.is_gone:
                 controller.is_gone = True

@@ -30,12 +30,25 @@ def view(*members: str, leader: int = 1, applied: int = 5, cluster: str = "c") -
 def test_the_most_advanced_one_that_knows_a_leader_tells(tmp_path: Path) -> None:
     found = KnownControllers(tmp_path, NAMED)
     assert not found.learn([], "c")
-    assert not found.learn([view("x:1", leader=0), view("y:1", cluster="other")], "c"), "neither counts"
+    assert not found.learn([view("y:1", cluster="other"), view("z:1", cluster="other", leader=0)], "c"), "of others"
     assert not found.learn([view(*NAMED)], "c"), "nothing new"
     assert found.learn([view("a:1", "b:1", "d:1", applied=9), view("a:1", "b:1", "x:1", applied=8)], "c")
     assert list(found.addresses) == ["a:1", "b:1", "c:1", "d:1"], "those of the settings stay"
     assert found.learn([view("e:1", "", "d:1", applied=10)], ""), "whoever is not obeyed yet obeys any"
     assert list(found.addresses) == [*NAMED, "e:1", "d:1"]
+
+
+def test_one_that_has_left_hints_at_those_that_came(tmp_path: Path) -> None:
+    """Nobody whom the replica knows is a member any more, and one of them still runs."""
+    found = KnownControllers(tmp_path, NAMED)
+    assert found.learn([view("d:1", "e:1", leader=0, applied=9), view(*NAMED, leader=0)], "c")
+    assert found.addresses == (*NAMED, "d:1", "e:1")
+    assert not (tmp_path / FILE).exists(), "nothing is kept until one of them knows who leads"
+    assert found.learn([view("f:1", applied=9), view("x:1", leader=0, applied=20)], "c"), "who knows a leader counts"
+    assert found.addresses == (*NAMED, "f:1")
+    assert found.learn([view("d:1", "g:1", applied=10)], "c")
+    assert found.addresses == (*NAMED, "d:1", "g:1")
+    assert not found.learn([view(*NAMED, leader=0, applied=9)], "c"), "it knows less"
 
 
 def test_it_is_kept_over_a_restart(tmp_path: Path) -> None:
