@@ -80,7 +80,8 @@ async def test_what_is_not_given_stays_and_null_takes_it_away(site: Site) -> Non
         ({"on_invalid": "refuse\n"}, "onInvalid: String should match"),
         ({"on_invalid": "divert"}, "divertTo: names the topic"),
         ({"on_invalid": "divert", "divert_to": "shop"}, "divertTo: is the topic itself"),
-        ({"schema": {"type": "nonsense"}}, "schema: it is not a JSON Schema"),
+        ({"schema": {"type": "nonsense"}}, "schema: it is not a JSON Schema: (?!a pattern)"),
+        ({"schema": {"pattern": "^(?!a)"}}, "schema: it is not a JSON Schema: a pattern has no look-around"),
         ({"schema": {"title": "x" * (256 * 1024)}}, "schema: has 262156 bytes, not up to 262144"),
     ],
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from entrepot.domain.access.model import ANONYMOUS, Origin, Principal
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.topic import Topic
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.offsets import Offsets
 from entrepot.protocols.rocketmq import v2_pb2 as v2
@@ -18,6 +20,7 @@ from entrepot.protocols.rocketmq.errors import WireError
 from tests.support.clock import ManualClock
 from tests.support.model_store import MemoryStore
 from tests.support.store_steps import append, bodies, pop, refusal_of
+from tests.support.waiting import PATIENCE_SECONDS
 
 CALLER = Caller("one", Principal(ANONYMOUS, Origin.ANONYMOUS, "127.0.0.1"), "127.0.0.1", None)
 GROUP, QUEUE = v2.Resource(name="g"), v2.MessageQueue(topic=v2.Resource(name="t"), id=0)
@@ -76,3 +79,34 @@ async def test_there_is_no_such_queue(offsets: Offsets) -> None:
         await offsets.update(update(0, v2.MessageQueue(topic=v2.Resource(name="t"), id=1)), CALLER)
     other = v2.MessageQueue(topic=v2.Resource(name="other"), id=0)
     assert await refusal_of(offsets.update(update(0, other), CALLER)) is Code.TOPIC_NOT_FOUND
+
+
+async def test_a_pull_at_the_end_is_answered_as_soon_as_a_message_comes(store: MemoryStore, offsets: Offsets) -> None:
+    waits, answers = asyncio.Event(), list[v2.PullMessageResponse]()
+
+    async def wait_for(grown: Awaitable[object], seconds: float) -> None:
+        waits.set()
+        await grown
+
+    async def write(answer: v2.PullMessageResponse) -> None:
+        answers.append(answer)
+
+    frontend = SimpleNamespace(
+        **vars(offsets._frontend),
+        settings=SimpleNamespace(max_receive_messages=10, long_polling_seconds=10 * PATIENCE_SECONDS),
+        check_room_to_wait=lambda: None,
+        counters=SimpleNamespace(waiting=0),
+        is_stopping=False,
+        wait_for=wait_for,
+        sender=SimpleNamespace(incidents=Incidents(ManualClock())),
+    )
+    question = v2.PullMessageRequest(message_queue=QUEUE, offset=3, batch_size=2)
+    question.long_polling_timeout.FromSeconds(round(10 * PATIENCE_SECONDS))
+    pulling = asyncio.create_task(Offsets(frontend).pull(question, CALLER, write))  # type: ignore[arg-type]
+    await asyncio.wait_for(waits.wait(), PATIENCE_SECONDS)
+    assert frontend.counters.waiting == 1
+    await append(store, "t", "d")
+    await asyncio.wait_for(pulling, PATIENCE_SECONDS)
+    [status, message, end] = answers
+    assert (status.status.code, message.message.body, end.next_offset) == (v2.OK, b"d", 4)
+    assert frontend.counters.waiting == 0
