@@ -179,8 +179,7 @@ async def _save_all(broker: Broker, light: int) -> None:
         await _confirmed(broker, [_message("topic-0", 0, further)])
         await asyncio.sleep(0.01)
     end = broker.engine.end
-    broker._checkpoint_target = end
-    broker._save_slice()
+    broker.checkpoints.begin()
     while broker.engine.checkpointer.position < end:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 

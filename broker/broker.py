@@ -9,12 +9,13 @@ ADR 2: durability as a watermark. Invariant: every answer that promises somethin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Final
 
 import structlog
 
+from entrepot.broker.background_steps import BackgroundSteps
+from entrepot.broker.checkpoint_rounds import CheckpointRounds
 from entrepot.broker.commit.group_commit import GroupCommit
 from entrepot.broker.commit.pace import CommitPace
 from entrepot.broker.opening.opened_store import OpenedStore, open_store
@@ -31,6 +32,7 @@ from entrepot.broker.ports.topology import Topology
 from entrepot.broker.ports.transactions import Transactions
 from entrepot.broker.replication.files.replica_files import FILE as REPLICA_FILE
 from entrepot.broker.retention.cleaner import Cleaner
+from entrepot.broker.retention.cleaning_rounds import CleaningRounds
 from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.sliced_round import SlicedRound
 from entrepot.broker.store.consume_queue import ConsumeQueue
@@ -44,11 +46,6 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError, StoreFailedError
 from entrepot.domain.names import is_retry_topic, retried_topic, retry_group
 
-BACKGROUND_STEP_SECONDS: Final = 0.5
-CLEANING_SECONDS: Final = 0.01
-"""Longest time for which retention keeps the event loop, in seconds."""
-ROW_WORTH_BYTES: Final = 4096
-MAX_STRETCH: Final = 4
 TIMER_TICK_SECONDS: Final = 0.05
 """Interval between looks for due messages, in seconds: their greatest delay."""
 
@@ -82,6 +79,7 @@ class Broker:
         self.condition = Condition(core, lambda: self.cleaner, lambda: self.tier)
         self.tables = Tables(core, self.topology, lambda: self.tier)
         self._is_closed = False
+        self.checkpoints = CheckpointRounds(core, self._on_failure)
         self.cleaner = Cleaner(
             self.engine,
             self.registry,
@@ -89,22 +87,21 @@ class Broker:
             opened.restatements,
             settings.retention_seconds,
             self.core.now_ms,
-            self._is_saved_up_to,
+            self.checkpoints.is_saved_up_to,
+        )
+        self.cleaning = CleaningRounds(
+            self.cleaner,
+            settings.retention_interval_seconds,
+            is_urgent=lambda: core.disk_state >= DiskState.REFUSE,
+            must_wait=lambda: self.checkpoints.is_under_way,
         )
         self.tier = self._open_tier(settings, opened.store_id)
-        self._cleaning: Iterator[None] | None = None
-        self._last_cleaning = self.core.loop.time()
-        self._background_problems: dict[str, str] = {}
         opened.on_topic.append(self._on_topic)
         self.registry.on_group = self._on_group
-        self.core.loop.add_reader(self.engine.checkpointer.channel.fileno(), self._on_checkpointed)
-        self._last_checkpoint = self.core.loop.time()
-        self._checkpoint_target: int | None = None
-        self._saved = asyncio.Event()
+        self.checkpoints.start()
         self._burying = SlicedRound(core.loop, self._bury_exhausted)
-        self._steps = self._background_steps()
         self._look_at_disk()  # before anybody is let in: a full disk takes not even the first message
-        self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
+        self._steps = self._background_steps()
         self._timer_tick = self.core.loop.call_later(TIMER_TICK_SECONDS, self._run_timers)
 
     def _group_commit(self, settings: BrokerSettings) -> GroupCommit:
@@ -118,17 +115,18 @@ class Broker:
             measured=self.core.measured,
         )
 
-    def _background_steps(self) -> tuple[tuple[str, Callable[[], object]], ...]:
-        return (
-            ("dead letters", self._burying.step),
-            ("transactions", self.transactions.expire_transactions),
-            ("traces", self._write_traces),
-            ("durability", self._make_durable),
-            ("checkpoint", self._checkpoint_if_due),
-            ("filter index", self.engine.lookup.build_next),
-            ("disk", self._look_at_disk),
-            ("retention", self._clean),
-        )
+    def _background_steps(self) -> BackgroundSteps:
+        steps = {
+            "dead letters": self._burying.step,
+            "transactions": self.transactions.expire_transactions,
+            "traces": self._write_traces,
+            "durability": self._make_durable,
+            "checkpoint": self.checkpoints.begin_if_due,
+            "filter index": self.engine.lookup.build_next,
+            "disk": self._look_at_disk,
+            "retention": self.cleaning.step,
+        }
+        return BackgroundSteps(self.engine, steps, self._on_failure)
 
     @classmethod
     async def open(cls, settings: BrokerSettings, clock: Clock) -> Broker:
@@ -170,12 +168,12 @@ class Broker:
         if self.tier is not None:
             await self.tier.close()
         self.core.polling.release()
-        self._background.cancel()
+        self._steps.stop()
         self._burying.stop()
         self._timer_tick.cancel()
         self._write_last_traces()
         self.core.commit.close()
-        self.core.loop.remove_reader(self.engine.checkpointer.channel.fileno())
+        self.checkpoints.close()
         self.engine.close()
         if self._lock is not None:
             self._lock.release()
@@ -206,20 +204,6 @@ class Broker:
 
     def _on_failure(self, failure: StoreFailedError) -> None:
         self.core.polling.release()
-
-    def _run_background(self) -> None:
-        for name, step in self._steps:
-            if self.engine.failure is not None:
-                self._on_failure(self.engine.failure)
-                return
-            try:
-                step()
-                self._background_problems.pop(name, None)
-            except Exception as error:  # the other steps go on; reported once, not at every step
-                if str(error) != self._background_problems.get(name):
-                    self._background_problems[name] = str(error)
-                    log.exception("a background step failed", step=name)
-        self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
 
     def _bury_exhausted(self) -> Iterator[None]:
         """Bury exhausted messages, one topic of a group at a time; cold ones that it needs are fetched for the next
@@ -266,95 +250,8 @@ class Broker:
         if self.engine.end > self.engine.commit_log.durable_offset:
             self.core.commit.submit(Confirmation())
 
-    # -- retention -----------------------------------------------------------------------------------------------
-
     def _look_at_disk(self) -> None:
         total, free = self.core.disk_space = self.engine.disk.space(self.engine.root)
         before, self.core.disk_state = self.core.disk_state, self.core.settings.watermarks.state(total, free)
         self.cleaner.is_emergency = self.core.disk_state is DiskState.EMERGENCY
         tell(before, self.core.disk_state, free)
-
-    def _clean(self) -> None:
-        """Continue the cleaner's round for a while; begin one when it is time."""
-        until = self.core.loop.time() + CLEANING_SECONDS
-        if self._cleaning is None:
-            is_urgent = self.core.disk_state >= DiskState.REFUSE
-            if (
-                self.core.loop.time() - self._last_cleaning < self.core.settings.retention_interval_seconds
-                and not is_urgent
-            ):
-                return
-            self._cleaning = self.cleaner.round()
-        try:
-            for _ in self._cleaning:
-                if self.core.loop.time() >= until or self._checkpoint_target is not None:
-                    return
-        except BaseException:
-            self._cleaning = None
-            raise
-        self._cleaning = None
-        self._last_cleaning = self.core.loop.time()
-
-    def _is_saved_up_to(self, commit_log_offset: int) -> bool:
-        """True if the state file has all before an offset; if not, have it saved."""
-        if self.engine.checkpointer.position >= commit_log_offset:
-            return True
-        if self._checkpoint_target is None:
-            self._checkpoint_target = self.engine.end
-        return False
-
-    # -- checkpoints: rounds of slices, which save everything changed when the round began -------------------------
-
-    def _checkpoint_if_due(self) -> None:
-        behind = self.engine.end - self.engine.checkpointer.position
-        age = self.core.loop.time() - self._last_checkpoint
-        if self._checkpoint_target is not None:
-            self._save_slice()
-        elif behind and (behind >= self._checkpoint_bytes() or age >= self.core.settings.checkpoint_interval_seconds):
-            self._last_checkpoint = self.core.loop.time()
-            self._checkpoint_target = self.engine.end
-            self._save_slice()
-
-    async def save(self, seconds: float) -> None:
-        """Save everything present in the state file, or as much as is saved in so many seconds."""
-        if self._checkpoint_target is None and self.engine.end > self.engine.checkpointer.position:
-            self._checkpoint_target = self.engine.end
-            self._save_slice()
-        if self._checkpoint_target is not None:
-            self._saved.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._saved.wait(), seconds)
-
-    def _checkpoint_bytes(self) -> int:
-        """Return the log's bytes between two rounds: more where many rows change, as a row costs as much as some
-        records."""
-        least = self.core.settings.checkpoint_interval_bytes
-        return min(max(least, len(self.engine.rows) * ROW_WORTH_BYTES), least * MAX_STRETCH)
-
-    def _save_slice(self) -> None:
-        """Take a slice; if the log is not durable up to now, ask for that first."""
-        try:
-            if not self.engine.begin_checkpoint() and self.engine.checkpointer.is_slice_waiting:
-                confirmation = Confirmation()
-                confirmation.when_settled(self._on_slice_durable)
-                self.core.commit.submit(confirmation)
-        except StoreFailedError as failure:
-            self._on_failure(failure)
-
-    def _on_slice_durable(self, failure: EntrepotError | None) -> None:
-        if failure is None:
-            self._save_slice()
-
-    def _on_checkpointed(self) -> None:
-        try:
-            is_saved = self.engine.finish_checkpoint()
-        except StoreFailedError as failure:
-            self.core.loop.remove_reader(self.engine.checkpointer.channel.fileno())
-            log.critical("the store has stopped", error=failure.message)
-            self._on_failure(failure)
-            return
-        if self._checkpoint_target is not None and self.engine.checkpointer.position >= self._checkpoint_target:
-            self._checkpoint_target = None
-            self._saved.set()
-        elif is_saved:
-            self.core.loop.call_soon(self._save_slice)  # else there was no room: the next step tries again

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from entrepot.broker.controller.commands import Command, decode_command, encode_command
+from entrepot.broker.controller.questions import Questions
 from entrepot.broker.controller.register import Register
 from entrepot.broker.raft import effects as raft
 from entrepot.broker.raft.entry import EntryKind
@@ -60,11 +61,10 @@ class Member:
         self._writes: list[raft.Write] = []
         self._writing: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self._questions: dict[int, asyncio.Future[int]] = {}
+        self._questions = Questions(self.step)
         self._results: dict[int, str] = {}  # of the step under way, by index
         self._events: deque[raft.Event] = deque()
         self._is_stepping = False
-        self._tokens = 0
         self._leads = self._is_closed = False
         self.problem = ""  # reason of its stop
         self.is_leader = False
@@ -93,8 +93,7 @@ class Member:
             self._ticking.cancel()
         if self._writing is not None:
             await asyncio.gather(self._writing, return_exceptions=True)
-        for question in self._questions.values():
-            question.cancel()
+        self._questions.cancel_all()
 
     def _now(self) -> float:
         return self._loop.time() * 1000
@@ -125,14 +124,7 @@ class Member:
     async def _ask(self, question: Callable[[int], raft.Event]) -> None:
         if self._is_closed:
             raise EntrepotError(Code.UNAVAILABLE, self.problem or "the controller stops")
-        self._tokens -= 1  # those of proposals are above 0
-        token = self._tokens
-        answer = self._questions[token] = self._loop.create_future()
-        try:
-            self.step(question(token))
-            await answer
-        finally:
-            self._questions.pop(token, None)
+        await self._questions.ask(question)
 
     # -- the machine ---------------------------------------------------------------------------------------------
 
@@ -186,35 +178,27 @@ class Member:
         if not self._is_closed:
             self._is_closed = True
             self.problem = problem
-            for question in self._questions.values():
-                if not question.done():
-                    question.set_exception(EntrepotError(Code.UNAVAILABLE, problem))
+            self._questions.refuse_all(lambda: EntrepotError(Code.UNAVAILABLE, problem))
             if self.is_leader:
                 self.is_leader = False
                 self._on_followed()
             self._on_failure(StoreFailedError(problem))
 
     def _done(self, token: int, reason: str) -> None:
-        question = self._questions.get(token)
-        if question is None:
+        if not self._questions.settle(token):
             self._on_ended(token, reason)
-        elif not question.done():
-            question.set_result(token)
 
     def _refused(self, token: int, reason: str) -> None:
-        question = self._questions.get(token)
-        if question is None:
+        code = Code.UNAVAILABLE if self.machine.state.role is not raft.Role.LEADER else Code.PRECONDITION_FAILED
+        if not self._questions.settle(token, EntrepotError(code, reason)):
             self._on_ended(token, None)
-        elif not question.done():
-            code = Code.UNAVAILABLE if self.machine.state.role is not raft.Role.LEADER else Code.PRECONDITION_FAILED
-            question.set_exception(EntrepotError(code, reason))
 
     def _role_changed(self, role: raft.Role) -> None:
         """Change the role. A leader begins once it has applied everything committed: a read tells when."""
         leads = role is raft.Role.LEADER
         if leads and not self._leads:
             beginning = partial(self._begin_leading, self.machine.state.term)
-            self._begin = background(self._loop).keep("begin of a leader", beginning)
+            background(self._loop).keep("begin of a leader", beginning)
         elif self._leads and not leads and self.is_leader:
             self.is_leader = False
             self._on_followed()

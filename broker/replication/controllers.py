@@ -19,11 +19,12 @@ import structlog
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
 from entrepot.broker.remoting.service import Service
 from entrepot.broker.replication.controlling import Controlling
+from entrepot.broker.replication.judged_clock import JudgedClock
 from entrepot.broker.replication.known_controllers import KnownControllers
 from entrepot.broker.replication.peers import GroupSettings
 from entrepot.broker.replication.set_keeping import SetKeeping
 from entrepot.domain.background import background, cancel_tasks
-from entrepot.domain.clock import Clock, error_ms
+from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ControllerView, Order, OrderAnswer, ReportAnswer
 from entrepot.domain.replication.mastership import NOBODY, Appointment, Promise
@@ -43,7 +44,6 @@ LEAST_SECONDS: Final = 0.1
 HAND_OVER_SECONDS: Final = 5.0
 """Longest time for which a stopping master waits for the next one, in seconds."""
 _ORDER: Final[Codec[Order]] = Codec(Order)
-_VERDICT: Final[Codec[bool | None]] = Codec(bool | None)
 _ANSWER: Final[Codec[ReportAnswer]] = Codec(ReportAnswer)
 _APPOINTMENT: Final[Codec[Appointment]] = Codec(Appointment)
 log = structlog.get_logger(__name__)
@@ -63,7 +63,8 @@ class Controllers:
         clock: Clock,
     ) -> None:
         self._shape, self._lease, self._replica = replace(group.shape, name=name), group.lease, replica
-        self.clock, self._settings = clock, settings
+        self._settings = settings
+        self.clock = JudgedClock(clock, name, group.replica, UNLED_LEASES * group.lease)
         self._known = KnownControllers(data_dir, group.controllers)
         replica.machine.is_controlled = bool(group.controllers)
         self._loop = asyncio.get_running_loop()
@@ -75,7 +76,6 @@ class Controllers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._beating: asyncio.TimerHandle | None = None
         self._is_reporting = False
-        self._clock_verdict = False, 0.0
         self._heard_at = self._led_at = self._loop.time()
         self._proposed_at = 0.0
         self._refusal = "its controllers do not answer" if self._links else ""
@@ -157,7 +157,7 @@ class Controllers:
         link = self._links.get(address)
         if link is None or not link.is_up:
             return
-        self._tell_clock_to(link)  # before it can be elected
+        self.clock.tell(link)  # before it can be elected
         payload = wire.ATTACH.encode_arguments(self._shape, self._replica.report(self.keeping.known))
         self._streams[address] = link.open_stream(
             wire.ATTACH, payload, partial(self._ordered, address), partial(self._refused, address)
@@ -230,27 +230,9 @@ class Controllers:
         self._beating = self._loop.call_later(min(self._lease / BEATS, MOST_BEAT_SECONDS), self._beat)
         self._replica.observe(self.keeping)
         self._report()
-        self._tell_clock()
-
-    def _tell_clock(self) -> None:
-        """Tell the controllers what the clock says: they compare those of all."""
         for link in self._links.values():
             if link.is_up:
-                self._tell_clock_to(link)
-
-    def _tell_clock_to(self, link: Link) -> None:
-        name, replica = self._shape.name, self._replica.machine.state.replica
-        told = wire.CLOCK.encode_arguments(name, replica, self.clock.now_ms(), error_ms(self.clock))
-        link.send(wire.CLOCK, told, ASK_SECONDS, self._clock_judged)
-
-    def _clock_judged(self, error: EntrepotError | None, payload: bytes) -> None:
-        if error is None and (verdict := _VERDICT.decode(payload)) is not None:
-            self._clock_verdict = verdict, self._loop.time()
-
-    def has_right_clock(self) -> bool:
-        """True while the controllers say that most clocks agree with this one's."""
-        is_right, at = self._clock_verdict
-        return is_right and self._loop.time() - at <= UNLED_LEASES * self._lease
+                self.clock.tell(link)
 
     def _report(self) -> None:
         self._is_reporting = False

@@ -190,7 +190,7 @@ class Leading:
         """Stop writing until a replica has everything, or for so many seconds; True if it has. Then hold on for a
         moment: an election is about to begin."""
         if self._server is not None and self.is_open:
-            await self.broker.save(SAVE_SECONDS)
+            await self.broker.checkpoints.save(SAVE_SECONDS)
         server, commit = self._server, self.broker.core.commit
         if server is None or not self.is_open:
             return False

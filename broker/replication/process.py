@@ -265,7 +265,7 @@ class ReplicaProcess:
     def _open(self) -> None:
         assert self.store.leading is not None, "only a master opens"
         parts = self._group, self._process, self._listener, self._end
-        self.store.leading.open(*parts, self._controllers.has_right_clock)
+        self.store.leading.open(*parts, self._controllers.clock.is_right)
 
     def _resign(self, effect: do.Close) -> Coroutine[Any, Any, None]:
         """End the mastership at once; then open the store anew, as a slave's."""

@@ -227,7 +227,7 @@ async def test_a_clock_that_jumps_elects_nobody(tmp_path: Path, rule: Rule, days
 def set_ahead(group: ReplicatedGroup, replica: int) -> None:
     """Set its clock four days ahead."""
     found = group.replicas[replica]
-    found.store.clock = found._controllers.clock = ManualClock(group.clock.now_ms() + 4 * DAY_MS)
+    found.store.clock = found._controllers.clock.clock = ManualClock(group.clock.now_ms() + 4 * DAY_MS)
 
 
 @pytest.mark.failure(

@@ -9,4 +9,4 @@ def work_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have brokers of this process save, decide and look around many times a second."""
     monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
     monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.background_steps.STEP_SECONDS", 0.05)

@@ -30,7 +30,7 @@ PAD = "x" * 8000
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.background_steps.STEP_SECONDS", 0.05)
 
 
 async def publish(group: ReplicatedGroup, chance: Random, first: int) -> int:

@@ -28,7 +28,7 @@ RULE = Rule(RuleKind.QUORUM, 3, 2)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.background_steps.STEP_SECONDS", 0.05)
 
 
 async def publish(group: ReplicatedGroup, first: int, count: int = 100) -> int:

@@ -136,8 +136,8 @@ async def test_nothing_leaves_the_disk_before_the_table_has_it(tmp_path: Path) -
         clock.advance(120_000)
         assert store.tier is not None
         await until(lambda: "cold" in store.tier.problem, "it says why")  # type: ignore[union-attr]
-        rounds = store._last_cleaning
-        await until(lambda: store._last_cleaning > rounds + 0.05, "the cleaner has looked")
+        rounds = store.cleaning.last_end
+        await until(lambda: store.cleaning.last_end > rounds + 0.05, "the cleaner has looked")
         assert [b.min_offset for b in await store.messages.bounds("factory")] == [0, 0]
         assert len(await all_of(store, 0)) == 200, "hot messages are not concerned"
         (tmp_path / "cold").unlink()

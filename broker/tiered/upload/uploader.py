@@ -18,15 +18,15 @@ import structlog
 
 from entrepot.broker.settings.tier import Payload
 from entrepot.broker.tiered.delta_log import ConflictError
-from entrepot.broker.tiered.fence import Fence, FencedError, Writer
+from entrepot.broker.tiered.fence import Fence, Writer
 from entrepot.broker.tiered.iceberg.iceberg_table import REQUESTS, IcebergTable
 from entrepot.broker.tiered.json_columns import JsonColumns, plain
 from entrepot.broker.tiered.marks import TableMark, check_store
-from entrepot.broker.tiered.merging import merge
 from entrepot.broker.tiered.objects import ObjectStore, TierError, problem_of
 from entrepot.broker.tiered.record_rows import rows_of_run
 from entrepot.broker.tiered.source import Begun, Caution, Progress, QueueState, Source, TopicState, Work
 from entrepot.broker.tiered.table import TopicTable
+from entrepot.broker.tiered.upload.housekeeping import HOUSEKEEPING_SECONDS, Housekeeping
 from entrepot.domain.broker_of_queue import broker_of_queue, first_queue, local_queue
 from entrepot.domain.clock import Clock
 from entrepot.protocols.remoting.records import RecordColumns, RecordRun, decode_run
@@ -44,24 +44,14 @@ HEAL_SECONDS: Final = 600.0
 """Time for which a corrupted record, not earlier ones, waits for a replica's whole one, in seconds."""
 SHARES: Final = {Caution.SMALLER: 16, Caution.PLAIN: 16, Caution.TINY: 256}
 """Part of a segment, one of so many, in which a topic is uploaded that ended the process before."""
-HOUSEKEEPING_SECONDS: Final = 60.0
-MERGE_PAUSE: Final = 2.0
-"""Pause between two merges of a topic, in seconds, in which other topics have their turns."""
-UNMERGED, BEHIND = "segments are not merged", "Iceberg's metadata is behind"
-"""Problems of work beside the uploads."""
-FAULTY_SECONDS: Final = 600.0
-"""Pause before merges are tried again where a segment could not be read, in seconds."""
-VACUUM_SECONDS: Final = 3600.0
 log = structlog.get_logger(__name__)
 
 
 class _Topic:
     """Knowledge of a topic between rounds. Times in seconds of the steady clock."""
 
-    def __init__(self, table: TopicTable, fence: Fence, iceberg: IcebergTable | None) -> None:
-        self.table, self.fence, self.iceberg = table, fence, iceberg
-        self.lasting: dict[str, str] = {}
-        """Problems of work beside the uploads, or empty, by the work."""
+    def __init__(self, table: TopicTable, fence: Fence, housekeeping: Housekeeping) -> None:
+        self.table, self.fence, self.housekeeping = table, fence, housekeeping
         self.json = JsonColumns()
         self.is_open = False
         self.known: TableMark | None = None
@@ -72,14 +62,7 @@ class _Topic:
         self.seen_bytes: dict[int, int] = {}
         self.corrupted_since: dict[int, float] = {}
         """Time at which a record was first found corrupted, by its offset in the log."""
-        self.kept_house_at = self.merges_from = 0.0
-        self.vacuumed_at = 0.0
         self.told: Progress | None = None
-
-    @property
-    def lasting_problem(self) -> str:
-        """First problem of work beside the uploads, or empty."""
-        return next(filter(None, self.lasting.values()), "")
 
 
 class Uploader:
@@ -135,7 +118,7 @@ class Uploader:
         if topic is None:
             fence = Fence(self._writer)
             table = TopicTable(self._objects, state.root, self._clock, self._random, fence)
-            topic = self._topics[state.root] = _Topic(table, fence, self._iceberg(state.root))
+            topic = self._topics[state.root] = _Topic(table, fence, self._housekeeping(table))
         topic.fence.epoch = state.epoch
         if topic.known != state.mark:  # somebody has accepted the table as it is
             topic.known, topic.not_before = state.mark, 0.0
@@ -156,9 +139,13 @@ class Uploader:
             self._tell(state, topic, problem)
             return False
         topic.pause = 0.0
-        if topic.told is not None and topic.told.problem not in ("", topic.lasting_problem):
+        if topic.told is not None and topic.told.problem not in ("", topic.housekeeping.problem):
             self._tell(state, topic)  # it is over
         return has_more
+
+    def _housekeeping(self, table: TopicTable) -> Housekeeping:
+        iceberg, grace, clusters = self._iceberg(table.root), self._grace, self._clusters
+        return Housekeeping(table, self._objects, self._clock, iceberg, grace=grace, clusters=clusters)
 
     def _iceberg(self, root: str) -> IcebergTable | None:
         if not self._has_iceberg:
@@ -313,63 +300,13 @@ class Uploader:
 
     def _keep_house(self, state: TopicState, topic: _Topic) -> None:
         now = self._steady()
-        if topic.kept_house_at and now < topic.kept_house_at + HOUSEKEEPING_SECONDS:
+        if not topic.housekeeping.begins(now):
             return
-        topic.kept_house_at = now
         self._source.begins(Begun(state.name, state.root, Work.HOUSEKEEPING))
         if now >= self._checked_at + HOUSEKEEPING_SECONDS:  # for all topics: they may be very many
             self._check_store()
             self._checked_at = now
-        self._merge(state, topic)
-        if topic.table.expire(self._clock.now_ms() - state.retention_ms):
-            self._tell(state, topic)
-        is_vacuum_due = not topic.vacuumed_at or now >= topic.vacuumed_at + VACUUM_SECONDS
-        self._follow(state, topic, is_sweep_due=is_vacuum_due)
-        if is_vacuum_due:
-            if topic.vacuumed_at:
-                topic.table.check_current()
-            topic.vacuumed_at = now
-            topic.table.vacuum(int(1000 * self._grace))
-
-    def _merge(self, state: TopicState, topic: _Topic) -> None:
-        """Merge some segments, and go on soon where there was work. A fault of one of them stops nothing else,
-        and is a problem until they are merged."""
-        now = self._steady()
-        if now < topic.merges_from:
-            return
-        try:
-            if merge(topic.table, self._objects, self._clock.now_ms(), clusters=self._clusters):
-                topic.kept_house_at = now - max(HOUSEKEEPING_SECONDS - MERGE_PAUSE, 0.0)
-                self._tell(state, topic)
-        except (ConflictError, FencedError):
-            raise
-        except TierError as error:
-            topic.merges_from = now + FAULTY_SECONDS  # it may have read much of them
-            self._lasts(state, topic, UNMERGED, error)
-        else:
-            self._lasts(state, topic, UNMERGED)
-
-    def _follow(self, state: TopicState, topic: _Topic, *, is_sweep_due: bool) -> None:
-        """Bring Iceberg's metadata up to the table. A fault there stops nothing else, and is tried again."""
-        if topic.iceberg is None:
-            return
-        try:
-            topic.iceberg.follow(topic.table)
-            if is_sweep_due:
-                topic.iceberg.sweep(topic.table)
-        except Exception as error:  # noqa: BLE001 the table is whole without it
-            self._lasts(state, topic, BEHIND, error)
-        else:
-            self._lasts(state, topic, BEHIND)
-
-    def _lasts(self, state: TopicState, topic: _Topic, what: str, error: Exception | None = None) -> None:
-        """Tell that something is wrong though uploads go on; without an error, that it is over."""
-        told = "" if error is None else f"{what}: {problem_of(error)}"
-        if told:
-            log.warning("work beside uploads fails", seldom=f"{what} {state.root}", topic=state.name, problem=told)
-        before, topic.lasting[what] = topic.lasting.get(what, ""), told
-        if told != before:
-            self._tell(state, topic)
+        topic.housekeeping.run(state, now, lambda: self._tell(state, topic))
 
     def _tell(self, state: TopicState, topic: _Topic, problem: str = "") -> None:
         table = topic.table
@@ -383,7 +320,7 @@ class Uploader:
             }
             segments, size = len(table.snapshot.files), table.snapshot.files.bytes
             missing = table.missing()
-        shown = problem or topic.lasting_problem
+        shown = problem or topic.housekeeping.problem
         told = Progress(state.name, state.root, ends, shown, segments, size, missing, is_stuck=bool(problem))
         if told != topic.told:
             topic.told = told

@@ -100,8 +100,8 @@ def reading(names: list[str], place: Path) -> Iterator[list[Reader]]:
 @pytest.mark.parametrize("names", [["delta-rs"], ["pyiceberg"], soak_only(ALL[:-1]), soak_only(ALL)])
 def test_each_read_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
     """The vacuum's grace passes by the uploader's clock, which goes on when each reader has read: no read is longer."""
-    monkeypatch.setattr("entrepot.broker.tiered.upload.uploader.HOUSEKEEPING_SECONDS", 0.0)
-    monkeypatch.setattr("entrepot.broker.tiered.upload.uploader.VACUUM_SECONDS", 0.0)
+    monkeypatch.setattr("entrepot.broker.tiered.upload.housekeeping.HOUSEKEEPING_SECONDS", 0.0)
+    monkeypatch.setattr("entrepot.broker.tiered.upload.housekeeping.VACUUM_SECONDS", 0.0)
     for name, value in SMALL_SEGMENTS.items():
         monkeypatch.setattr(f"entrepot.broker.tiered.merging.{name}", value)
     random, clock, objects = seeded("readers"), ManualClock(time.time_ns() // 1_000_000), FolderStore(tmp_path)

@@ -16,7 +16,8 @@ from entrepot.broker.tiered.checkpoints import commit_name
 from entrepot.broker.tiered.fence import Fence
 from entrepot.broker.tiered.marks import TableMark, agree
 from entrepot.broker.tiered.table import TopicTable
-from entrepot.broker.tiered.upload.uploader import HOUSEKEEPING_SECONDS, LONGEST_PAUSE
+from entrepot.broker.tiered.upload.housekeeping import HOUSEKEEPING_SECONDS
+from entrepot.broker.tiered.upload.uploader import LONGEST_PAUSE
 from entrepot.domain.clock import Clock
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
 from tests.support.clock import ManualClock
