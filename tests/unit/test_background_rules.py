@@ -136,7 +136,7 @@ def test_all_lasting_work_is_in_the_table_of_operators() -> None:
     section = page.partition("### Background work\n")[2].partition("\n### ")[0]
     told = {line for line in section.splitlines() if line.startswith("| `")}
     assert told == made, "docs/operations.md has a row for each"
-    steps = re.findall(r'^            \("([a-z ]+)", self\.', texts()["broker/broker.py"], re.MULTILINE)
+    steps = re.findall(r'^            "([a-z ]+)": self\.', texts()["broker/broker.py"], re.MULTILINE)
     assert steps and [each for each in steps if f"`{each}`" not in section] == []
 
 
