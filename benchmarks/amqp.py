@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmarks.processes import BenchmarkError, Server, children, entrepot, gwload, own_resident_bytes
 from benchmarks.report import Goal, Report
-from tests.support.rabbitmq import RabbitMQ, is_installed
+from tests.support.amqp.rabbitmq import RabbitMQ, is_installed
 
 ROUNDS: Final = 3
 IDLE_QUEUES: Final = 1000

@@ -23,7 +23,7 @@ from benchmarks.broker_group import BrokerGroup, broker_group
 from benchmarks.processes import BenchmarkError
 from benchmarks.producing import QueueProducer
 from benchmarks.report import Goal, Report
-from tests.support.rabbitmq import RabbitMQ, is_installed
+from tests.support.amqp.rabbitmq import RabbitMQ, is_installed
 
 LEASE_SECONDS: Final = 1.0
 NODES: Final = 3

@@ -16,7 +16,7 @@ from rich.console import Console
 from benchmarks.report import Goal, Report
 from entrepot.gateway.http.requests.asgi import AsgiApp
 from entrepot.gateway.settings import Settings
-from tests.support.http_server import serving
+from tests.support.http.server import serving
 
 PATHS: Final = {
     "a namespace": "/api/v1/namespaces/default",

@@ -17,7 +17,7 @@ from benchmarks.amqp import rabbitmq_nodes
 from benchmarks.broker_group import broker_group
 from benchmarks.processes import BenchmarkError, Server, gwload
 from benchmarks.report import Goal, Report
-from tests.support.rabbitmq import is_installed
+from tests.support.amqp.rabbitmq import is_installed
 
 NODES: Final = 3
 Load = Callable[..., dict[str, Any]]

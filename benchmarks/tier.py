@@ -34,8 +34,8 @@ from entrepot.broker.tiered.upload.uploader import Uploader
 from entrepot.gateway.clock import SystemClock
 from entrepot.protocols.remoting.records import RecordColumns, decode_run
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import FailingObjects, Fault
-from tests.support.tier_rows import record_of, run_of
+from tests.support.tiered.failing_objects import FailingObjects, Fault
+from tests.support.tiered.rows import record_of, run_of
 
 COMMITS: Final = 5_000
 REQUESTS_PER_HOUR: Final = 20_000

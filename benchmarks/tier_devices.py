@@ -17,7 +17,7 @@ from entrepot.broker.tiered.cutting import DAY_MS
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import StoredMessage
 from entrepot.protocols.remoting.arrow_columns import TIMESTAMP
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.rows import rows_of
 
 TOPIC: Final = "plant"
 DEVICES: Final = 500

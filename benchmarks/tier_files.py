@@ -20,7 +20,7 @@ from entrepot.broker.tiered.segment import Run, tags_of
 from entrepot.broker.tiered.snapshot import Replay
 from entrepot.broker.tiered.table import TopicTable
 from tests.support.clock import ManualClock
-from tests.support.memory_objects import MemoryObjects
+from tests.support.tiered.memory_objects import MemoryObjects
 
 QUEUES: Final = 8
 ROWS: Final = 60_000

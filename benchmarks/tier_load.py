@@ -11,7 +11,7 @@ from typing import Final
 from entrepot.broker.tiered.source import Begun, Progress, QueueState, TopicState
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import StoredMessage
-from tests.support.tier_rows import record_of, run_of
+from tests.support.tiered.rows import record_of, run_of
 
 RUN_BYTES: Final = 4 << 20
 DEVICES: Final = 200

@@ -29,7 +29,7 @@ from entrepot.domain.message import StoredMessage
 from entrepot.gateway.clock import SystemClock
 from entrepot.spark_ingest.session import open_session
 from entrepot.spark_ingest.source.stores import close_readers
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.rows import rows_of
 
 QUEUES: Final = 8
 TURNS: Final = 3

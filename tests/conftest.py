@@ -9,7 +9,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from tests.support.amqp_servers import amqp_port  # noqa: F401 - for every test of the AMQP door: started once
+from tests.support.amqp.servers import amqp_port  # noqa: F401 - for every test of the AMQP door: started once
 
 pytest_plugins = ("tests.tiers.plugin", "pytester")
 

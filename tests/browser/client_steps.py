@@ -22,12 +22,12 @@ from playwright.sync_api import Locator, Page, expect
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.headers import Credentials
-from tests.support.amqp_load import parameters
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_client import http_client
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_telemetry import OpenTelemetry, push_consumer, telemetry
-from tests.support.server import Process
+from tests.support.amqp.load import parameters
+from tests.support.http.client import http_client
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.server import Process
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.telemetry import OpenTelemetry, push_consumer, telemetry
 from tests.support.waiting import wait_until
 
 ROOT: Final = ("root", "rootpw")

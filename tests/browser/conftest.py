@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.answers import NOW, serve_answers
-from tests.support.one_worker import keep_file_together
-from tests.support.server import Process, ServerProcess
+from tests.support.processes.one_worker import keep_file_together
+from tests.support.processes.server import Process, ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 CHROMIUM = shutil.which("chromium")

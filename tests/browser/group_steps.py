@@ -13,9 +13,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.headers import Credentials
-from tests.support.http_client import http_client
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.server import Process
+from tests.support.http.client import http_client
+from tests.support.processes.server import Process
+from tests.support.rocketmq.client import GrpcClient
 from tests.support.waiting import wait_until
 
 ROOT: Final = ("root", "correct horse battery")

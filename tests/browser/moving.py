@@ -15,9 +15,9 @@ from entrepot.spark_ingest.job.reporting import JobReports
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.job.watching import JobProgress
 from entrepot.store_client.blocking import StoreLocation
-from tests.support.bridges import bridge_settings, remote
-from tests.support.http_client import http_client
-from tests.support.server import Process
+from tests.support.gateways.bridges import bridge_settings, remote
+from tests.support.http.client import http_client
+from tests.support.processes.server import Process
 
 ADMIN: Final = ("root", "correct horse battery")
 SETTINGS: Final = {

@@ -6,8 +6,8 @@ import pytest
 
 from tests.browser.answers import LOGGED_OUT, OVERVIEW, SESSION, history
 from tests.e2e.http.documented import Described
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.server import ServerProcess
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from tests.browser.client_steps import (
     settled,
 )
 from tests.browser.conftest import PHONE, Opened
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

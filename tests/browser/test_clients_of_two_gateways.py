@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.client_steps import amqp, ask, audited, go, mqtt, press_danger, rocketmq, row
 from tests.browser.conftest import Opened
-from tests.support.deployment import ClusterProcesses
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

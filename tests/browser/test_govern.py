@@ -14,9 +14,9 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.answers import HOSTILE
 from tests.browser.conftest import PHONE, Opened
 from tests.browser.test_real_login import log_in
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

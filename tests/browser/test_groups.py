@@ -37,10 +37,10 @@ from tests.browser.group_steps import (
     schedule,
     settled,
 )
-from tests.support.bridges import bridge_settings, remote
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_telemetry import push_consumer, telemetry
-from tests.support.server import ServerProcess
+from tests.support.gateways.bridges import bridge_settings, remote
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.telemetry import push_consumer, telemetry
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

@@ -17,11 +17,11 @@ from playwright.sync_api import Locator, Page, Route, expect
 from entrepot.gateway.cli.app import run
 from tests.browser.conftest import PHONE, Opened
 from tests.browser.test_real_login import log_in
-from tests.support.command_line import build_commands_once
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.http.webhook_receiver import WebhookReceiver
+from tests.support.processes.command_line import build_commands_once
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 
 PASSWORD: Final = "correct horse battery"
 SETTINGS: Final = {

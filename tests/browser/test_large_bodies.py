@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import Response, expect
 
 from tests.browser.conftest import Opened
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.server import ServerProcess
 
 pytestmark = pytest.mark.interop
 SIZE: Final = 100_000_000

@@ -14,9 +14,9 @@ from tests.browser.conftest import PHONE, Opened
 from tests.browser.moving import SETTINGS, publish, report_job, root_of, subscribe
 from tests.browser.real import assert_fits, assert_in_the_audit, log_in_as, new_user, settled, walk
 from tests.browser.test_shell import assert_accessible
-from tests.support.server import ServerProcess
+from tests.support.http.webhook_receiver import WebhookReceiver
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 
 pytestmark = pytest.mark.interop
 

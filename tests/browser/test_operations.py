@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from tests.browser.conftest import Opened
-from tests.support.kept_commands import KEPT
+from tests.support.gateways.kept_commands import KEPT
 
 pytestmark = pytest.mark.interop
 

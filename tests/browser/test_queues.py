@@ -13,7 +13,7 @@ from tests.browser.conftest import PHONE, WIDE, Opened
 from tests.browser.moving import HOSTILE, SETTINGS, amqp, declare_shop, root_of
 from tests.browser.real import assert_fits, assert_in_the_audit, log_in_as, new_user, settled, walk
 from tests.browser.test_shell import assert_accessible
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 pytestmark = pytest.mark.interop
 

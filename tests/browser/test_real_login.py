@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.answers import ASK_THE_SERVER, OVERVIEW
 from tests.browser.conftest import Opened
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.server import ServerProcess
 
 REAL: Final[dict[str, Any]] = {f"{method} session": ASK_THE_SERVER for method in ("GET", "POST", "DELETE")}
 PASSWORD = "correct horse battery"

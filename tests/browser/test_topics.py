@@ -15,8 +15,8 @@ from tests.browser.answers import HOSTILE
 from tests.browser.conftest import PHONE, Opened
 from tests.browser.test_real_login import log_in
 from tests.browser.test_shell import assert_accessible, shown
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 ROOT: Final = "root"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.deployment import ClusterProcesses, start_all
+from tests.support.processes.deployment import ClusterProcesses, start_all
 
 WEBHOOKS = {
     "webhooks.allow_http": "true",

@@ -10,9 +10,9 @@ from typing import Any
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.amqp_load import Consumer, Load, Publisher, parameters
-from tests.support.deployment import ClusterProcesses, GatewayProcess
-from tests.support.load import door
+from tests.support.amqp.load import Consumer, Load, Publisher, parameters
+from tests.support.doors.load import door
+from tests.support.processes.deployment import ClusterProcesses, GatewayProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.amqp_load import parameters
-from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.amqp.load import parameters
+from tests.support.processes.replicated_processes import ReplicatedProcesses
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 

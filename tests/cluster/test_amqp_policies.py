@@ -8,8 +8,8 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.amqp_load import parameters
-from tests.support.deployment import ClusterProcesses, GatewayProcess
+from tests.support.amqp.load import parameters
+from tests.support.processes.deployment import ClusterProcesses, GatewayProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]

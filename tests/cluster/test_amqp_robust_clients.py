@@ -14,8 +14,8 @@ import aiormq
 import pytest
 from aio_pika.abc import AbstractIncomingMessage, AbstractRobustConnection
 
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_pull import http_json
+from tests.support.http.pull import http_json
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, until
 

@@ -14,12 +14,12 @@ import pytest
 from entrepot.protocols.mqtt.packets import Connack, Connect
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from tests.support.amqp_load import parameters
-from tests.support.group_member import GroupMember
-from tests.support.load import door
-from tests.support.replicated_processes import ReplicatedProcesses
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.session_client import SessionClient
+from tests.support.amqp.load import parameters
+from tests.support.doors.load import door
+from tests.support.http.group_member import GroupMember
+from tests.support.mqtt.session_client import SessionClient
+from tests.support.processes.replicated_processes import ReplicatedProcesses
+from tests.support.rocketmq.client import GrpcClient, resource
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from entrepot.gateway.cli.app import run
-from tests.support.deployment import GatewayProcess, NameServerProcess
-from tests.support.load import door, event_headers
-from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.doors.load import door, event_headers
+from tests.support.processes.deployment import GatewayProcess, NameServerProcess
+from tests.support.processes.replicated_processes import ReplicatedProcesses
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")

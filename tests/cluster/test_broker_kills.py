@@ -10,9 +10,9 @@ import pytest
 from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.routing.queue_selector import queue_for_key
 from entrepot.protocols.mqtt.packets import Puback, Publish
-from tests.support.deployment import ClusterProcesses
-from tests.support.load import Load, body_of, door, event_headers, offsets_of
-from tests.support.mqtt_client import RawClient
+from tests.support.doors.load import Load, body_of, door, event_headers, offsets_of
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.seed import seeded
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until

@@ -16,10 +16,10 @@ from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.gateway.cli.app import run
 from entrepot.store_client.remote.controllers import ControllerClients
-from tests.support.certificates import TestAuthority
-from tests.support.deployment import ControllerProcess, start_all
-from tests.support.load import door, event_headers
-from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.doors.load import door, event_headers
+from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.deployment import ControllerProcess, start_all
+from tests.support.processes.replicated_processes import ReplicatedProcesses
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 

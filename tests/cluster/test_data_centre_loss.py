@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.deployment import BrokerProcess, GatewayProcess, NameServerProcess, start_all
-from tests.support.load import door, event_headers
-from tests.support.replicated_processes import ReplicaBrokerProcess, ReplicatedProcesses
+from tests.support.doors.load import door, event_headers
+from tests.support.processes.deployment import BrokerProcess, GatewayProcess, NameServerProcess, start_all
+from tests.support.processes.replicated_processes import ReplicaBrokerProcess, ReplicatedProcesses
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]

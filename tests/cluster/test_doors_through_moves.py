@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.every_door import SETTINGS
-from tests.support.every_door_process import EveryDoorProcess
-from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.doors.every_door import SETTINGS
+from tests.support.doors.every_door_process import EveryDoorProcess
+from tests.support.processes.replicated_processes import ReplicatedProcesses
 from tests.support.soak_table import tell
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]

@@ -22,13 +22,13 @@ from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.replication.verifying import compare
 from entrepot.gateway.cli.app import run
 from entrepot.store_client.blocking import StoreLocation, open_reader
-from tests.support.every_door import AT_LEAST_ONCE, SETTINGS, Findings, Record
-from tests.support.every_door_process import LONG_SECONDS, EveryDoorProcess
-from tests.support.http_load import TOPIC
-from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.doors.every_door import AT_LEAST_ONCE, SETTINGS, Findings, Record
+from tests.support.doors.every_door_process import LONG_SECONDS, EveryDoorProcess
+from tests.support.http.load import TOPIC
+from tests.support.processes.replicated_processes import ReplicatedProcesses
 from tests.support.seed import seeded
 from tests.support.soak_table import tell
-from tests.support.topic_log import Row, digest, log_of
+from tests.support.spark.topic_log import Row, digest, log_of
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]

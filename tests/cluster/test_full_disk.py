@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.test_hard_disk import MIB, SMALL_STORE, fill, publish_until_refused, small_disk
 from tests.e2e.test_serve import publish, receive
-from tests.support.deployment import ClusterProcesses
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_pull import batches
-from tests.support.load import Load, door, event_headers
+from tests.support.doors.load import Load, door, event_headers
+from tests.support.http.pull import batches
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")

@@ -14,17 +14,17 @@ from entrepot.domain.timestamp import to_rfc3339
 from entrepot.protocols.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscription
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.cluster.conftest import WEBHOOKS
-from tests.support.amqp_load import parameters
-from tests.support.event_streams import consumer_at, source
-from tests.support.group_member import GroupMember
-from tests.support.http_client import http_client
-from tests.support.load import door, event_headers
-from tests.support.replicated_processes import ReplicatedProcesses
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.session_client import SessionClient, numbered, publish_from
+from tests.support.amqp.load import parameters
+from tests.support.doors.load import door, event_headers
+from tests.support.http.client import http_client
+from tests.support.http.event_streams import consumer_at, source
+from tests.support.http.group_member import GroupMember
+from tests.support.http.webhook_receiver import WebhookReceiver
+from tests.support.mqtt.session_client import SessionClient, numbered, publish_from
+from tests.support.processes.replicated_processes import ReplicatedProcesses
+from tests.support.rocketmq.client import GrpcClient, resource
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
 Move = Callable[[], None]

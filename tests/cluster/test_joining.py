@@ -15,10 +15,10 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from entrepot.domain.broker_of_queue import broker_of_queue
-from tests.support.deployment import BrokerProcess, ClusterProcesses, GatewayProcess
-from tests.support.load import TOPIC, Load, door, event_headers, offsets_of
-from tests.support.mqtt_client import RawClient
-from tests.support.server import connections_at
+from tests.support.doors.load import TOPIC, Load, door, event_headers, offsets_of
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import BrokerProcess, ClusterProcesses, GatewayProcess
+from tests.support.processes.server import connections_at
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")

@@ -9,9 +9,9 @@ import pytest
 from entrepot.protocols.mqtt.packets import Connack, Connect
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.deployment import ClusterProcesses, start_all
-from tests.support.load import door
-from tests.support.session_client import EXPIRY_SECONDS, SessionClient
+from tests.support.doors.load import door
+from tests.support.mqtt.session_client import EXPIRY_SECONDS, SessionClient
+from tests.support.processes.deployment import ClusterProcesses, start_all
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 

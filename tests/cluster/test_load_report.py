@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.support.load import INVISIBLE_SECONDS, Promises
+from tests.support.doors.load import INVISIBLE_SECONDS, Promises
 
 
 def kept() -> Promises:

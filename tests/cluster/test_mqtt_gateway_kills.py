@@ -13,10 +13,10 @@ import pytest
 
 from entrepot.protocols.mqtt.packets import Pingreq, Pingresp, Puback, Publish
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.deployment import ClusterProcesses, GatewayProcess
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
-from tests.support.mqtt_load import Consumer, Publisher, Threads, Wire
+from tests.support.http.pull import http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.mqtt.load import Consumer, Publisher, Threads, Wire
+from tests.support.processes.deployment import ClusterProcesses, GatewayProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.domain.broker_of_queue import broker_of_queue, first_queue
-from tests.support.deployment import ClusterProcesses, GatewayProcess, start_all
-from tests.support.load import TOPIC, Load, door, event_headers, offsets_of
+from tests.support.doors.load import TOPIC, Load, door, event_headers, offsets_of
+from tests.support.processes.deployment import ClusterProcesses, GatewayProcess, start_all
 from tests.support.waiting import wait_until
 
 GONE_SECONDS = float(os.environ.get("ENTREPOT_TEST_NAME_SERVERS_GONE_SECONDS", "10"))

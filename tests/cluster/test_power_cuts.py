@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.forgetful_disk import Losses, refusal
-from tests.support.forgetful_machines import MACHINES, ForgetfulMachines, names_in
-from tests.support.load import Load
+from tests.support.brokers.forgetful_disk import Losses, refusal
+from tests.support.brokers.forgetful_machines import MACHINES, ForgetfulMachines, names_in
+from tests.support.doors.load import Load
 from tests.support.seed import seeded
-from tests.support.topic_log import digest
+from tests.support.spark.topic_log import digest
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from entrepot.gateway.cli.app import run
-from tests.support.load import Load, door, event_headers
-from tests.support.replicated_processes import ReplicaBrokerProcess, ReplicatedProcesses
+from tests.support.doors.load import Load, door, event_headers
+from tests.support.processes.replicated_processes import ReplicaBrokerProcess, ReplicatedProcesses
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")

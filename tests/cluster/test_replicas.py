@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.load import Load
-from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.doors.load import Load
+from tests.support.processes.replicated_processes import ReplicatedProcesses
 from tests.support.seed import seeded
 from tests.support.waiting import wait_until
 

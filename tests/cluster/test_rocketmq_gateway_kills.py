@@ -11,10 +11,10 @@ import grpc
 import pytest
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_pull import http_json
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_load import RocketMqLoad
+from tests.support.http.pull import http_json
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.load import RocketMqLoad
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 

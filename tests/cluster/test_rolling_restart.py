@@ -13,9 +13,9 @@ import pytest
 
 from deploy.plan import Part, Plan
 from deploy.rolling import Roll
-from tests.support.load import TOPIC, Load, door, event_headers
-from tests.support.replicated_processes import ReplicaBrokerProcess, ReplicatedProcesses
-from tests.support.server import Process
+from tests.support.doors.load import TOPIC, Load, door, event_headers
+from tests.support.processes.replicated_processes import ReplicaBrokerProcess, ReplicatedProcesses
+from tests.support.processes.server import Process
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]

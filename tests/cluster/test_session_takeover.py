@@ -13,9 +13,9 @@ import pytest
 from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Packet, Puback, Publish, Pubrec, Pubrel
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.deployment import ClusterProcesses
+from tests.support.mqtt.session_client import SessionClient, numbered, publish_from
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.seed import seeded
-from tests.support.session_client import SessionClient, numbered, publish_from
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import scaled, soak_only
 

@@ -13,9 +13,9 @@ import pytest
 
 from entrepot.protocols.mqtt.packets import Pingreq, Pingresp
 from tests.e2e.test_hard_disk import flood
-from tests.support.deployment import BrokerProcess, ClusterProcesses
-from tests.support.load import door, event_headers
-from tests.support.mqtt_client import RawClient
+from tests.support.doors.load import door, event_headers
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import BrokerProcess, ClusterProcesses
 from tests.support.soak_table import tell
 
 MIB = 1 << 20

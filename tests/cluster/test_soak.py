@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deployment import ClusterProcesses
-from tests.support.load import Load
+from tests.support.doors.load import Load
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.server import Process
 from tests.support.seed import seeded
-from tests.support.server import Process
 from tests.support.waiting import wait_until
 
 SECONDS = float(os.environ.get("ENTREPOT_TEST_SOAK_SECONDS", "15"))

@@ -17,10 +17,10 @@ import pytest
 from deploy.plan import Part
 from deploy.rolling import Roll
 from tests.cluster.test_rolling_restart import REFUSAL, Insisting, plan_of, restarting
-from tests.support.launcher import ROOT
-from tests.support.load import Load, door
-from tests.support.replicated_processes import ReplicatedProcesses
-from tests.support.server import Process
+from tests.support.doors.load import Load, door
+from tests.support.processes.launcher import ROOT
+from tests.support.processes.replicated_processes import ReplicatedProcesses
+from tests.support.processes.server import Process
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(900)]

@@ -12,11 +12,11 @@ import httpx2
 import pytest
 
 from tests.cluster.conftest import WEBHOOKS
-from tests.support.deployment import ClusterProcesses
-from tests.support.load import door
+from tests.support.doors.load import door
+from tests.support.http.webhook_receiver import WebhookReceiver
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 
 BATCH = {"content-type": "application/cloudevents-batch+json"}
 KILLS = 4

@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from tests.support.deployment import ClusterProcesses
-from tests.support.load import door, event_headers
+from tests.support.doors.load import door, event_headers
+from tests.support.http.webhook_receiver import WebhookReceiver
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 from tests.tiers.marks import scaled
 
 ROUNDS = scaled(4, 15)

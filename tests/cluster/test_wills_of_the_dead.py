@@ -9,9 +9,9 @@ import pytest
 
 from entrepot.protocols.mqtt.packets import Subscription, Will
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.deployment import ClusterProcesses
-from tests.support.server import ServerProcess
-from tests.support.session_client import SessionClient, publish_from
+from tests.support.mqtt.session_client import SessionClient, publish_from
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.server import ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -12,9 +12,9 @@ from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.store_client.embedded import open_embedded
+from tests.support.brokers.served_broker import remote_store
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.served_broker import remote_store
+from tests.support.stores.model_store import MemoryStore
 
 MAX_MESSAGE_BYTES = 4096
 

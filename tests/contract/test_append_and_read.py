@@ -14,7 +14,7 @@ from entrepot.domain.ports import PopRequest, Store
 from entrepot.domain.topic import Permission, QueueBounds, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, codes, message, settled
+from tests.support.stores.steps import append, bodies, codes, message, settled
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -15,7 +15,7 @@ from entrepot.domain.ports import PopRequest, Store
 from entrepot.domain.retry_policy import RetryKind, RetryPolicy
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import LONG_POLL_MS, append_all, bodies, codes, handles, message, pop, topics_of
+from tests.support.stores.steps import LONG_POLL_MS, append_all, bodies, codes, handles, message, pop, topics_of
 from tests.support.waiting import PATIENCE_SECONDS
 
 VOID = Code.INVALID_RECEIPT_HANDLE

@@ -18,8 +18,8 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
-from tests.support.store_machine import StoreMachine
-from tests.support.store_steps import append_all, codes, message
+from tests.support.stores.machine import StoreMachine
+from tests.support.stores.steps import append_all, codes, message
 
 QUEUES = 2
 ALL = 10_000

@@ -20,7 +20,7 @@ from entrepot.domain.routing.topic_filter import matches
 from entrepot.domain.topic import Topic
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.store_steps import LONG_POLL_MS, append_all, bodies, handles, message, pop, refusal_of
+from tests.support.stores.steps import LONG_POLL_MS, append_all, bodies, handles, message, pop, refusal_of
 from tests.tiers.marks import scaled
 
 A_OR_B = FilterExpression(FilterKind.TAG, "a || b")

@@ -13,7 +13,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.query import MAX_QUERY_MESSAGES, ConsumptionState, MessageConsumer, MessageQuery
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, append_all, bodies, handles, message, pop, refusal_of
+from tests.support.stores.steps import append, append_all, bodies, handles, message, pop, refusal_of
 
 START_MS = ManualClock().now_ms()
 

@@ -6,7 +6,7 @@ from entrepot.domain.errors import Code
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Permission, QueueBounds, Topic
-from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop
+from tests.support.stores.steps import append, append_all, bodies, codes, handles, message, pop
 
 
 def fan_out(body: str, *further: tuple[str, int], topic: str = "t", queue_id: int = 0) -> Message:

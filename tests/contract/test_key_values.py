@@ -18,7 +18,7 @@ from entrepot.domain.key_value import (
 )
 from entrepot.domain.ports import Store
 from tests.support.cases import cases
-from tests.support.store_steps import refusal_of
+from tests.support.stores.steps import refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

@@ -12,7 +12,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.topic import Cleanup, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of, settled
+from tests.support.stores.steps import append, append_all, bodies, codes, handles, message, pop, refusal_of, settled
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -18,7 +18,7 @@ from entrepot.gateway.messaging import assignment_waiters
 from entrepot.gateway.messaging.membership import PREFIX, Assignment, Memberships
 from entrepot.gateway.settings import GroupsSettings
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, pop, refusal_of
+from tests.support.stores.steps import append, bodies, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from entrepot.domain.errors import Code
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic
 from tests.support.cases import cases
-from tests.support.store_steps import append, bodies, handles, pop, refusal_of
+from tests.support.stores.steps import append, bodies, handles, pop, refusal_of
 
 
 async def test_namespaces_are_made_and_listed(store: Store):

@@ -10,7 +10,7 @@ from entrepot.domain.message import SystemProperty
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, append_all, message, pop, settled
+from tests.support.stores.steps import append, append_all, message, pop, settled
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, Consume
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Permission, Topic
-from tests.support.cancelled_pops import cancel_at_every_step
 from tests.support.clock import ManualClock
-from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, pop
+from tests.support.stores.cancelled_pops import cancel_at_every_step
+from tests.support.stores.steps import LONG_POLL_MS, append, bodies, codes, handles, pop
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -20,10 +20,10 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from tests.simulation.disk import SimulatedDisk
-from tests.support.burying import bury_exhausted
-from tests.support.model_store import MemoryStore
-from tests.support.simulated_store import SimulatedStore, World
-from tests.support.store_steps import codes
+from tests.support.stores.burying import bury_exhausted
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.simulated_store import SimulatedStore, World
+from tests.support.stores.steps import codes
 
 T = TypeVar("T")
 TOPICS = ("t", "u")

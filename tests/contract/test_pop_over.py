@@ -14,7 +14,7 @@ from entrepot.domain.names import queue_feed
 from entrepot.domain.ports import PopRequest, Store
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all, bodies, handles, pop, refusal_of
+from tests.support.stores.steps import append_all, bodies, handles, pop, refusal_of
 
 FEED = queue_feed("default", "q")
 GROUP = "q"

@@ -13,7 +13,7 @@ from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Positio
 from entrepot.domain.topic import Topic
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, pop, refusal_of
+from tests.support.stores.steps import LONG_POLL_MS, append, bodies, codes, handles, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS
 
 VOID = Code.INVALID_RECEIPT_HANDLE

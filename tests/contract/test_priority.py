@@ -6,7 +6,7 @@ import pytest
 
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic, TopicType
-from tests.support.store_steps import append, bodies, handles, pop
+from tests.support.stores.steps import append, bodies, handles, pop
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from entrepot.domain.errors import Code
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic
-from tests.support.store_steps import append, append_all, bodies, handles, message, pop, refusal_of
+from tests.support.stores.steps import append, append_all, bodies, handles, message, pop, refusal_of
 
 
 @pytest.fixture(autouse=True)

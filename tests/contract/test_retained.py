@@ -18,7 +18,7 @@ from entrepot.gateway.retained import retained as module
 from entrepot.gateway.retained import writer as retained_writer
 from entrepot.gateway.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
-from tests.support.retained import names_matching
+from tests.support.stores.retained import names_matching
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 ODD_NAMES = ["a\x01b", "n" * 2000, "größe/°C", "/", "a//b"]

@@ -16,7 +16,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.retry_policy import RetryKind, RetryPolicy
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import (
+from tests.support.stores.steps import (
     LONG_POLL_MS,
     append,
     bodies,

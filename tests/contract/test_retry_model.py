@@ -19,8 +19,8 @@ from entrepot.domain.errors import Code
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
-from tests.support.store_machine import StoreMachine
-from tests.support.store_steps import append_all, codes, message
+from tests.support.stores.machine import StoreMachine
+from tests.support.stores.steps import append_all, codes, message
 
 ALL = 10_000
 PLACES = st.lists(st.integers(0, 20), min_size=1, max_size=5)

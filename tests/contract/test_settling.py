@@ -12,7 +12,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.position import EARLIEST_POSITION
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, codes, handles, pop
+from tests.support.stores.steps import append, bodies, codes, handles, pop
 
 VOID = Code.INVALID_RECEIPT_HANDLE
 MAX_ATTEMPTS = 3

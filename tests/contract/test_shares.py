@@ -21,8 +21,8 @@ from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.traffic import Traffic
 from entrepot.gateway.mqtt.shares.shares import Shares
 from tests.support.clock import ManualClock
-from tests.support.share_member import KeepingMember
-from tests.support.store_steps import append_all, bodies, eventually, message, pop, refusal_of
+from tests.support.mqtt.share_member import KeepingMember
+from tests.support.stores.steps import append_all, bodies, eventually, message, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 LEASE_MS = 12_000

@@ -14,7 +14,7 @@ from entrepot.domain.timing import MAX_DELAY_MS, TimerCursor
 from entrepot.domain.topic import QueueBounds, Topic
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.store_steps import (
+from tests.support.stores.steps import (
     LONG_POLL_MS,
     append,
     append_all,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from entrepot.domain.errors import Code
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Cleanup, QueueBounds, Topic, TopicType
-from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
+from tests.support.stores.steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
 
 VOID = Code.INVALID_RECEIPT_HANDLE
 

@@ -11,7 +11,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Permission, Topic
 from tests.support.cases import cases
-from tests.support.store_steps import append, bodies, codes, handles, pop
+from tests.support.stores.steps import append, bodies, codes, handles, pop
 from tests.support.waiting import until
 
 VOID = Code.INVALID_RECEIPT_HANDLE

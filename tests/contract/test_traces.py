@@ -15,7 +15,7 @@ from entrepot.domain.query import ConsumptionState, HopKind, MessageHop, is_trac
 from entrepot.domain.topic import Topic
 from entrepot.domain.transaction import TransactionEnd
 from tests.support.clock import ManualClock
-from tests.support.store_steps import (
+from tests.support.stores.steps import (
     append,
     append_all,
     bodies,

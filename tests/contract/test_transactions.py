@@ -16,7 +16,7 @@ from entrepot.domain.topic import Permission, QueueBounds, Topic
 from entrepot.domain.transaction import TransactionEnd
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
-from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, eventually_read, message, pop, settled
+from tests.support.stores.steps import LONG_POLL_MS, append, bodies, codes, eventually_read, message, pop, settled
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 UNKNOWN = Code.INVALID_TRANSACTION_ID

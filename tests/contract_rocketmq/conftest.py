@@ -14,9 +14,9 @@ from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.rocketmq_server import RocketMqServer
+from tests.support.rocketmq.server import RocketMqServer
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 MAX_MESSAGE_BYTES = 4096
 

@@ -24,8 +24,8 @@ from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.store_client.rocketmq import RocketMqStore, open_rocketmq
 from tests.contract_rocketmq.conftest import OperatedStore, settings_of
 from tests.support.clock import ManualClock
-from tests.support.rocketmq_server import RocketMqServer
-from tests.support.store_steps import (
+from tests.support.rocketmq.server import RocketMqServer
+from tests.support.stores.steps import (
     LONG_POLL_MS,
     append,
     append_all,

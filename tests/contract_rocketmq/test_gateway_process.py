@@ -10,8 +10,8 @@ import pytest
 
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.deployment import GatewayProcess
-from tests.support.rocketmq_server import RocketMqServer
+from tests.support.processes.deployment import GatewayProcess
+from tests.support.rocketmq.server import RocketMqServer
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/s", "content-type": "text/plain"}
 

@@ -23,7 +23,7 @@ from entrepot.gateway.settings.security import SecuritySettings
 from entrepot.protocols.rocketmq.published import published
 from tests.contract_rocketmq.conftest import MAX_MESSAGE_BYTES, OperatedStore, settings_of
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import status_of
 from tests.contract_rocketmq_door.conftest import OwnListener
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 T = TypeVar("T")
 TOPIC, GROUP = v2.Resource(name="t"), v2.Resource(name="g")

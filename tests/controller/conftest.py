@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.quick_brokers import work_often
+from tests.support.brokers.quick_brokers import work_often
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.replication.mastership import Member
 from entrepot.domain.topic import Topic
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies, eventually, message, pop, settled
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, bodies, eventually, message, pop, settled
 from tests.support.waiting import until
 
 

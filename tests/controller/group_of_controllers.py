@@ -10,8 +10,8 @@ from pathlib import Path
 from entrepot.broker.controller.process import ControllerServer
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.control import ControllerView
-from tests.support.controllers import Controllers
-from tests.support.store_steps import eventually
+from tests.support.brokers.controllers import Controllers
+from tests.support.stores.steps import eventually
 from tests.support.waiting import until
 
 LEASE = 0.5

@@ -29,7 +29,7 @@ from tests.controller.group_of_controllers import (
     says,
     view,
 )
-from tests.support.controllers import Controllers
+from tests.support.brokers.controllers import Controllers
 from tests.support.waiting import until
 
 

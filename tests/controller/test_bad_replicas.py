@@ -15,10 +15,10 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, held, reached, reason, taken
+from tests.support.brokers.controllers import listening
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.clock import ManualClock
-from tests.support.controllers import listening
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies, eventually, handles, pop
+from tests.support.stores.steps import append, bodies, eventually, handles, pop
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)

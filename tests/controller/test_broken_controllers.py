@@ -17,9 +17,9 @@ from entrepot.domain.cluster_trust import NO_TRUST
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.store_client.embedded import make_controller
+from tests.support.brokers.controllers import listening
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.clock import ManualClock
-from tests.support.controllers import listening
-from tests.support.replicated_group import ReplicatedGroup
 from tests.support.waiting import until
 
 

@@ -17,8 +17,8 @@ from entrepot.broker.raft.files import OsDirectory, RaftFiles
 from entrepot.broker.raft.messages import Message
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from tests.controller.group_of_controllers import agrees, controllers, known, member_of, view
-from tests.support.controllers import Controllers
-from tests.support.store_steps import refusal_of
+from tests.support.brokers.controllers import Controllers
+from tests.support.stores.steps import refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

@@ -14,8 +14,8 @@ from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, appended, filled, held, popped, reached, reason, taken
 from tests.controller.faulty_channel import slowed
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import bodies, handles, message, pop, settled
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import bodies, handles, message, pop, settled
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)

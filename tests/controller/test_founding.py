@@ -13,7 +13,7 @@ from entrepot.broker.controller.founding import Founding
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.control import ControllerView
 from tests.controller.group_of_controllers import LEASE, agrees, says, view
-from tests.support.controllers import Controllers
+from tests.support.brokers.controllers import Controllers
 
 EVERYBODY = ((1, "a:1"), (2, "a:2"), (3, "a:3"))
 LINKS: Mapping[int, Any] = {2: None, 3: None}

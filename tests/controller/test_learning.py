@@ -13,9 +13,9 @@ from entrepot.domain.replication.control import ControllerView
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, held, taken
 from tests.controller.group_of_controllers import agrees, controllers, known, member_of
-from tests.support.controllers import Controllers
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import eventually
+from tests.support.brokers.controllers import Controllers
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import eventually
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)

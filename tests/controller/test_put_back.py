@@ -17,7 +17,7 @@ from entrepot.domain.replication.lost_ends import KnownLogs
 from entrepot.domain.replication.mastership import FenceAnswer
 from tests.controller.failing_over import held, reached, taken
 from tests.controller.test_bad_replicas import a_slave, filled, problem, put_back
-from tests.support.replicated_group import ReplicatedGroup
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.waiting import until
 
 TWO_IN_SYNC = Rule(RuleKind.IN_SYNC, 2, min_in_sync=1)

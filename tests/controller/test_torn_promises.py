@@ -13,8 +13,8 @@ from entrepot.domain.errors import EntrepotError, StoreFailedError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.mastership import Member, ReplicaState
 from tests.controller.failing_over import another, filled, held, joined, reached, taken
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.cases import cases
-from tests.support.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
 from tests.support.waiting import until
 

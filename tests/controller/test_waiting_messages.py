@@ -16,9 +16,9 @@ from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.domain.transaction import TransactionEnd
 from tests.controller.failing_over import another, joined, reached
-from tests.support.replicated_group import ReplicatedGroup
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
-from tests.support.store_steps import append, bodies, codes, eventually, handles, message, pop, settled
+from tests.support.stores.steps import append, bodies, codes, eventually, handles, message, pop, settled
 from tests.tiers.marks import scaled
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)

@@ -15,10 +15,10 @@ from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.topic import Topic
 from tests.simulation.disk import Crash, SimulatedDisk
-from tests.support.burying import bury_exhausted
-from tests.support.derived_state import check_derived
-from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
-from tests.support.stepped_ports import done
+from tests.support.stores.burying import bury_exhausted
+from tests.support.stores.derived_state import check_derived
+from tests.support.stores.simulated_store import ROOT, SMALL, SimulatedStore, World
+from tests.support.stores.stepped_ports import done
 
 Step = tuple[str, int, int]
 """What to do, with two numbers whose meaning depends on it."""

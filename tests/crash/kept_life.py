@@ -17,10 +17,10 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.transaction import TransactionEnd
 from tests.simulation.disk import Crash, SimulatedDisk
-from tests.support.derived_state import check_derived
-from tests.support.ledger import Ledger
-from tests.support.simulated_store import SimulatedStore, World
-from tests.support.stepped_ports import done
+from tests.support.stores.derived_state import check_derived
+from tests.support.stores.ledger import Ledger
+from tests.support.stores.simulated_store import SimulatedStore, World
+from tests.support.stores.stepped_ports import done
 
 QUEUES = 2
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000

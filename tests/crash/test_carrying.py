@@ -25,8 +25,8 @@ from tests.crash.test_retention import (
     filled,
     new_store,
 )
-from tests.support.simulated_store import SMALL, SimulatedStore
-from tests.support.stepped_ports import done
+from tests.support.stores.simulated_store import SMALL, SimulatedStore
+from tests.support.stores.stepped_ports import done
 from tests.tiers.marks import scaled
 
 SEGMENT = SMALL.segment_size_bytes

@@ -12,8 +12,8 @@ from entrepot.broker.consume.progress import Progress
 from entrepot.broker.consume.window import ConsumeWindow
 from entrepot.broker.store.engine import StorageEngine
 from tests.simulation.disk import SimulatedDisk
-from tests.support.checker import Report
-from tests.support.simulated_store import SimulatedStore, World
+from tests.support.stores.checker import Report
+from tests.support.stores.simulated_store import SimulatedStore, World
 
 
 def run(*, crash_between: bool = False) -> Report:

@@ -13,7 +13,7 @@ from entrepot.domain.message import StoredMessage
 from tests.crash.history_steps import log_of
 from tests.simulation.disk import SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_store import INVISIBLE_MS, ROOT, SMALL, SimulatedStore, World
+from tests.support.stores.simulated_store import INVISIBLE_MS, ROOT, SMALL, SimulatedStore, World
 
 SEGMENT = SMALL.segment_size_bytes
 

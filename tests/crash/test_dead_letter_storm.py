@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulation.disk import Crash, SimulatedDisk
-from tests.support.burying import bury_exhausted
-from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
+from tests.support.stores.burying import bury_exhausted
+from tests.support.stores.simulated_store import INVISIBLE_MS, SimulatedStore, World
 
 MESSAGES = 9
 

@@ -15,7 +15,7 @@ from entrepot.broker.raft.files import OsDirectory
 from entrepot.broker.store.small_files import put_durably
 from entrepot.broker.store.store_files import DirectoryLock
 from entrepot.broker.tiered.folder import FolderStore
-from tests.support.forgetful_disk import ForgetfulDisk, usable_disk
+from tests.support.brokers.forgetful_disk import ForgetfulDisk, usable_disk
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from entrepot.domain.errors import Code
 from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_store import SimulatedStore, World
-from tests.support.store_steps import codes
+from tests.support.stores.simulated_store import SimulatedStore, World
+from tests.support.stores.steps import codes
 
 
 def opened(disk: SimulatedDisk) -> SimulatedStore:

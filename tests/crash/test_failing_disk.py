@@ -26,8 +26,8 @@ from tests.crash.history_steps import Life
 from tests.simulation.disk import Fault, SimulatedDisk
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.simulated_store import SMALL, SimulatedStore, World
-from tests.support.store_steps import LONG_POLL_MS, append, codes, handles, message, pop, settled
+from tests.support.stores.simulated_store import SMALL, SimulatedStore, World
+from tests.support.stores.steps import LONG_POLL_MS, append, codes, handles, message, pop, settled
 from tests.support.waiting import PATIENCE_SECONDS
 
 

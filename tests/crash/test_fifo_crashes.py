@@ -15,9 +15,9 @@ from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import StorageFullError
 from entrepot.domain.ports import PopRequest
 from tests.simulation.disk import Crash, SimulatedDisk
-from tests.support.derived_state import check_derived
-from tests.support.simulated_store import SimulatedStore, World
-from tests.support.stepped_ports import done
+from tests.support.stores.derived_state import check_derived
+from tests.support.stores.simulated_store import SimulatedStore, World
+from tests.support.stores.stepped_ports import done
 
 QUEUES, GROUPS, CONSUMERS = 3, 100, 8
 INVISIBLE_MS = 10_000

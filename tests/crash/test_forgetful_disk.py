@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.store.small_files import put_durably, sync_directory, sync_file
-from tests.support.forgetful_disk import ForgetfulDisk, usable_disk
-from tests.support.forgetful_tree import SECTOR
+from tests.support.brokers.forgetful_disk import ForgetfulDisk, usable_disk
+from tests.support.brokers.forgetful_tree import SECTOR
 from tests.support.seed import seeded
 
 

@@ -15,10 +15,10 @@ from entrepot.domain.errors import CorruptedError
 from tests.crash.history_scripts import SCRIPT
 from tests.crash.history_steps import Life
 from tests.simulation.disk import SimulatedDisk, SimulatedStateFile
-from tests.support import simulated_store
 from tests.support.cases import cases
-from tests.support.derived_state import state_of
-from tests.support.simulated_store import ROOT, SimulatedStore, World
+from tests.support.stores import simulated_store
+from tests.support.stores.derived_state import state_of
+from tests.support.stores.simulated_store import ROOT, SimulatedStore, World
 from tests.tiers.marks import scaled
 
 

@@ -14,7 +14,7 @@ from entrepot.broker.store.spare_descriptors import SPARES, SpareDescriptors
 from entrepot.domain.errors import StorageFullError
 from tests.crash.test_failing_disk import no_fault
 from tests.simulation.disk import SimulatedDisk
-from tests.support.simulated_store import SimulatedStore, World
+from tests.support.stores.simulated_store import SimulatedStore, World
 
 FILLED = textwrap.dedent(
     """

@@ -20,10 +20,10 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.topic import Cleanup, Topic
 from tests.simulation.disk import Crash, SimulatedDisk
-from tests.support.burying import bury_exhausted
 from tests.support.cases import cases
-from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
-from tests.support.store_steps import message
+from tests.support.stores.burying import bury_exhausted
+from tests.support.stores.simulated_store import ROOT, SMALL, SimulatedStore, World
+from tests.support.stores.steps import message
 
 HOUR_MS = 3_600_000
 

@@ -16,7 +16,7 @@ from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, append_all, bodies, codes, eventually, handles, message, pop
+from tests.support.stores.steps import append, append_all, bodies, codes, eventually, handles, message, pop
 
 SMALL = CommitLogLayout(segment_size_bytes=64 << 10, preallocate_bytes=16 << 10, reserve_bytes=8 << 10)
 GIB = 1 << 30

@@ -9,10 +9,10 @@ import pytest
 
 from entrepot.domain.message import SystemProperty
 from tests.simulation.disk import Crash, SimulatedDisk
-from tests.support.burying import bury_exhausted
-from tests.support.derived_state import check_derived
-from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
-from tests.support.stepped_ports import done
+from tests.support.stores.burying import bury_exhausted
+from tests.support.stores.derived_state import check_derived
+from tests.support.stores.simulated_store import INVISIBLE_MS, SimulatedStore, World
+from tests.support.stores.stepped_ports import done
 
 QUEUES, MESSAGES, HOLD_BACK_LIMIT = 2, 24, 3
 RETRY_TOPIC, DEAD_LETTERS = "%RETRY%g+t", "%DLQ%g"

@@ -15,10 +15,10 @@ from entrepot.domain.message import SystemProperty
 from entrepot.domain.position import EARLIEST_POSITION
 from tests.crash.conftest import ENTRIES_PER_FILE
 from tests.simulation.disk import SimulatedDisk
-from tests.support.derived_state import check_derived
-from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
-from tests.support.stepped_ports import done
-from tests.support.store_steps import codes
+from tests.support.stores.derived_state import check_derived
+from tests.support.stores.simulated_store import ROOT, SMALL, SimulatedStore, World
+from tests.support.stores.stepped_ports import done
+from tests.support.stores.steps import codes
 
 SEGMENT = SMALL.segment_size_bytes
 RED = FilterExpression(FilterKind.TAG, "red")

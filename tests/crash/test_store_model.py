@@ -26,11 +26,11 @@ from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import Topic
 from tests.simulation.disk import SimulatedDisk
-from tests.support.derived_state import check_derived
-from tests.support.model_store import MemoryStore
-from tests.support.simulated_store import SimulatedStore, World
-from tests.support.stepped_ports import done
-from tests.support.store_steps import codes
+from tests.support.stores.derived_state import check_derived
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.simulated_store import SimulatedStore, World
+from tests.support.stores.stepped_ports import done
+from tests.support.stores.steps import codes
 
 T = TypeVar("T")
 HOLD_BACK_LIMIT = 3

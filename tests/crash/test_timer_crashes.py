@@ -13,7 +13,7 @@ from entrepot.domain.message import SystemProperty
 from tests.crash.kept_life import DAY, HOUR, MINUTE, SECOND, KeptLife, crash_at_each_step
 from tests.simulation.disk import Crash, SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_store import SMALL, SimulatedStore, World
+from tests.support.stores.simulated_store import SMALL, SimulatedStore, World
 from tests.tiers.marks import scaled
 
 DELAYS = (1, SECOND, 59 * SECOND, 60 * SECOND, 61 * SECOND, HOUR, 30 * DAY, 400 * DAY)

@@ -21,7 +21,7 @@ from tests.crash.kept_life import (
 )
 from tests.simulation.disk import Crash
 from tests.support.cases import cases
-from tests.support.stepped_ports import done
+from tests.support.stores.stepped_ports import done
 from tests.tiers.marks import scaled
 
 FOUND = (691, 932)

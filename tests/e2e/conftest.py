@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.deployment import DEPLOYMENTS, Deploy
+from tests.support.processes.deployment import DEPLOYMENTS, Deploy
 from tests.tiers.marks import soak_only
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 
 from tests.e2e.http.steps import event, get, ids, publish, receive, settle
-from tests.support.deployment import Deploy, Deployment
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.support.waiting import PATIENCE_SECONDS
 
 NAMESPACE = "/api/v1/namespaces/team"

@@ -14,12 +14,12 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.support.bridges import await_state, bridge_settings, remote
-from tests.support.deployment import ClusterProcesses, Deployment
-from tests.support.every_reader import Absent, Readers, readers
-from tests.support.http_pull import http_json
-from tests.support.odd_publishes import ODD, SENDERS, TOPIC, OddPublish
-from tests.support.server import ServerProcess
+from tests.support.doors.every_reader import Absent, Readers, readers
+from tests.support.doors.odd_publishes import ODD, SENDERS, TOPIC, OddPublish
+from tests.support.gateways.bridges import await_state, bridge_settings, remote
+from tests.support.http.pull import http_json
+from tests.support.processes.deployment import ClusterProcesses, Deployment
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import soak_only
 

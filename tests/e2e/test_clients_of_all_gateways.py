@@ -19,14 +19,14 @@ from entrepot.gateway.cli.app import run
 from entrepot.protocols.mqtt.packets import Disconnect
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.amqp_load import parameters
-from tests.support.deployment import ClusterProcesses, GatewayProcess
-from tests.support.event_streams import consumer_at
-from tests.support.http_client import http_client
-from tests.support.mqtt_client import RawClient
-from tests.support.one_worker import keep_file_together
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_telemetry import producer, telemetry
+from tests.support.amqp.load import parameters
+from tests.support.http.client import http_client
+from tests.support.http.event_streams import consumer_at
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import ClusterProcesses, GatewayProcess
+from tests.support.processes.one_worker import keep_file_together
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.telemetry import producer, telemetry
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 V1 = "/api/v1"

@@ -19,18 +19,18 @@ from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.http.steps import get, ids, is_problem, receive, settle
 from tests.e2e.test_every_pair_of_doors import DOORS, KEPT, PUBLISH
-from tests.support.amqp_load import parameters
-from tests.support.cold_doors import ALL, COUNT, LATER, LETTERS, TIERED, Cold, number_of, serving_cold
-from tests.support.cold_readers import READ, stream
-from tests.support.deployment import Deploy
-from tests.support.event_streams import source
-from tests.support.http_client import http_client
-from tests.support.mqtt_client import RawClient
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.rocketmq_peers.peer import RocketMqPeer
-from tests.support.session_client import EXPIRY_SECONDS, SessionClient
+from tests.support.amqp.load import parameters
+from tests.support.http.client import http_client
+from tests.support.http.event_streams import source
+from tests.support.http.webhook_receiver import WebhookReceiver, body_of
+from tests.support.mqtt.client import RawClient
+from tests.support.mqtt.session_client import EXPIRY_SECONDS, SessionClient
+from tests.support.processes.deployment import Deploy
+from tests.support.rocketmq.client import GrpcClient, resource
+from tests.support.rocketmq.peers.peer import RocketMqPeer
+from tests.support.tiered.cold_doors import ALL, COUNT, LATER, LETTERS, TIERED, Cold, number_of, serving_cold
+from tests.support.tiered.cold_readers import READ, stream
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver, body_of
 
 pytestmark = pytest.mark.xdist_group("cold_doors")
 TRACE = "%TRACE%"

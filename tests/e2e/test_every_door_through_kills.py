@@ -15,12 +15,13 @@ from pathlib import Path
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support import amqp_load, mqtt_load
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_load import HttpLoad, Webhook
-from tests.support.rocketmq_load import RocketMqLoad
+from tests.support.amqp import load as amqp_load
+from tests.support.http.load import HttpLoad, Webhook
+from tests.support.mqtt import load as mqtt_load
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.server import Process, ServerProcess
+from tests.support.rocketmq.load import RocketMqLoad
 from tests.support.seed import seeded
-from tests.support.server import Process, ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import scaled

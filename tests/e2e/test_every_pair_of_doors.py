@@ -18,12 +18,12 @@ import pytest
 
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.amqp_load import parameters
-from tests.support.deployment import Deployment
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
-from tests.support.rocketmq_peers.peer import Received, RocketMqPeer
-from tests.support.server import ServerProcess
+from tests.support.amqp.load import parameters
+from tests.support.http.pull import http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deployment
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.peers.peer import Received, RocketMqPeer
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 DOORS = ("MQTT 5", "AMQP", "CloudEvents", "RocketMQ")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 

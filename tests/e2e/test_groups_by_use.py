@@ -8,12 +8,12 @@ import pytest
 
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from tests.support.http_client import http_request
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.server import ServerProcess
-from tests.support.websocket_client import WebSocketClient
+from tests.support.http.client import http_request
+from tests.support.http.pull import http_json
+from tests.support.http.websocket_client import WebSocketClient
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient, resource
 
 GROUPS = "/api/v1/groups"
 

@@ -21,9 +21,9 @@ import pytest
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Pingreq, Pingresp, Publish
 from tests.e2e.test_serve import call, publish, receive, tokens_of
-from tests.support.deployment import Deployment
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deployment
+from tests.support.processes.server import ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 

@@ -19,9 +19,9 @@ import pytest
 from entrepot.gateway.cli.app import run
 from entrepot.protocols.mqtt.packets import Puback, Publish
 from entrepot.protocols.rocketmq import v2_pb2
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
-from tests.support.terminal import acting_on_a_terminal
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.server import ServerProcess
+from tests.support.processes.terminal import acting_on_a_terminal
 from tests.support.waiting import PATIENCE_SECONDS
 
 EVIL = "x[red]\x1b[31m\x9b2J\x7f\u202e\u2066\n2026-01-01T00:00:00Z [info     ] forged"

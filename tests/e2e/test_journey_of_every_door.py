@@ -11,9 +11,9 @@ import pytest
 
 from tests.e2e.http.test_http_security import CHEAP, Capture, Operator, client_of
 from tests.e2e.test_every_pair_of_doors import PUBLISH
-from tests.support.amqp_load import parameters
-from tests.support.http_pull import http_json, journey_of
-from tests.support.server import ServerProcess
+from tests.support.amqp.load import parameters
+from tests.support.http.pull import http_json, journey_of
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 DOORS = {"MQTT 5": "mqtt", "AMQP": "amqp", "CloudEvents": "http", "RocketMQ": "rocketmq"}

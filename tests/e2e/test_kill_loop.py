@@ -19,8 +19,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.support.processes.server import ServerProcess
 from tests.support.seed import seeded
-from tests.support.server import ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 

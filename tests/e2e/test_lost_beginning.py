@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_serve import call, publish, receive
-from tests.support.deployment import ClusterProcesses
-from tests.support.server import Process, ServerProcess
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.server import Process, ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 

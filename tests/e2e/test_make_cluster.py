@@ -20,7 +20,7 @@ import aio_pika
 import pytest
 
 from deploy import cluster_arguments
-from tests.support.server import is_alive
+from tests.support.processes.server import is_alive
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 

@@ -16,11 +16,11 @@ from random import Random
 import pytest
 
 from entrepot.store_client.blocking import StoreLocation, open_reader
-from tests.support.forgetful_disk import ForgetfulDisk, Kind, Losses, usable_disk
-from tests.support.load import TOPIC, Load
+from tests.support.brokers.forgetful_disk import ForgetfulDisk, Kind, Losses, usable_disk
+from tests.support.doors.load import TOPIC, Load
+from tests.support.processes.server import ServerProcess
 from tests.support.seed import seeded
-from tests.support.server import ServerProcess
-from tests.support.topic_log import log_of
+from tests.support.spark.topic_log import log_of
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled
 

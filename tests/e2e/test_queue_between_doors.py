@@ -12,10 +12,10 @@ import pytest
 from entrepot.domain.entity_name import encoded_name
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.amqp_load import parameters
-from tests.support.deployment import Deploy, Deployment
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
+from tests.support.amqp.load import parameters
+from tests.support.http.pull import http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.support.waiting import wait_until
 
 COUNT = 90

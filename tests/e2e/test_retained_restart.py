@@ -15,7 +15,7 @@ from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.retained.retained import RetainedMessages
 from entrepot.store_client.embedded import open_embedded
 from tests.e2e.http.steps import get
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -17,8 +17,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.support.deployment import Deploy, Deployment
-from tests.support.server import ServerProcess
+from tests.support.processes.deployment import Deploy, Deployment
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 DRAIN_SECONDS = int(4 * PATIENCE_SECONDS)

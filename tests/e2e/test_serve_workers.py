@@ -17,8 +17,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.support.amqp_load import parameters
-from tests.support.server import ServerProcess, WorkersProcess, connections_at, is_alive
+from tests.support.amqp.load import parameters
+from tests.support.processes.server import ServerProcess, WorkersProcess, connections_at, is_alive
 from tests.support.waiting import wait_until
 
 CONNECTIONS = 12

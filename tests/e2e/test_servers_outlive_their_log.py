@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deployment import BrokerProcess, ControllerProcess, GatewayProcess, NameServerProcess
-from tests.support.http_client import http_request
-from tests.support.server import START_SECONDS, STOP_SECONDS, Process, ServerProcess, WorkersProcess
+from tests.support.http.client import http_request
+from tests.support.processes.deployment import BrokerProcess, ControllerProcess, GatewayProcess, NameServerProcess
+from tests.support.processes.server import START_SECONDS, STOP_SECONDS, Process, ServerProcess, WorkersProcess
 from tests.support.waiting import wait_until
 from tests.tiers.marks import soak_only
 

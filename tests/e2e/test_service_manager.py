@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_servers_outlive_their_log import processes
-from tests.support.http_client import http_request
-from tests.support.server import Process, WorkersProcess
-from tests.support.service_manager import ServiceManager
+from tests.support.http.client import http_request
+from tests.support.processes.server import Process, WorkersProcess
+from tests.support.processes.service_manager import ServiceManager
 from tests.support.waiting import wait_until
 from tests.tiers.marks import soak_only
 

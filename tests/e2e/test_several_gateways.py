@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_client import http_client
-from tests.support.ports import free_port
+from tests.support.http.client import http_client
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.ports import free_port
 from tests.support.waiting import wait_until
 
 ADMIN = {"security.initial_admin": "root", "security.initial_admin_password": "rootpw"}

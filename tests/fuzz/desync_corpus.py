@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tests.support.http_machine import Run
+from tests.support.http.machine import Run
 
 HOST: Final = b"Host: localhost\r\n"
 POST: Final = b"POST /first HTTP/1.1\r\n" + HOST

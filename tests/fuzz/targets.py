@@ -40,10 +40,10 @@ from entrepot.protocols.rocketmq.mapping import from_wire
 from entrepot.protocols.rocketmq.names import Namespaces
 from entrepot.protocols.rocketmq.published import PublishLimits, published
 from tests.fuzz.desync_corpus import CORPUS
-from tests.support.amqp_machine import CHANNEL, HANDSHAKE, opened_machine
-from tests.support.amqp_machine import Machine as AmqpMachine
-from tests.support.http_machine import HttpMachine, Outcome, Run
-from tests.support.mqtt_machine import Machine as MqttMachine
+from tests.support.amqp.machine import CHANNEL, HANDSHAKE, opened_machine
+from tests.support.amqp.machine import Machine as AmqpMachine
+from tests.support.http.machine import HttpMachine, Outcome, Run
+from tests.support.mqtt.machine import Machine as MqttMachine
 from tests.wire.amqp.test_amqp_fuzz import assert_one_end
 
 MAX_STEP: Final = 64

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fuzz.desync_corpus import CORPUS, HOST, KEY, NEXT, RUN_NEXT, SMUGGLED, WEBSOCKET, Case
 from tests.support.cases import cases
-from tests.support.http_machine import HttpMachine, Outcome
+from tests.support.http.machine import HttpMachine, Outcome
 from tests.tiers.marks import scaled
 
 

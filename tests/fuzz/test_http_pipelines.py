@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.desync_corpus import HOST, OFFER, SMUGGLED, WEBSOCKET
-from tests.support.http_machine import HttpMachine, Run
+from tests.support.http.machine import HttpMachine, Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tests.controller.failing_over import joined
 from tests.history.load import Load
 from tests.history.recorder import RecordedStore, Recorder
 from tests.history.runs import judge, mastership, progress
-from tests.support.replicated_group import ReplicatedGroup
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.waiting import until
 
 RULES: Final = {"in-sync": Rule(RuleKind.IN_SYNC, 3, min_in_sync=2), "2-3": Rule(RuleKind.QUORUM, 3, 2)}

@@ -11,7 +11,7 @@ import pytest
 from entrepot.broker.consume.consumption_op import ConsumptionOp
 from entrepot.broker.consume.progress import Progress
 from tests.history.lost_masters import RULES, run_history
-from tests.support.quick_brokers import work_often
+from tests.support.brokers.quick_brokers import work_often
 from tests.support.seed import seeded
 from tests.tiers.marks import scaled
 

@@ -13,7 +13,7 @@ from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.history.load import Load
 from tests.history.recorder import RecordedStore, Recorder
 from tests.history.runs import judge, mastership, progress
-from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.processes.replicated_processes import ReplicatedProcesses
 from tests.support.seed import seeded
 from tests.support.waiting import until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.history.lost_masters import RULES, run_history
-from tests.support.quick_brokers import work_often
+from tests.support.brokers.quick_brokers import work_often
 from tests.support.seed import seeded
 from tests.tiers.marks import scaled, soak_only
 

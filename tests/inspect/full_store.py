@@ -25,9 +25,9 @@ from entrepot.domain.ports import PopRequest
 from entrepot.domain.replication.epochs import EpochStart
 from entrepot.domain.topic import Topic, TopicType
 from entrepot.domain.transaction import TransactionEnd
-from tests.support.burying import bury_exhausted
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all, handles, pop, settled
+from tests.support.stores.burying import bury_exhausted
+from tests.support.stores.steps import append_all, handles, pop, settled
 
 LAYOUT = CommitLogLayout(segment_size_bytes=64 << 10, preallocate_bytes=16 << 10, reserve_bytes=4 << 10)
 INDEX = IndexLayout(slots=64, entries=200)

@@ -46,7 +46,7 @@ from tests.inspect.looking import (
 )
 from tests.support.clock import ManualClock
 from tests.support.soak_table import tell
-from tests.support.store_steps import append_all, eventually
+from tests.support.stores.steps import append_all, eventually
 from tests.tiers.marks import scaled
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from tests.partition.deployment import Deployment, Node
-from tests.support.mqtt_client import RawClient
+from tests.support.mqtt.client import RawClient
 from tests.support.waiting import PATIENCE_SECONDS
 
 QUEUES = 4

@@ -12,7 +12,7 @@ from tests.partition.controlled_faults import MESSAGES, ControlledFaults, Fault
 from tests.partition.deployment import Node
 from tests.partition.network import Network
 from tests.partition.steady_load import SteadyLoad
-from tests.support.forgetful_disk import ForgetfulDisk, Losses
+from tests.support.brokers.forgetful_disk import ForgetfulDisk, Losses
 from tests.support.waiting import wait_until
 
 _STEPS = 200

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.partition.replicated import ReplicatedDeployment
-from tests.support.every_door_process import EveryDoorProcess
+from tests.support.doors.every_door_process import EveryDoorProcess
 
 MESSAGES = 8
 """By which every door is to go on while a fault lasts."""

@@ -14,9 +14,10 @@ import pika  # type: ignore[import-untyped]
 from tests.partition.client import key_of_broker
 from tests.partition.controlled import GROUPS, ControlledDeployment
 from tests.partition.deployment import Node
-from tests.support import amqp_load, mqtt_load
-from tests.support.http_client import http_client
-from tests.support.http_load import TOPIC, HttpLoad
+from tests.support.amqp import load as amqp_load
+from tests.support.http.client import http_client
+from tests.support.http.load import TOPIC, HttpLoad
+from tests.support.mqtt import load as mqtt_load
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 PAUSE_SECONDS = 0.05

@@ -16,8 +16,8 @@ from tests.partition.deployment import NAME_SERVERS
 from tests.partition.network import Network, refusal
 from tests.partition.replica_faults import ReplicaFaults
 from tests.partition.replicated import ReplicatedDeployment
-from tests.support.every_door import SETTINGS
-from tests.support.every_door_process import EveryDoorProcess
+from tests.support.doors.every_door import SETTINGS
+from tests.support.doors.every_door_process import EveryDoorProcess
 from tests.support.seed import seeded
 from tests.support.soak_table import tell
 

@@ -15,7 +15,7 @@ from tests.partition.controlled import GROUPS, MACHINES
 from tests.partition.forgetful import ForgetfulDeployment, PowerFaults
 from tests.partition.network import Network, refusal
 from tests.partition.steady_load import SteadyLoad
-from tests.support import forgetful_disk
+from tests.support.brokers import forgetful_disk
 from tests.support.seed import seeded
 from tests.support.soak_table import tell
 from tests.tiers.marks import scaled

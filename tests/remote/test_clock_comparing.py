@@ -16,9 +16,9 @@ from entrepot.gateway.operations.overview.alarms import alarms_of
 from entrepot.protocols.remoting.operation import Operation
 from entrepot.store_client.remote import Cluster, RemoteSettings, open_remote
 from entrepot.store_client.remote.clock_comparing import ClockComparing, Told, compared
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.clock import ManualClock
-from tests.support.overviews import QUIET, gateway
-from tests.support.replicated_group import ReplicatedGroup
+from tests.support.gateways.overviews import QUIET, gateway
 from tests.support.waiting import until
 
 MINUTE, DAY = 60_000, 86_400_000

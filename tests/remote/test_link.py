@@ -14,7 +14,17 @@ from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.frames import HEADER_SIZE, VERSION, FrameKind, Welcome, frame
 from entrepot.protocols.remoting.values import encode
-from tests.support.served_calls import BOUNDS, DELETE, SETTINGS, Streamed, linked, raw, serving, until_closed, up
+from tests.support.brokers.served_calls import (
+    BOUNDS,
+    DELETE,
+    SETTINGS,
+    Streamed,
+    linked,
+    raw,
+    serving,
+    until_closed,
+    up,
+)
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

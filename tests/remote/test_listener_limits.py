@@ -14,7 +14,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueEvent
 from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.frames import MAX_PAYLOAD_BYTES, FrameKind, frame
-from tests.support.served_calls import BOUNDS, Streamed, linked, raw, serving, until_closed, up
+from tests.support.brokers.served_calls import BOUNDS, Streamed, linked, raw, serving, until_closed, up
 from tests.support.waiting import until
 
 

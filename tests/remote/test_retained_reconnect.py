@@ -10,9 +10,9 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.retained import RetainedLimits
 from entrepot.gateway.retained.retained import RetainedMessages
+from tests.support.brokers.served_broker import ServedBroker, connect
 from tests.support.clock import ManualClock
-from tests.support.retained import names_matching
-from tests.support.served_broker import ServedBroker, connect
+from tests.support.stores.retained import names_matching
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

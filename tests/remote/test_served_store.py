@@ -14,9 +14,9 @@ from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import store_rows as rows
 from entrepot.store_client.remote import RemoteStore
+from tests.support.brokers.served_broker import ServedBroker, connect
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.served_broker import ServedBroker, connect
 from tests.support.waiting import until
 
 

@@ -17,8 +17,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting.authentication import ClusterSecret, Role
 from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, frame
 from entrepot.protocols.remoting.values import encode
-from tests.support.certificates import TestAuthority
-from tests.support.served_calls import BOUNDS, linked, raw, serving, until_closed, up
+from tests.support.brokers.served_calls import BOUNDS, linked, raw, serving, until_closed, up
+from tests.support.processes.certificates import TestAuthority
 from tests.support.waiting import until
 
 FILES = Path(__file__).parents[1] / "fixtures" / "tls"

@@ -18,9 +18,9 @@ from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.controller.failing_over import another, joined
-from tests.support.replicated_group import ReplicatedGroup
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
-from tests.support.store_steps import append_all, eventually, settled
+from tests.support.stores.steps import append_all, eventually, settled
 from tests.support.waiting import until
 from tests.tiers.marks import scaled
 

@@ -14,8 +14,8 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import reached, taken
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies, eventually, handles, pop
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, bodies, eventually, handles, pop
 from tests.support.waiting import until
 
 RULES = [Rule(RuleKind.IN_SYNC, 3, min_in_sync=2), Rule(RuleKind.QUORUM, 3, 2)]

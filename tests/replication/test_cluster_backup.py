@@ -17,8 +17,8 @@ from entrepot.domain.ports.cluster import ClusterControl
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, reached
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies, eventually
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, bodies, eventually
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)

@@ -7,8 +7,8 @@ from pathlib import Path
 from entrepot.domain.ports.cluster import ConfirmLevel
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Confirm, Topic
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies, message
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, bodies, message
 from tests.support.waiting import until
 
 TWO = Rule(RuleKind.IN_SYNC, 2)

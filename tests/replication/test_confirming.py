@@ -17,8 +17,8 @@ from tests.controller.failing_over import appended, taken
 from tests.replication.test_health import view
 from tests.replication.test_lost_ends import OF_THREE
 from tests.replication.test_replica import THREE, TWO
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append
 from tests.support.waiting import until
 
 TWO_IN_SYNC = Rule(RuleKind.IN_SYNC, 2, min_in_sync=1)

@@ -8,8 +8,8 @@ import pytest
 
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, message
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, message
 from tests.support.waiting import until
 
 TWO = Rule(RuleKind.IN_SYNC, 2)

@@ -11,10 +11,10 @@ from entrepot.broker.settings.store import BrokerSettings
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.route import mastership_epoch
 from entrepot.domain.topic import Topic
+from tests.support.brokers.controllers import listening
+from tests.support.brokers.replicated_group import LAYOUT, ReplicatedGroup
 from tests.support.clock import ManualClock
-from tests.support.controllers import listening
-from tests.support.replicated_group import LAYOUT, ReplicatedGroup
-from tests.support.store_steps import append, bodies, pop
+from tests.support.stores.steps import append, bodies, pop
 
 
 async def test_a_group_begins_behind_the_broker_that_it_was(tmp_path: Path) -> None:

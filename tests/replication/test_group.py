@@ -16,10 +16,10 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
+from tests.support.brokers.quick_brokers import work_often
+from tests.support.brokers.replicated_group import LAYOUT, ReplicatedGroup
 from tests.support.clock import ManualClock
-from tests.support.quick_brokers import work_often
-from tests.support.replicated_group import LAYOUT, ReplicatedGroup
-from tests.support.store_steps import append, bodies, codes, eventually, handles, message, pop
+from tests.support.stores.steps import append, bodies, codes, eventually, handles, message, pop
 from tests.support.waiting import until
 
 TWO = Rule(RuleKind.IN_SYNC, 2)

@@ -15,8 +15,8 @@ from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from tests.support.replicated_group import LAYOUT, ReplicatedGroup
-from tests.support.store_steps import append, bodies, eventually, pop
+from tests.support.brokers.replicated_group import LAYOUT, ReplicatedGroup
+from tests.support.stores.steps import append, bodies, eventually, pop
 from tests.support.waiting import until
 
 TWO = Rule(RuleKind.IN_SYNC, 2)

@@ -11,10 +11,10 @@ from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.gateway.http.metrics.replica_metrics import replica_metrics
 from entrepot.store_client.remote.ping import Pong, ping
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append
+from tests.support.stores.steps import append
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)

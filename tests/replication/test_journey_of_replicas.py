@@ -14,8 +14,8 @@ from entrepot.domain.journey.telling import journey_of
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.journey.gathering import Gathered, Gathering
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, refusal_of
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, refusal_of
 from tests.support.waiting import until
 
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)

@@ -13,8 +13,8 @@ from entrepot.broker.store.diverged import DivergedPart, part_of
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 2)

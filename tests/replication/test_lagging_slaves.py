@@ -11,8 +11,8 @@ from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, bodies
 from tests.support.waiting import until
 
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)

@@ -15,8 +15,8 @@ from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting import store_rows as rows
 from entrepot.protocols.remoting.message_batch import encode_messages
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, message
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, message
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

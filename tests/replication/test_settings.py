@@ -19,8 +19,8 @@ from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind, parse_rule
 from entrepot.domain.replication.mastership import ReplicaState
 from entrepot.gateway.settings.stores import BrokerSettings
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.clock import ManualClock
-from tests.support.replicated_group import ReplicatedGroup
 
 
 @pytest.mark.parametrize(

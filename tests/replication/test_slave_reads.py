@@ -16,8 +16,8 @@ from entrepot.domain.query import MessageQuery
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from entrepot.store_client.blocking import StoreLocation, open_reader
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, append_all, bodies, message
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, append_all, bodies, message
 from tests.support.waiting import until
 
 TWO = Rule(RuleKind.IN_SYNC, 2)

@@ -28,9 +28,9 @@ from entrepot.protocols.remoting.operation import Operation
 from entrepot.store_client.blocking.store import BlockingStore
 from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.controller.failing_over import another, held, taken
-from tests.support.controllers import listening
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append
+from tests.support.brokers.controllers import listening
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append
 from tests.support.waiting import until
 
 SECRET = "the secret of this cluster alone"

@@ -10,8 +10,8 @@ import pytest
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append, bodies
 from tests.support.waiting import until
 from tests.tiers.marks import soak_only
 

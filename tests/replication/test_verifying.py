@@ -13,8 +13,8 @@ import pytest
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.replication.test_healing import harm
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append
 from tests.support.waiting import until
 
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)

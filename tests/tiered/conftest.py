@@ -17,9 +17,9 @@ from entrepot.broker.tiered.objects import ObjectStore
 from entrepot.broker.tiered.opening_store import open_objects
 from entrepot.broker.tiered.store_options import StoreOptions
 from tests.support.clock import ManualClock
-from tests.support.memory_objects import MemoryObjects
-from tests.support.object_server import BUCKET, ObjectServer, object_server, options_for
-from tests.support.s3_servers import KEYS, S3Server, SeaweedFs, Versity
+from tests.support.tiered.memory_objects import MemoryObjects
+from tests.support.tiered.object_server import BUCKET, ObjectServer, object_server, options_for
+from tests.support.tiered.s3_servers import KEYS, S3Server, SeaweedFs, Versity
 from tests.tiers.marks import interop_only
 
 REAL = os.environ.get("ENTREPOT_TEST_S3_URL")

@@ -15,7 +15,7 @@ from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.tiering import AttachRequest, TableTopic
 from entrepot.domain.topic import Permission
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
 from tests.support.waiting import until
 from tests.tiered.test_tier import QUEUES, TOPIC, all_uploaded, opened, published, root
 

@@ -21,7 +21,7 @@ from entrepot.broker.tiered.table import TopicTable, root_of
 from entrepot.domain.message import StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.seed import seeded
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.rows import rows_of
 
 PLACES = pa.schema([("queue_id", pa.int32()), ("queue_offset", pa.int64())])
 

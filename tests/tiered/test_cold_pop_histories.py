@@ -19,8 +19,8 @@ from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import QUEUES, TOPIC, known, opened
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import QUEUES, TOPIC, known, opened
 from tests.support.waiting import until
 
 STEPS = 24

@@ -22,7 +22,8 @@ from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position, PositionKind
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import (
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import (
     COUNT,
     QUEUES,
     TOPIC,
@@ -36,7 +37,6 @@ from tests.support.cold_topics import (
     root,
     uploaded,
 )
-from tests.support.store_steps import append_all
 from tests.support.waiting import until
 
 GROUP = ConsumerGroup("late", start="earliest", max_attempts=3)

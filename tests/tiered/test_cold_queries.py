@@ -14,8 +14,8 @@ from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.query import MessageQuery
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import COUNT, QUEUES, TOPIC, all_of, all_uploaded, gone, message, opened
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import COUNT, QUEUES, TOPIC, all_of, all_uploaded, gone, message, opened
 from tests.support.waiting import until
 
 

@@ -24,8 +24,8 @@ from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.protocols.remoting.records import RecordColumns, decode_run
 from entrepot.protocols.remoting.stored_record import decode_message
-from tests.support.message_strategies import MESSAGES, WORD
-from tests.support.tier_rows import rows_of
+from tests.support.stores.message_strategies import MESSAGES, WORD
+from tests.support.tiered.rows import rows_of
 
 PLACES = st.lists(st.tuples(WORD, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=3).map(tuple)
 

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from entrepot.domain.message import Message
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import TOPIC, opened, root, uploaded
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import TOPIC, opened, root, uploaded
 from tests.support.waiting import until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tiered.md").read_text()

@@ -16,10 +16,10 @@ from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another
-from tests.support.cold_topics import AT_ONCE
-from tests.support.replicated_group import ReplicatedGroup
+from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
-from tests.support.store_steps import append_all, eventually
+from tests.support.stores.steps import append_all, eventually
+from tests.support.tiered.cold_topics import AT_ONCE
 from tests.support.waiting import until
 
 RULE = Rule(RuleKind.QUORUM, 3, 2)

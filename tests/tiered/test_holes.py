@@ -33,9 +33,9 @@ from entrepot.spark_ingest.source.stores import close_readers, reader_of
 from entrepot.spark_ingest.source.tier import without_holes
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import QUEUES, all_uploaded, gone, opened, published
-from tests.support.cold_topics import TOPIC as COLD
-from tests.support.tiered_broker import NUMBER, TieredBroker
+from tests.support.tiered.broker import NUMBER, TieredBroker
+from tests.support.tiered.cold_topics import QUEUES, all_uploaded, gone, opened, published
+from tests.support.tiered.cold_topics import TOPIC as COLD
 from tests.support.waiting import until
 from tests.tiered.test_attach import attached, their_broker, theirs
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets

@@ -24,8 +24,8 @@ from entrepot.broker.tiered.upload.uploader import FIRST_PAUSE
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.protocols.remoting.json_blocks import read_block
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all
-from tests.support.tier_rows import rows_of
+from tests.support.stores.steps import append_all
+from tests.support.tiered.rows import rows_of
 from tests.tiered.test_tier import QUEUES, TOPIC, all_uploaded, opened, root
 from tests.tiered.uploads.model_broker import ModelTopic
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets

@@ -19,13 +19,13 @@ from deltalake import DeltaTable
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.cli.app import run
 from entrepot.store_client.blocking import StoreLocation, open_store
-from tests.support.cold_doors import settings_of
-from tests.support.faulty_proxy import Fault, FaultyProxy, faulty_proxy
-from tests.support.http_pull import http_json
-from tests.support.s3_servers import KEYS, REGION, S3Server
+from tests.support.http.pull import http_json
+from tests.support.processes.server import ServerProcess, children_of
 from tests.support.seed import seeded
-from tests.support.server import ServerProcess, children_of
-from tests.support.topic_log import TopicWriter, log_of
+from tests.support.spark.topic_log import TopicWriter, log_of
+from tests.support.tiered.cold_doors import settings_of
+from tests.support.tiered.faulty_proxy import Fault, FaultyProxy, faulty_proxy
+from tests.support.tiered.s3_servers import KEYS, REGION, S3Server
 from tests.support.waiting import wait_until
 
 TOPIC, QUEUES = "factory", 3

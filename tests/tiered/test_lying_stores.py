@@ -11,8 +11,8 @@ from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.domain.message import StoredMessage
 from tests.support.clock import ManualClock
-from tests.support.memory_objects import MemoryObjects
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.memory_objects import MemoryObjects
+from tests.support.tiered.rows import rows_of
 
 
 class Lying(MemoryObjects):

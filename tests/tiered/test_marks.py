@@ -21,9 +21,20 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.tiering import RestoreRequest
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import COUNT, QUEUES, TOPIC, all_of, all_uploaded, filled, gone, known, opened, published
-from tests.support.memory_objects import MemoryObjects
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
+from tests.support.tiered.cold_topics import (
+    COUNT,
+    QUEUES,
+    TOPIC,
+    all_of,
+    all_uploaded,
+    filled,
+    gone,
+    known,
+    opened,
+    published,
+)
+from tests.support.tiered.memory_objects import MemoryObjects
 from tests.support.waiting import until
 from tests.tiers.marks import soak_only
 

@@ -26,9 +26,9 @@ from entrepot.domain.expression.filter import FilterExpression, FilterKind, comp
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.tiering import TierAddress
 from tests.support.clock import ManualClock
-from tests.support.memory_objects import MemoryObjects
 from tests.support.seed import seeded
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.memory_objects import MemoryObjects
+from tests.support.tiered.rows import rows_of
 
 ROOT = root_of("t", "store", 7)
 

@@ -10,8 +10,8 @@ import pytest
 
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.probe import RACERS, probe
-from tests.support.object_server import Answer, ObjectServer
 from tests.support.seed import seeded
+from tests.support.tiered.object_server import Answer, ObjectServer
 
 
 def test_an_honest_store_passes(store: ObjectStore, tmp_path: Path) -> None:

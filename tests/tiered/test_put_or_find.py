@@ -6,7 +6,7 @@ import pytest
 
 from entrepot.broker.tiered.objects import MissingObjectError, TierError, put_or_find
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import FailingObjects, Fault
+from tests.support.tiered.failing_objects import FailingObjects, Fault
 
 
 def objects(*faults: Fault) -> FailingObjects:

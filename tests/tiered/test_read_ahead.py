@@ -13,7 +13,7 @@ from entrepot.broker.tiered.read_ahead import MAX_WIDTH, LoadedGroup, ReadAhead
 from entrepot.broker.tiered.segment_reader import SegmentReader
 from entrepot.broker.tiered.table import TopicTable
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import COUNT, filled, opened, root
+from tests.support.tiered.cold_topics import COUNT, filled, opened, root
 
 ROWS = 100
 """Messages of a row group."""

@@ -13,7 +13,7 @@ from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import EARLIEST_POSITION
 from entrepot.domain.query import MessageQuery
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import (
+from tests.support.tiered.cold_topics import (
     COUNT,
     QUEUES,
     TOPIC,

@@ -18,9 +18,9 @@ from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.tiering import RestoreRequest
 from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another
-from tests.support.cold_topics import AT_ONCE
-from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append_all
+from tests.support.brokers.replicated_group import ReplicatedGroup
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import AT_ONCE
 from tests.support.waiting import until
 
 RULE = Rule(RuleKind.QUORUM, 3, 2)

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import COUNT, QUEUES, all_of, filled, known, opened, root
-from tests.support.s3_servers import KEYS, REGION, S3Server
+from tests.support.tiered.cold_topics import COUNT, QUEUES, all_of, filled, known, opened, root
+from tests.support.tiered.s3_servers import KEYS, REGION, S3Server
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.interop

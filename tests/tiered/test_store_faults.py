@@ -18,7 +18,7 @@ from entrepot.broker.tiered.opening_store import open_objects
 from entrepot.broker.tiered.remote_objects import CONFLICT_TRIES, ObstoreStore
 from entrepot.broker.tiered.store_options import StoreOptions
 from tests.support.cases import cases
-from tests.support.object_server import BUCKET, SECRET, Answer, ObjectServer, options_for
+from tests.support.tiered.object_server import BUCKET, SECRET, Answer, ObjectServer, options_for
 
 CALLS: dict[str, Callable[[ObjectStore], object]] = {
     "put": lambda store: store.put_new("a", b"x"),

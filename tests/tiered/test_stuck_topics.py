@@ -19,7 +19,8 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.ports import PopRequest
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import (
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import (
     COUNT,
     QUEUES,
     TOPIC,
@@ -33,7 +34,6 @@ from tests.support.cold_topics import (
     published,
     root,
 )
-from tests.support.store_steps import append_all
 from tests.support.waiting import until
 
 OTHER = replace(TOPIC, name="other", queues=1)

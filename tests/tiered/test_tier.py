@@ -26,7 +26,7 @@ from entrepot.domain.position import Position, PositionKind
 from entrepot.protocols.remoting.records import RecordColumns, decode_run
 from entrepot.protocols.remoting.stored_record import decode_message
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import (
+from tests.support.tiered.cold_topics import (
     COUNT,
     QUEUES,
     TOPIC,

@@ -10,7 +10,7 @@ from entrepot.domain.tiering import TierAddress
 from entrepot.domain.topic import Topic
 from entrepot.gateway.http.metrics.metrics import STORE_GAUGES
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import QUEUES, TOPIC, all_uploaded, opened, published, root
+from tests.support.tiered.cold_topics import QUEUES, TOPIC, all_uploaded, opened, published, root
 from tests.support.waiting import until
 
 

@@ -25,7 +25,7 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.cli.app import run
 from entrepot.store_client.embedded import tables_verified
 from tests.support.clock import ManualClock
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.rows import rows_of
 
 TOPIC = Topic("factory.one")
 ROOT = root_of(TOPIC.name, "a1b2", 7)

@@ -2,7 +2,7 @@
 
 Runs the default tier, or what the arguments choose, under coverage.py, and prints a table of rooms: the top two folder
 levels of the product.  Processes that tests start are measured, too, and servers that tests kill
-(`tests/support/measured.py`).  The process that syncs the log is not: it starts without site-packages.
+(`tests/support/processes/measured.py`).  The process that syncs the log is not: it starts without site-packages.
 """
 
 from __future__ import annotations

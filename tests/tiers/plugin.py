@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-from tests.support.launcher import warm
+from tests.support.processes.launcher import warm
 from tests.tiers import marks
 from tests.tiers.budget import excess
 

@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]
 
 from entrepot.broker.remoting.trust import WireTls
 from entrepot.domain.cluster_trust import ClusterTrust
-from tests.support.certificates import TestAuthority
+from tests.support.processes.certificates import TestAuthority
 from tests.unit.test_deploy_files import DEPLOY, check_environment, named
 
 TLS = DEPLOY / "kubernetes" / "tls"

@@ -15,10 +15,10 @@ from entrepot.gateway.events.door import EventsDoor
 from entrepot.gateway.http.door import HttpDoor
 from entrepot.gateway.mqtt.door import MqttDoor
 from entrepot.gateway.settings import Settings
-from tests.support.amqp_door import AmqpClient
+from tests.support.amqp.door import AmqpClient
 from tests.support.clock import ManualClock
-from tests.support.gateway_parts import parts_of
-from tests.support.mqtt_door import DoorClient
+from tests.support.gateways.parts import parts_of
+from tests.support.mqtt.door import DoorClient
 from tests.support.waiting import PATIENCE_SECONDS
 
 

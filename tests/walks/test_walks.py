@@ -19,9 +19,9 @@ from entrepot.protocols.amqp.delivery import content_frames
 from entrepot.protocols.amqp.methods_basic import BasicAck, BasicPublish
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Publish
-from tests.support.amqp_machine import said
+from tests.support.amqp.machine import said
+from tests.support.brokers.served_broker import ServedBroker, connect
 from tests.support.clock import ManualClock
-from tests.support.served_broker import ServedBroker, connect
 from tests.walks.recording import Way, check, common, recorded
 from tests.walks.shown import MAP, shown
 from tests.walks.site import RawAmqpClient, RawMqttClient, Site, asked, settings_of, turns

@@ -13,7 +13,7 @@ from tests.browser.conftest import Opened
 from tests.browser.group_steps import log_in
 from tests.browser.replicated.acting import Shown
 from tests.browser.replicated.site import ROOT, Site, filled_site
-from tests.support.server import Process
+from tests.support.processes.server import Process
 
 REFUSED = re.compile("Failed to load resource: the server responded with a status of 403")
 

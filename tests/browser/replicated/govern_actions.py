@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 from tests.browser.replicated.acting import SUPER, Action, dialog, everywhere, has, is_gone, is_there, press
 from tests.browser.replicated.site import ROOT, Site
-from tests.support.http_client import http_client
+from tests.support.http.client import http_client
 
 NAMESPACE: Final = "/api/v1/namespaces/{name}"
 USER: Final = "/api/v1/users/{name}"

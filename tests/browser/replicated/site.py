@@ -12,9 +12,9 @@ import httpx2
 
 from entrepot.store_client.blocking import StoreLocation
 from tests.browser import client_steps, group_steps, moving
-from tests.support.http_client import http_client
-from tests.support.replicated_processes import ReplicatedProcesses
-from tests.support.server import Process
+from tests.support.http.client import http_client
+from tests.support.processes.replicated_processes import ReplicatedProcesses
+from tests.support.processes.server import Process
 from tests.support.waiting import wait_until
 
 ROOT: Final = moving.ADMIN

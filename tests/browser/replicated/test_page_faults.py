@@ -12,7 +12,7 @@ from tests.browser.group_steps import settled
 from tests.browser.replicated.acting import Shown
 from tests.browser.replicated.every_page import PAGES, address
 from tests.browser.replicated.site import Site, in_sync
-from tests.support.slow_proxy import SlowProxy
+from tests.support.processes.slow_proxy import SlowProxy
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop

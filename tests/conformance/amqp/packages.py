@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.conformance.amqp.suites import Source, Suite
-from tests.support import rabbitmq
+from tests.support.amqp import rabbitmq
 
 GO_PATH: Final = Path("/usr/share/gocode")
 GO_PACKAGE: Final = "github.com/rabbitmq/amqp091-go"

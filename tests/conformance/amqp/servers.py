@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.conformance.amqp.fetched import CERTIFICATES
-from tests.support.ports import free_port
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.server import ServerProcess
+from tests.support.amqp.rabbitmq import RabbitMQ
+from tests.support.processes.ports import free_port
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 NAMES: Final = ("entrepot", "rabbitmq")

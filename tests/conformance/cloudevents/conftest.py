@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.one_worker import keep_file_together
+from tests.support.processes.one_worker import keep_file_together
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

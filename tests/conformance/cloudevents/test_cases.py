@@ -18,8 +18,8 @@ from tests.conformance.cloudevents.differences import DEVIATIONS, UNBOUND
 from tests.conformance.cloudevents.statements import STATEMENTS
 from tests.e2e.http.steps import receive, settle
 from tests.support.cases import cases
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 
 ROOT = Path(__file__).resolve().parents[3]
 

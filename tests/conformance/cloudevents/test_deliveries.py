@@ -15,10 +15,10 @@ import pytest
 from entrepot.gateway.settings import Settings
 from tests.conformance.cloudevents.case import BINARY
 from tests.conformance.cloudevents.deliveries import DELIVERIES, DeliveryCase
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
+from tests.support.http.webhook_receiver import WebhookReceiver, body_of
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver, body_of
 
 WEBHOOKS = {"allow_http": True, "allowed_networks": ["127.0.0.0/8"], "origin": "events.example"}
 

@@ -14,8 +14,8 @@ from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import event, ids, is_problem, publish
 from tests.e2e.webhooks.conftest import WEBHOOKS
 from tests.support.cases import cases
-from tests.support.http_client import http_client
-from tests.support.http_server import serving
+from tests.support.http.client import http_client
+from tests.support.http.server import serving
 from tests.unit.expression.cesql_cases import CASES, FAULTS
 from tests.unit.expression.cesql_tck import PARSE, TckCase, tck_cases
 

@@ -14,8 +14,8 @@ from joserfc.jwk import KeySet, RSAKey
 
 from entrepot.gateway.settings import Settings
 from tests.conformance.cloudevents.case import BINARY
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 from tests.support.waiting import wait_until
 
 ISSUER, AUDIENCE = "https://issuer.test", "entrepot"

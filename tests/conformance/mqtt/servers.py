@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from entrepot.gateway.settings.tree import Settings
-from tests.support.gateway_thread import GatewayThread
-from tests.support.ports import free_port
-from tests.support.server import ServerProcess
+from tests.support.gateways.thread import GatewayThread
+from tests.support.processes.ports import free_port
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 RECEIVE_MAXIMUM: Final = 20

@@ -8,7 +8,7 @@ from pathlib import Path
 from entrepot.protocols.mqtt.packets import Connack, Connect, Puback, Publish
 from tests.conformance.mqtt.script import UNIQUE
 from tests.conformance.mqtt.wire_client import WireClient
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 
 
 def test_a_store_that_cannot_take_it_closes(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.e2e.amqp.scripts import consuming, patterns, publishing, queues, routing
-from tests.support.amqp_peers.aio_pika_peer import AioPikaPeer
-from tests.support.amqp_peers.amqplib_peer import AmqplibPeer
-from tests.support.amqp_peers.kombu_peer import KombuPeer
-from tests.support.amqp_peers.peer import Arrival, Peer
-from tests.support.amqp_peers.pika_asyncio import PikaAsyncioPeer
-from tests.support.amqp_peers.pika_blocking import PikaBlockingPeer
-from tests.support.node_host import MODULES
+from tests.support.amqp.peers.aio_pika_peer import AioPikaPeer
+from tests.support.amqp.peers.amqplib_peer import AmqplibPeer
+from tests.support.amqp.peers.kombu_peer import KombuPeer
+from tests.support.amqp.peers.peer import Arrival, Peer
+from tests.support.amqp.peers.pika_asyncio import PikaAsyncioPeer
+from tests.support.amqp.peers.pika_blocking import PikaBlockingPeer
+from tests.support.processes.node_host import MODULES
 
 
 @dataclass(frozen=True)

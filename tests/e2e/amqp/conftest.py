@@ -9,7 +9,7 @@ from typing import Any
 import amqp  # type: ignore[import-untyped]
 import pytest
 
-from tests.support import amqp_servers as servers
+from tests.support.amqp import servers
 
 
 @pytest.fixture(params=servers.SERVERS)

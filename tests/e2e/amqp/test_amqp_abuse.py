@@ -13,8 +13,8 @@ import pytest
 from pamqp import body, commands, frame, header
 
 from tests.conformance.amqp.wire_client import HEADER, Dropped, Wire, publishing
-from tests.support.amqp_load import parameters
-from tests.support.server import ServerProcess
+from tests.support.amqp.load import parameters
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled
 

@@ -17,10 +17,10 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     ProbableAuthenticationError,
 )
 
-from tests.support.access import ROOT, Statement, TokenIssuer, allow, new_user, said
 from tests.support.cases import cases
-from tests.support.certificates import TestAuthority
-from tests.support.server import ServerProcess
+from tests.support.http.access import ROOT, Statement, TokenIssuer, allow, new_user, said
+from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Needs = tuple[tuple[str, str], ...]

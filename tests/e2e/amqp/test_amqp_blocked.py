@@ -9,11 +9,11 @@ from pathlib import Path
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.amqp_peers import pika_words
-from tests.support.amqp_peers.peer import Arrival
-from tests.support.amqp_servers import USERS
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.server import ServerProcess
+from tests.support.amqp.peers import pika_words
+from tests.support.amqp.peers.peer import Arrival
+from tests.support.amqp.rabbitmq import RabbitMQ
+from tests.support.amqp.servers import USERS
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 from tests.tiers.marks import interop_only
 

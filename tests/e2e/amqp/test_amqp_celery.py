@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from celery import chain, chord, group  # type: ignore[import-untyped]
 
-from tests.support import amqp_servers
-from tests.support.celery_app import ANSWER_SECONDS, Deployment, Worker, add, flaky, note, task, total, when
+from tests.support.amqp import servers as amqp_servers
+from tests.support.amqp.celery_app import ANSWER_SECONDS, Deployment, Worker, add, flaky, note, task, total, when
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("celery")]

@@ -13,8 +13,8 @@ import pytest
 
 from tests.e2e.amqp import differences
 from tests.e2e.amqp.client_table import BEHIND_THE_DOOR, CANNOT, CASES, CLIENTS, Client
-from tests.support import amqp_servers
-from tests.support.amqp_peers.stage import Case, Stage
+from tests.support.amqp import servers as amqp_servers
+from tests.support.amqp.peers.stage import Case, Stage
 
 
 def _table() -> list[object]:

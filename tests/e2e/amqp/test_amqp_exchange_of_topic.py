@@ -13,10 +13,10 @@ import amqp  # type: ignore[import-untyped]
 import pytest
 
 from entrepot.protocols.mqtt.packets import Publish
-from tests.support import amqp_servers as servers
-from tests.support.deployment import DEPLOYMENTS, Deployment
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
+from tests.support.amqp import servers
+from tests.support.http.pull import http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import DEPLOYMENTS, Deployment
 from tests.support.waiting import PATIENCE_SECONDS
 
 PORT_OF = Callable[[str], int]

@@ -10,8 +10,8 @@ import amqp  # type: ignore[import-untyped]
 import pytest
 import trustme
 
-from tests.support import amqp_servers as servers
-from tests.support.server import ServerProcess
+from tests.support.amqp import servers
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 Connect = Callable[[], amqp.Connection]

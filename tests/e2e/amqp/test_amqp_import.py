@@ -13,8 +13,8 @@ import pika  # type: ignore[import-untyped]
 import pytest
 
 from entrepot.gateway.cli.app import run
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.server import ServerProcess
+from tests.support.amqp.rabbitmq import RabbitMQ
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.tiers.marks import interop_only
 

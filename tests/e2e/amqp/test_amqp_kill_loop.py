@@ -8,9 +8,9 @@ from pathlib import Path
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.amqp_load import Consumer, Load, Publisher, parameters
+from tests.support.amqp.load import Consumer, Load, Publisher, parameters
+from tests.support.processes.server import ServerProcess
 from tests.support.seed import seeded
-from tests.support.server import ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 

@@ -18,7 +18,7 @@ from kombu.entity import Exchange, Queue  # type: ignore[import-untyped]
 from kombu.mixins import ConsumerProducerMixin  # type: ignore[import-untyped]
 from kombu.pools import producers  # type: ignore[import-untyped]
 
-from tests.support import amqp_servers
+from tests.support.amqp import servers as amqp_servers
 from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
 pytestmark = pytest.mark.interop

@@ -18,7 +18,7 @@ import pika.exceptions  # type: ignore[import-untyped]
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
 
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ADMIN = Path("/usr/bin/rabbitmqadmin")

@@ -11,7 +11,7 @@ import pika  # type: ignore[import-untyped]
 import pytest
 from pika.exceptions import ChannelClosedByBroker, UnroutableError  # type: ignore[import-untyped]
 
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 USERS = {

@@ -17,11 +17,11 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.amqp_servers import USERS
-from tests.support.launcher import WarmProcess, launch
-from tests.support.ports import free_port
-from tests.support.rabbitmq import RabbitMQ
-from tests.support.server import ServerProcess
+from tests.support.amqp.rabbitmq import RabbitMQ
+from tests.support.amqp.servers import USERS
+from tests.support.processes.launcher import WarmProcess, launch
+from tests.support.processes.ports import free_port
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import interop_only
 

@@ -9,8 +9,8 @@ from typing import Any
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.amqp_load import parameters
-from tests.support.server import ServerProcess
+from tests.support.amqp.load import parameters
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 

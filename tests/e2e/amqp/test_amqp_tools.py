@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support import amqp_servers
+from tests.support.amqp import servers as amqp_servers
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from entrepot.gateway.clock import SystemClock
-from tests.support.bridges import bridge_settings
-from tests.support.gateway_thread import GatewayThread
-from tests.support.mqtt_brokers import Entrepot, Mosquitto, OtherBroker
-from tests.support.server import ServerProcess
+from tests.support.gateways.bridges import bridge_settings
+from tests.support.gateways.thread import GatewayThread
+from tests.support.mqtt.brokers import Entrepot, Mosquitto, OtherBroker
+from tests.support.processes.server import ServerProcess
 from tests.tiers.marks import interop_only
 
 

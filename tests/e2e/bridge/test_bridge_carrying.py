@@ -13,11 +13,11 @@ from paho.mqtt.properties import Properties
 
 from entrepot.gateway.clock import SystemClock
 from tests.e2e.bridge.conftest import bridged_process
-from tests.support.bridges import await_state, bridge, remote
-from tests.support.gateway_thread import GatewayThread
-from tests.support.http_pull import events
-from tests.support.mqtt_brokers import Amqtt, OtherBroker, Peer
-from tests.support.ports import ReservedPort
+from tests.support.gateways.bridges import await_state, bridge, remote
+from tests.support.gateways.thread import GatewayThread
+from tests.support.http.pull import events
+from tests.support.mqtt.brokers import Amqtt, OtherBroker, Peer
+from tests.support.processes.ports import ReservedPort
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import interop_only
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.bridge.conftest import bridged_process
-from tests.support.bridges import LEASE_PATIENCE_SECONDS, await_state, bridge, bridge_settings, remote
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_pull import http_json, kept
-from tests.support.mqtt_brokers import Mosquitto, OtherBroker, Peer
+from tests.support.gateways.bridges import LEASE_PATIENCE_SECONDS, await_state, bridge, bridge_settings, remote
+from tests.support.http.pull import http_json, kept
+from tests.support.mqtt.brokers import Mosquitto, OtherBroker, Peer
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import interop_only
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.support.http_client import http_client
-from tests.support.http_server import STORES, HttpServer, serving
-from tests.support.one_worker import keep_file_together
+from tests.support.http.client import http_client
+from tests.support.http.server import STORES, HttpServer, serving
+from tests.support.processes.one_worker import keep_file_together
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -14,9 +14,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from entrepot.protocols.rocketmq.headers import Credentials
 from tests.e2e.http.documented import Described
 from tests.e2e.http.steps import event
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_telemetry import push_consumer, telemetry
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.telemetry import push_consumer, telemetry
 from tests.support.waiting import wait_until
 
 ROOT = ("root", "root")

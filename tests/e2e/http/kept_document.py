@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx2
 
 from entrepot.gateway.settings import Settings
-from tests.support.http_server import serving
+from tests.support.http.server import serving
 
 PAGE: Final = "openapi.json"
 WIDTH: Final = 118

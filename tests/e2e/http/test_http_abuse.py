@@ -13,8 +13,8 @@ import pytest
 
 from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import is_problem
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.tiers.marks import scaled
 

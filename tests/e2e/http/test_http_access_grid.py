@@ -31,10 +31,10 @@ from tests.e2e.http.operations import (
     Operation,
 )
 from tests.e2e.rights.rows_http import ROWS
-from tests.support.access import allow, new_user, said
 from tests.support.cases import cases
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.access import allow, new_user, said
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreF
 from entrepot.gateway.http.server import HttpListener
 from entrepot.gateway.messaging.send import OnSent, Sender
 from tests.e2e.http.steps import metrics_now
-from tests.support.http_client import http_client, http_request
-from tests.support.http_server import STORES, HttpServer, serving
+from tests.support.http.client import http_client, http_request
+from tests.support.http.server import STORES, HttpServer, serving
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}

@@ -16,8 +16,8 @@ from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.every_route import every_route
 from tests.e2e.http.operations import ONLY_SUPER, OPERATIONS, SINK, Operation
 from tests.support.cases import cases
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 
 AUDIT = "/api/v1/audit"
 TRAFFIC = re.compile(

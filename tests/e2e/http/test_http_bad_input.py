@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from entrepot.gateway.settings import HttpSettings, Settings, TopicsSettings
 from tests.support.cases import cases
-from tests.support.http_client import http_request
-from tests.support.http_server import STORES, HttpServer, serving
+from tests.support.http.client import http_request
+from tests.support.http.server import STORES, HttpServer, serving
 from tests.support.waiting import PATIENCE_SECONDS
 
 CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}

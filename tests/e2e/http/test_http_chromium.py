@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chromium import (
+from tests.support.http.chromium import (
     FOREIGN_NAME,
     STARTING_SECONDS,
     Chromium,
@@ -21,8 +21,8 @@ from tests.support.chromium import (
     is_installed,
     page_as_shown,
 )
-from tests.support.foreign_pages import PUBLIC, Attempt, attempts, client_of, prepare, state
-from tests.support.server import ServerProcess
+from tests.support.http.foreign_pages import PUBLIC, Attempt, attempts, client_of, prepare, state
+from tests.support.processes.server import ServerProcess
 
 PAGE = Path(__file__).with_name("foreign_page.html")
 LET_IN = ("/api/v1/topics/known", "/api/v1/groups/workers")

@@ -11,7 +11,7 @@ import pytest
 from entrepot.gateway.cli.app import run
 from tests.e2e.http.steps import event, publish, receive, settle
 from tests.support.cases import cases
-from tests.support.command_line import build_commands_once
+from tests.support.processes.command_line import build_commands_once
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 import httpx2
 
 from tests.support.cases import cases
-from tests.support.http_server import HttpServer
+from tests.support.http.server import HttpServer
 
 PAGE = Path(__file__).resolve().parents[3] / "gateway" / "http" / "dashboard" / "page"
 SERVED = sorted(str(path.relative_to(PAGE)) for path in PAGE.rglob("*.*") if path.suffix != ".md")

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from entrepot.gateway.http.dashboard.page_headers import CONTENT_SECURITY_POLICY
-from tests.support.chromium import is_installed
-from tests.support.server import ServerProcess
+from tests.support.http.chromium import is_installed
+from tests.support.processes.server import ServerProcess
 
 pytestmark = [
     pytest.mark.interop,

@@ -21,9 +21,9 @@ from tests.e2e.http.everything import ROOT, ask_everything
 from tests.e2e.http.kept_document import PAGE, laid_out
 from tests.e2e.http.steps import event, publish
 from tests.support.cases import cases
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer
+from tests.support.processes.server import ServerProcess
 
 SCHEMA = {"type": "object", "required": ["celsius"]}
 EXTERNAL = re.compile(r"https?://|//[a-z]+\.")

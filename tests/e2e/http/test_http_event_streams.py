@@ -15,9 +15,9 @@ from websockets.sync.client import connect
 from entrepot.gateway.operations.nouns import topic_stream
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, ids, is_problem, publish, receive
-from tests.support.event_streams import Consumer, consumer, source
-from tests.support.http_client import http_client, http_request
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client, http_request
+from tests.support.http.event_streams import Consumer, consumer, source
+from tests.support.http.server import HttpServer, serving
 from tests.support.waiting import wait_until
 
 

@@ -13,8 +13,8 @@ from azure.core.messaging import CloudEvent
 from azure.eventgrid import EventGridConsumerClient, EventGridPublisherClient, aio
 
 from tests.e2e.http.test_http_security import CHEAP
-from tests.support.http_server import HttpServer
-from tests.support.server import ServerProcess
+from tests.support.http.server import HttpServer
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.interop

@@ -14,9 +14,9 @@ import pytest
 from entrepot.domain.recall_handle import RecallHandle
 from entrepot.domain.timestamp import to_rfc3339
 from tests.e2e.http.documented import operations
-from tests.support.foreign_pages import BODIES, client_of
-from tests.support.server import ServerProcess
-from tests.support.websocket_client import WebSocketClient
+from tests.support.http.foreign_pages import BODIES, client_of
+from tests.support.http.websocket_client import WebSocketClient
+from tests.support.processes.server import ServerProcess
 
 CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
 ROOT = {"security.initial_admin": "root", "security.initial_admin_password": "root"}

@@ -13,10 +13,10 @@ import httpx2
 import pytest
 
 from tests.support.cases import cases
-from tests.support.foreign_pages import PUBLIC, Attempt, attempts, client_of, prepare, state
-from tests.support.server import ServerProcess
+from tests.support.http.foreign_pages import PUBLIC, Attempt, attempts, client_of, prepare, state
+from tests.support.http.websocket_client import WebSocketClient
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
-from tests.support.websocket_client import WebSocketClient
 
 FORMS = ("text/plain;charset=UTF-8", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
 PERMISSION = {"configure": "", "write": "", "read": ""}

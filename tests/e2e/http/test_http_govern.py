@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from entrepot.gateway.settings import SecuritySettings, Settings
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 
 HOSTILE = "<b>\u202e${username}"
 

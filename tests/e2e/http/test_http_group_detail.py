@@ -15,12 +15,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
-from tests.support.http_client import http_client
-from tests.support.http_server import serving
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.http.server import serving
+from tests.support.http.websocket_client import WebSocketClient
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient, resource
 from tests.support.waiting import wait_until
-from tests.support.websocket_client import WebSocketClient
 
 TOPICS, GROUPS = "/api/v1/topics", "/api/v1/groups"
 

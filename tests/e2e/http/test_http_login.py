@@ -12,8 +12,8 @@ import pytest
 
 from entrepot.gateway.http.requests.login_cookie import COOKIE, HOST_PREFIX
 from entrepot.gateway.settings import HttpSettings, SecuritySettings, Settings
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 
 OURS = {"x-entrepot-dashboard": "1"}
 ROOT = httpx2.BasicAuth("root", "rootpw")

@@ -7,7 +7,7 @@ import threading
 
 from tests.e2e.http.steps import event, publish, receive, settle
 from tests.e2e.http.test_http_cli import entrepot, ok
-from tests.support.http_client import http_client
+from tests.support.http.client import http_client
 
 __all__ = ["entrepot"]
 

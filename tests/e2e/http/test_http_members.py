@@ -13,8 +13,8 @@ import pytest
 
 from tests.e2e.http.steps import event, get, is_problem, publish, receive
 from tests.support.cases import cases
-from tests.support.group_member import GroupMember
-from tests.support.http_client import http_client
+from tests.support.http.client import http_client
+from tests.support.http.group_member import GroupMember
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 QUEUES = 4

@@ -10,7 +10,7 @@ import httpx2
 from tests.e2e.http.operations import OPERATIONS
 from tests.e2e.http.steps import event, is_problem, publish
 from tests.support.cases import cases
-from tests.support.http_server import HttpServer
+from tests.support.http.server import HttpServer
 from tests.support.waiting import PATIENCE_SECONDS
 
 EVENT_HEADERS = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-source: /\r\nce-type: t\r\n"

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.e2e.http.steps import event, publish, receive
-from tests.support.http_server import HttpServer
+from tests.support.http.server import HttpServer
 from tests.support.waiting import wait_until
 
 

@@ -13,8 +13,8 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.row import paging
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, get, is_problem, metrics_now, publish, receive, settle
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 from tests.support.waiting import wait_until
 
 TOPICS, GROUPS = "/api/v1/topics", "/api/v1/groups"

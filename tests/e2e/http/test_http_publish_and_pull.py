@@ -15,8 +15,8 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from entrepot.domain.message import Message
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 HEADERS = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/line1", "ce-type": "reading"}

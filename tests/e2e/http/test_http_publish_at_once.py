@@ -15,8 +15,8 @@ import pytest
 from entrepot.gateway.http.connection import MAX_BODY_AT_ONCE
 from entrepot.gateway.http.requests.publish import _topic_at
 from entrepot.gateway.settings import Settings
-from tests.support.http_client import http_client, http_request
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client, http_request
+from tests.support.http.server import HttpServer, serving
 from tests.support.waiting import PATIENCE_SECONDS
 
 CE: Final = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}

@@ -9,8 +9,8 @@ from importlib.metadata import version
 import httpx2
 
 from tests.e2e.http.steps import event, metrics_now, publish, receive
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer
 
 _SAMPLE = re.compile(r'entrepot_http_requests_total\{method="([^"]*)",route="([^"]*)",status="([^"]*)"\} (\S+)')
 PUBLISH = "/topics/{topic}:publish"

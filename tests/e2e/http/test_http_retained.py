@@ -16,8 +16,8 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.cli.app import run
 from tests.e2e.http.steps import get, is_problem, metrics_now
 from tests.support.cases import cases
-from tests.support.command_line import build_commands_once
-from tests.support.http_server import HttpServer
+from tests.support.http.server import HttpServer
+from tests.support.processes.command_line import build_commands_once
 
 RETAINED = "/api/v1/retained"
 BORN = 1_767_225_600_000

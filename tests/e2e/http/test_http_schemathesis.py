@@ -12,8 +12,8 @@ import pytest
 
 from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import event, publish
-from tests.support.http_client import http_client
-from tests.support.http_server import serving
+from tests.support.http.client import http_client
+from tests.support.http.server import serving
 from tests.support.seed import SEED
 
 EXAMPLES = 6

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 
 from entrepot.gateway.cli.app import run
-from tests.support.command_line import build_commands_once
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.command_line import build_commands_once
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 Capture = pytest.CaptureFixture[str]

@@ -13,9 +13,9 @@ import pytest
 from entrepot.gateway.cli.app import run
 from tests.e2e.http.documented import Described
 from tests.e2e.http.steps import event, is_problem, publish
-from tests.support.command_line import build_commands_once
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.command_line import build_commands_once
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 V1 = "/api/v1"

@@ -8,8 +8,8 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.transaction import TransactionEnd
 from tests.e2e.http.steps import get, is_problem
 from tests.e2e.http.test_http_cli import entrepot, ok
-from tests.support.http_client import http_client
-from tests.support.http_server import serving
+from tests.support.http.client import http_client
+from tests.support.http.server import serving
 
 TRANSACTIONS = "/api/v1/transactions"
 __all__ = ["entrepot"]

@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.http.steps import get, is_problem
 from tests.support.cases import cases
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.server import ServerProcess
 
 TRY = "/api/v1/messages:try"
 TOPICS = "/api/v1/topics"

@@ -10,9 +10,9 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.amqp_load import parameters
-from tests.support.deployment import ClusterProcesses
-from tests.support.http_client import http_client
+from tests.support.amqp.load import parameters
+from tests.support.http.client import http_client
+from tests.support.processes.deployment import ClusterProcesses
 from tests.support.waiting import wait_until
 
 CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}

@@ -13,12 +13,12 @@ import pytest
 
 from tests.e2e.http.steps import event, get, receive
 from tests.support.cases import cases
-from tests.support.http_server import HttpServer
+from tests.support.http.server import HttpServer
 from tests.support.waiting import PATIENCE_SECONDS
 
 OFFER = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n"
 CE = "ce-specversion: 1.0\r\nce-id: e1\r\nce-source: /line1\r\nce-type: reading\r\n"
-JAVA = Path(__file__).parents[2] / "support" / "http_peers" / "OfferingClient.java"
+JAVA = Path(__file__).parents[2] / "support" / "http" / "peers" / "OfferingClient.java"
 READING = {"celsius": 21.5}
 
 

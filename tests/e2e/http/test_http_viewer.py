@@ -13,8 +13,8 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
 from tests.support.cases import cases
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
 
 TOPICS = "/api/v1/topics"
 SECRET = '{"pan": "4111", "who": {"name": "eve", "pan": "4222"}, "items": [{"pan": 1}, 2]}'

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.deployment import Deployment
-from tests.support.mqtt_peers.asyncio_peers import AmqttPeer, GmqttPeer
-from tests.support.mqtt_peers.mosquitto_peer import MosquittoPeer
-from tests.support.mqtt_peers.mqttjs_peer import MqttJsPeer
-from tests.support.mqtt_peers.paho_peer import AiomqttPeer, PahoPeer
-from tests.support.mqtt_peers.peer import Arrival, Peer
-from tests.support.node_host import MODULES
+from tests.support.mqtt.peers.asyncio_peers import AmqttPeer, GmqttPeer
+from tests.support.mqtt.peers.mosquitto_peer import MosquittoPeer
+from tests.support.mqtt.peers.mqttjs_peer import MqttJsPeer
+from tests.support.mqtt.peers.paho_peer import AiomqttPeer, PahoPeer
+from tests.support.mqtt.peers.peer import Arrival, Peer
+from tests.support.processes.deployment import Deployment
+from tests.support.processes.node_host import MODULES
 
 
 @dataclass(frozen=True)

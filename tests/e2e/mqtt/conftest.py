@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from tests.e2e.mqtt.client_table import Client
-from tests.support.deployment import DEPLOYMENTS, Deploy, Deployment
-from tests.support.mqtt_peers.peer import Arrival, Outgoing, Peer
+from tests.support.mqtt.peers.peer import Arrival, Outgoing, Peer
+from tests.support.processes.deployment import DEPLOYMENTS, Deploy, Deployment
 
 
 @pytest.fixture(scope="package")

@@ -27,9 +27,9 @@ from entrepot.protocols.mqtt.packets import (
     Subscription,
 )
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.deployment import Deploy, Deployment
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
+from tests.support.http.pull import http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.support.seed import seeded
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled

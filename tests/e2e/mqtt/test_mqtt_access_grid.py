@@ -30,11 +30,11 @@ from entrepot.protocols.mqtt.packets import (
     Will,
 )
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.access import ROOT, Statement, TokenIssuer, allow, new_user, said
 from tests.support.cases import cases
-from tests.support.certificates import TestAuthority
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
+from tests.support.http.access import ROOT, Statement, TokenIssuer, allow, new_user, said
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Needs = tuple[tuple[str, str], ...]

@@ -10,10 +10,10 @@ import pytest
 
 from entrepot.protocols.mqtt.packets import Puback, Publish
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.deployment import Deployment
-from tests.support.http_pull import events, http_json
-from tests.support.load import event_headers
-from tests.support.mqtt_client import RawClient
+from tests.support.doors.load import event_headers
+from tests.support.http.pull import events, http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deployment
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 PERSISTS = {PropertyId.SESSION_EXPIRY_INTERVAL: 60}

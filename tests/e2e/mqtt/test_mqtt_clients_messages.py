@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.e2e.mqtt.client_table import CLIENTS, HAS_MOSQUITTO, HAS_MQTT_JS, Client, asked_of_all
-from tests.support.deployment import Deployment
-from tests.support.mqtt_peers.mqttjs_peer import MqttJsPeer
-from tests.support.mqtt_peers.peer import Arrival, Incoming, Outgoing, Peer, Wanted
-from tests.support.server import ServerProcess
+from tests.support.mqtt.peers.mqttjs_peer import MqttJsPeer
+from tests.support.mqtt.peers.peer import Arrival, Incoming, Outgoing, Peer, Wanted
+from tests.support.processes.deployment import Deployment
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Connect = Callable[..., Peer]

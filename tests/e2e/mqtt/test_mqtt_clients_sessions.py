@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tests.e2e.mqtt.client_table import Client, asked_of_all
-from tests.support.mqtt_peers.peer import Outgoing, Peer, Wanted
+from tests.support.mqtt.peers.peer import Outgoing, Peer, Wanted
 from tests.support.waiting import wait_until
 
 Connect = Callable[..., Peer]

@@ -22,9 +22,9 @@ from entrepot.protocols.mqtt.packets import (
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
-from tests.support.deployment import Deploy, Deployment
-from tests.support.http_pull import kept
-from tests.support.mqtt_client import RawClient
+from tests.support.http.pull import kept
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deploy, Deployment
 
 
 @pytest.fixture

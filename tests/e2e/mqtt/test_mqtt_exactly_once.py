@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from entrepot.protocols.mqtt.packets import Pubcomp, Pubrec, Pubrel
-from tests.support.deployment import ClusterProcesses
-from tests.support.exactly_once import ExactlyOnceReceiver, ExactlyOnceSender
-from tests.support.http_pull import kept
+from tests.support.http.pull import kept
+from tests.support.mqtt.exactly_once import ExactlyOnceReceiver, ExactlyOnceSender
+from tests.support.mqtt.session_client import SessionClient, numbered, publish_from
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.server import Process, ServerProcess
 from tests.support.seed import seeded
-from tests.support.server import Process, ServerProcess
-from tests.support.session_client import SessionClient, numbered, publish_from
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import soak_only

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from entrepot.protocols.mqtt.packets import Pingreq, Pingresp, Puback, Publish
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.deployment import Deploy, Deployment
-from tests.support.mqtt_client import RawClient
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mqtt_load import Consumer, Publisher, Threads, Wire
+from tests.support.mqtt.load import Consumer, Publisher, Threads, Wire
+from tests.support.processes.server import ServerProcess
 from tests.support.seed import seeded
-from tests.support.server import ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 

@@ -29,10 +29,10 @@ from entrepot.protocols.mqtt.packets import (
 )
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
-from tests.support.gateway_thread import GatewayThread
-from tests.support.http_pull import http_json, mqtt_connections
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
+from tests.support.gateways.thread import GatewayThread
+from tests.support.http.pull import http_json, mqtt_connections
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import soak_only
 

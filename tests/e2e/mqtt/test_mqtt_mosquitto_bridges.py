@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mqtt_brokers import Mosquitto, Peer
+from tests.support.mqtt.brokers import Mosquitto, Peer
 from tests.support.waiting import wait_until
 
 COUNT = 200

@@ -13,9 +13,9 @@ from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Will
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
-from tests.support.deployment import ClusterProcesses, Deploy, Deployment
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
+from tests.support.http.pull import http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import ClusterProcesses, Deploy, Deployment
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 API = "/api/v1"

@@ -22,7 +22,7 @@ from entrepot.protocols.mqtt.packets import (
     Unsubscribe,
 )
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.mqtt_client import RawClient
+from tests.support.mqtt.client import RawClient
 
 QUEUES = 24
 """A multiple of the queues of any new topic: 4 on each broker."""

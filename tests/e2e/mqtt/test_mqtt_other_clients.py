@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import aiomqtt
 import pytest
 
-from tests.support.mqtt_client import RawClient
+from tests.support.mqtt.client import RawClient
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.interop

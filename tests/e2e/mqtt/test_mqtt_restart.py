@@ -10,9 +10,9 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from entrepot.protocols.mqtt.packets import Puback, Publish
-from tests.support.deployment import Deploy
-from tests.support.http_pull import events, kept
-from tests.support.mqtt_client import RawClient
+from tests.support.http.pull import events, kept
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deploy
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled, soak_only
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from entrepot.protocols.mqtt.packets import Disconnect
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.server import ServerProcess
 
 
 def test_a_server_that_stops_or_is_full_names_another(tmp_path: Path) -> None:

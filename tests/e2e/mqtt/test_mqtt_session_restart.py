@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.protocols.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
-from tests.support.deployment import Deploy, Deployment
-from tests.support.session_client import SessionClient, numbered, publish_from
+from tests.support.mqtt.session_client import SessionClient, numbered, publish_from
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.tiers.marks import scaled
 
 COUNT = 30

@@ -7,9 +7,9 @@ from pathlib import Path
 from entrepot.protocols.mqtt.packets import Pingreq, Pingresp
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
-from tests.support.session_client import EXPIRY_SECONDS
+from tests.support.mqtt.client import RawClient
+from tests.support.mqtt.session_client import EXPIRY_SECONDS
+from tests.support.processes.server import ServerProcess
 
 SETTINGS = {
     "security.argon2_memory_bytes": "65536",

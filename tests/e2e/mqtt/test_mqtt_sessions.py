@@ -12,10 +12,10 @@ from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Puback
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
-from tests.support.deployment import Deployment
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
-from tests.support.session_client import SessionClient, numbered, publish_all, publish_from
+from tests.support.http.pull import http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.mqtt.session_client import SessionClient, numbered, publish_all, publish_from
+from tests.support.processes.deployment import Deployment
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled
 

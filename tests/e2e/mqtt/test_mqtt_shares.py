@@ -14,8 +14,8 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.support.amqp_load import parameters
-from tests.support.deployment import Deployment
+from tests.support.amqp.load import parameters
+from tests.support.processes.deployment import Deployment
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 COUNT = 60

@@ -10,9 +10,9 @@ import pytest
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Puback, Publish
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.deployment import Deploy, Deployment
-from tests.support.http_pull import mqtt_connections
-from tests.support.mqtt_client import RawClient
+from tests.support.http.pull import mqtt_connections
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled
 

@@ -16,11 +16,11 @@ import pytest
 from entrepot.protocols.mqtt.packets import Disconnect, Puback, Publish, Subscription, Will
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.deployment import DEPLOYMENTS
-from tests.support.gateway_thread import GatewayThread
-from tests.support.http_pull import http_json
-from tests.support.mqtt_client import RawClient
-from tests.support.session_client import SessionClient, numbered, publish_from
+from tests.support.gateways.thread import GatewayThread
+from tests.support.http.pull import http_json
+from tests.support.mqtt.client import RawClient
+from tests.support.mqtt.session_client import SessionClient, numbered, publish_from
+from tests.support.processes.deployment import DEPLOYMENTS
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled, soak_only
 

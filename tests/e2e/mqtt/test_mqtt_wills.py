@@ -13,8 +13,8 @@ from entrepot.protocols.mqtt.packets import Disconnect, Publish, Subscribe, Subs
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
-from tests.support.mqtt_client import RawClient
-from tests.support.session_client import SessionClient, publish_from
+from tests.support.mqtt.client import RawClient
+from tests.support.mqtt.session_client import SessionClient, publish_from
 from tests.support.waiting import wait_until
 
 END = b"end"

@@ -8,8 +8,8 @@ import pytest
 
 from tests.e2e.rights import rows_amqp, rows_rocketmq
 from tests.e2e.rights.grid import Doors
-from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.http.client import http_client
+from tests.support.processes.server import ServerProcess
 
 SETTINGS = {
     "security.argon2_memory_bytes": "65536",

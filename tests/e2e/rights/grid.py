@@ -16,9 +16,9 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 
 from entrepot.protocols.mqtt.packets import Connack, Connect
-from tests.support.http_client import http_client
-from tests.support.mqtt_client import RawClient
-from tests.support.rocketmq_site import SECRET, Site
+from tests.support.http.client import http_client
+from tests.support.mqtt.client import RawClient
+from tests.support.rocketmq.site import SECRET, Site
 
 Need = tuple[str, str]
 """An action, and a resource such as `Topic:grid/a`."""

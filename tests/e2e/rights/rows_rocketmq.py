@@ -8,8 +8,8 @@ from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.headers import Credentials
 from tests.e2e.rights.grid import Doors, Need, Row
 from tests.e2e.rocketmq.test_rocketmq_access_grid import OPERATIONS, Operation
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_site import SECRET
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.site import SECRET
 
 TOPIC, GROUP = "rocket", "rockets"
 HELPER = "helper"

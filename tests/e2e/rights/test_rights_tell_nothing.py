@@ -16,7 +16,7 @@ from tests.e2e.rights import rows_rocketmq
 from tests.e2e.rights.grid import Doors, said
 from tests.e2e.rocketmq.test_rocketmq_access_grid import OPERATIONS
 from tests.support.cases import cases
-from tests.support.rocketmq_client import resource
+from tests.support.rocketmq.client import resource
 
 AMQP: dict[str, Callable[[Any, str], object]] = {
     "passive queue": lambda channel, name: channel.queue_declare(name, passive=True),

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.support.http_pull import http_json
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_peers.peer import RocketMqPeer
-from tests.support.rocketmq_site import Site
-from tests.support.server import ServerProcess
+from tests.support.http.pull import http_json
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.peers.peer import RocketMqPeer
+from tests.support.rocketmq.site import Site
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.tiers.marks import interop_only
 

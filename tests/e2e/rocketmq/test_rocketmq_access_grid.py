@@ -12,8 +12,8 @@ import pytest
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.cases import cases
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.rocketmq_site import EVERYTHING, Needs, Site, allow, statements
+from tests.support.rocketmq.client import GrpcClient, resource
+from tests.support.rocketmq.site import EVERYTHING, Needs, Site, allow, statements
 
 # -- what: the grid --------------------------------------------------------------------------------------------------
 

@@ -17,9 +17,9 @@ import pytest
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import SETTINGS, put_group
 from tests.support.cases import cases
-from tests.support.http_pull import http_json
-from tests.support.rocketmq_client import SERVICE, GrpcClient, resource
-from tests.support.server import ServerProcess
+from tests.support.http.pull import http_json
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import SERVICE, GrpcClient, resource
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import PATIENT, put_group
-from tests.support.deployment import ClusterProcesses
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_peers.peer import Received, RefusedError, RocketMqPeer
-from tests.support.server import ServerProcess
+from tests.support.processes.deployment import ClusterProcesses
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.peers.peer import Received, RefusedError, RocketMqPeer
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import interop_only

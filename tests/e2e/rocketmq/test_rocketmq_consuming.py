@@ -12,8 +12,8 @@ import pytest
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import put_group
 from tests.support.cases import cases
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient, resource
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 # -- consuming ---------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from tests.support.foreign_pages import client_of, prepare
-from tests.support.server import ServerProcess
+from tests.support.http.foreign_pages import client_of, prepare
+from tests.support.processes.server import ServerProcess
 
 CALL = "/apache.rocketmq.v2.MessagingService/SendMessage"
 

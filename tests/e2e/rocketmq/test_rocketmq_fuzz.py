@@ -13,9 +13,9 @@ import pytest
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import SETTINGS
 from tests.support.cases import cases
-from tests.support.rocketmq_client import SERVICE, GrpcClient
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import SERVICE, GrpcClient
 from tests.support.seed import seeded
-from tests.support.server import ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.http_pull import http_json
-from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_telemetry import producer, push_consumer, telemetry
-from tests.support.server import ServerProcess
+from tests.support.http.pull import http_json
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.telemetry import producer, push_consumer, telemetry
 from tests.support.waiting import wait_until
 
 V1 = "/api/v1/rocketmq/clients"

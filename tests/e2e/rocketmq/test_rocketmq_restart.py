@@ -11,10 +11,10 @@ import pytest
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import PATIENT, SETTINGS
-from tests.support.deployment import ClusterProcesses, start_all
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
-from tests.support.server import ServerProcess
+from tests.support.processes.deployment import ClusterProcesses, start_all
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient, resource
+from tests.support.rocketmq.peers.peer import RefusedError, RocketMqPeer
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -128,7 +128,7 @@ def _keep_through_a_restart(own_server: ServerProcess, is_kill: bool) -> None:
 
 
 def _in_flight(server: ServerProcess) -> int:
-    from tests.support.http_pull import http_json
+    from tests.support.http.pull import http_json
 
     progress = http_json(server, "GET", "/api/v1/groups/workers")["progress"]
     return sum(each["inFlight"] for each in progress)

@@ -18,11 +18,11 @@ import pytest
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import LANGUAGES
 from tests.support.cases import cases
-from tests.support.certificates import TestAuthority
-from tests.support.rocketmq_client import GrpcClient, resource
-from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
-from tests.support.rocketmq_site import EVERYTHING, SECRET, Site
-from tests.support.server import ServerProcess
+from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient, resource
+from tests.support.rocketmq.peers.peer import RefusedError, RocketMqPeer
+from tests.support.rocketmq.site import EVERYTHING, SECRET, Site
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import interop_only
 

@@ -9,9 +9,9 @@ import pytest
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import SETTINGS
-from tests.support.rocketmq_client import GrpcClient
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.client import GrpcClient
 from tests.support.seed import seeded
-from tests.support.server import ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -125,7 +125,7 @@ def test_transactions_through_kills(tmp_path: Path) -> None:
             yield v2.TelemetryCommand(settings=said)
             wait_until(lambda: len(asked) == 2, lambda: str(asked))
 
-        from tests.support.rocketmq_client import SERVICE
+        from tests.support.rocketmq.client import SERVICE
 
         ask = client.channel.stream_stream(
             SERVICE + "Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString

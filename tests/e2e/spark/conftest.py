@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from entrepot.spark_ingest.session import open_session
 from entrepot.spark_ingest.source.stores import close_readers
-from tests.support.ingest_job import ingest_command
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.ingest_job import ingest_command
+from tests.support.spark.topic_log import TopicWriter
 
 ROOT = Path(__file__).parents[3]
 Read = Callable[..., DataFrame]

@@ -21,9 +21,9 @@ from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.payloads import PayloadParser
 from entrepot.spark_ingest.tables import TableFormat, open_table
 from entrepot.store_client.blocking import StoreLocation
-from tests.support.json_bodies import DDL, FIELDS, SHORT, random_bodies
 from tests.support.seed import SEED
-from tests.support.tiered_broker import TieredBroker
+from tests.support.spark.json_bodies import DDL, FIELDS, SHORT, random_bodies
+from tests.support.tiered.broker import TieredBroker
 from tests.tiers.marks import scaled
 
 NAMES = [field.name for field in FIELDS]

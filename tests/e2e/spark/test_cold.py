@@ -21,9 +21,9 @@ from entrepot.spark_ingest.job.run import MAX_STARTS, WORKER_IS_LATE, start, wat
 from entrepot.spark_ingest.job.settings import JobSettings, load_settings
 from entrepot.spark_ingest.tables import TableFormat, open_table
 from entrepot.store_client.blocking import StoreLocation, open_reader
-from tests.support.odd_messages import odd_messages
-from tests.support.tiered_broker import TieredBroker
-from tests.support.topic_log import digest, log_of, rows_of
+from tests.support.spark.topic_log import digest, log_of, rows_of
+from tests.support.stores.odd_messages import odd_messages
+from tests.support.tiered.broker import TieredBroker
 from tests.tiers.marks import scaled
 
 COLD, HOT, QUEUES = 1800, 300, 3

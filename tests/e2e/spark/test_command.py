@@ -15,8 +15,8 @@ import pytest
 
 from entrepot.gateway.cli.app import run
 from entrepot.spark_ingest.tables import TableFormat, open_table
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.topic_log import TopicWriter
 from tests.support.waiting import PATIENCE_SECONDS
 
 Ingest = Callable[..., list[str]]

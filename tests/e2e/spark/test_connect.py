@@ -15,10 +15,10 @@ import pytest
 
 from entrepot.spark_ingest.java import find_java, java_home
 from entrepot.spark_ingest.tables import TableFormat, open_table
-from tests.support.fleet import Fleet
-from tests.support.ports import free_port
-from tests.support.spark_queries import check_queries
-from tests.support.topic_log import TopicWriter
+from tests.support.processes.ports import free_port
+from tests.support.spark.fleet import Fleet
+from tests.support.spark.queries import check_queries
+from tests.support.spark.topic_log import TopicWriter
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytest.importorskip("grpc_status", reason="Spark Connect needs the packages of pyspark[connect]")

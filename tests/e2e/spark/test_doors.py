@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.e2e.test_every_pair_of_doors import BODY, publish_amqp, publish_event, publish_mqtt
-from tests.support.http_pull import events
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter
+from tests.support.http.pull import events
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.topic_log import TopicWriter
 from tests.support.waiting import wait_until
 from tests.tiers.marks import soak_only
 

@@ -29,10 +29,10 @@ from entrepot.spark_ingest.tables import TableError, TableFormat, open_table
 from entrepot.spark_ingest.tables.delta import DeltaTableFiles
 from entrepot.spark_ingest.tables.owner import OwnerFile, claim
 from entrepot.store_client.blocking import StoreLocation
-from tests.support.fleet import START_MS, Fleet
+from tests.support.processes.server import ServerProcess
 from tests.support.seed import SEED
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter, log_of
+from tests.support.spark.fleet import START_MS, Fleet
+from tests.support.spark.topic_log import TopicWriter, log_of
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled, soak_only
 

@@ -13,9 +13,9 @@ from entrepot.spark_ingest.job.reporting import JobReports
 from entrepot.spark_ingest.job.run import start, watch
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.store_client.blocking import StoreLocation
-from tests.support.http_pull import http_json
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter
+from tests.support.http.pull import http_json
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.topic_log import TopicWriter
 
 
 def jobs(server: ServerProcess, table: str) -> list[dict[str, Any]]:

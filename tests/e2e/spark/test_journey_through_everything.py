@@ -23,15 +23,15 @@ from entrepot.spark_ingest.job.run import start, watch
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.tables import TableFormat
 from entrepot.store_client.blocking import StoreLocation
-from tests.support.amqp_load import parameters
-from tests.support.bridges import await_state, bridge_settings, remote
-from tests.support.http_pull import http_json, journey_of
-from tests.support.journey_model import UNKNOWN, UNTIMED, Model, Step, hops_of
-from tests.support.mqtt_client import RawClient
-from tests.support.rocketmq_peers.peer import RocketMqPeer
-from tests.support.server import ServerProcess
+from tests.support.amqp.load import parameters
+from tests.support.gateways.bridges import await_state, bridge_settings, remote
+from tests.support.http.pull import http_json, journey_of
+from tests.support.http.webhook_receiver import WebhookReceiver
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.peers.peer import RocketMqPeer
+from tests.support.spark.journey_model import UNKNOWN, UNTIMED, Model, Step, hops_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 
 TOPIC: Final = "orders"
 BODY: Final = b'{"device": "till-0417", "n": 1}'

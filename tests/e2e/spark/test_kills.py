@@ -15,12 +15,12 @@ import pytest
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.spark_ingest.tables import TableFormat, open_table
-from tests.support.fleet import Fleet
-from tests.support.ingest_job import START_SECONDS, Job, Part, ingest_command
+from tests.support.processes.server import ServerProcess
 from tests.support.seed import SEED, seeded
-from tests.support.server import ServerProcess
 from tests.support.soak_table import tell
-from tests.support.topic_log import TopicWriter, log_of
+from tests.support.spark.fleet import Fleet
+from tests.support.spark.ingest_job import START_SECONDS, Job, Part, ingest_command
+from tests.support.spark.topic_log import TopicWriter, log_of
 
 TURNS = int(os.environ.get("ENTREPOT_TEST_INGEST_KILL_TURNS", "2"))
 """Kills of each victim; workers of tasks, which cost no start of Spark, three times as often."""

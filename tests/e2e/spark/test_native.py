@@ -21,9 +21,9 @@ from entrepot.spark_ingest.job.run import start, watch
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.tables import TableError
 from entrepot.store_client.blocking import StoreLocation
-from tests.support.fleet import Fleet
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.fleet import Fleet
+from tests.support.spark.topic_log import TopicWriter
 
 
 class DeltaStandIn(DataSource):

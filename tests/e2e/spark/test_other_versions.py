@@ -17,10 +17,10 @@ import pytest
 from entrepot.spark_ingest.job.status import committed_offsets
 from entrepot.spark_ingest.source.versions import lacks
 from entrepot.spark_ingest.tables import TableFormat, open_table
-from tests.support.ingest_job import START_SECONDS, ingest_command
-from tests.support.server import ServerProcess
-from tests.support.spark_queries import ROOT, check_queries
-from tests.support.topic_log import TopicWriter, log_of, readings
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.ingest_job import START_SECONDS, ingest_command
+from tests.support.spark.queries import ROOT, check_queries
+from tests.support.spark.topic_log import TopicWriter, log_of, readings
 
 VARIABLE = "ENTREPOT_TEST_SPARK_PYTHONS"
 MISSING = pytest.mark.skip(reason=f"{VARIABLE} names no Python with another PySpark")

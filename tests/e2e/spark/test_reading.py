@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.store_client.blocking import StoreLocation, open_reader
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter, digest, log_of, readings, rows_of
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.topic_log import TopicWriter, digest, log_of, readings, rows_of
 from tests.support.waiting import wait_until
 from tests.tiers.marks import scaled
 

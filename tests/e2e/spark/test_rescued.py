@@ -16,8 +16,8 @@ from entrepot.spark_ingest.job.status import job_status
 from entrepot.spark_ingest.tables import TableFormat, open_table
 from entrepot.spark_ingest.tables.staging import staged_file
 from entrepot.store_client.blocking import StoreLocation
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.topic_log import TopicWriter
 
 
 @pytest.mark.soak

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter, log_of, rows_of
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.topic_log import TopicWriter, log_of, rows_of
 
 
 @pytest.fixture

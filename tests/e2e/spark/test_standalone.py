@@ -17,9 +17,9 @@ import pytest
 
 from entrepot.spark_ingest.java import find_java, java_home
 from entrepot.spark_ingest.tables import TableFormat, open_table
-from tests.support.fleet import Fleet
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter, log_of
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.fleet import Fleet
+from tests.support.spark.topic_log import TopicWriter, log_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.soak

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.ingest_job import START_SECONDS, Job
-from tests.support.topic_log import TopicWriter
+from tests.support.spark.ingest_job import START_SECONDS, Job
+from tests.support.spark.topic_log import TopicWriter
 from tests.support.waiting import wait_until
 
 RAW = ("Traceback", "Py4J", "py4j")

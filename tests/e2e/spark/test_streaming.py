@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import Topic
 from entrepot.spark_ingest.job.run import MAX_STARTS, WORKER_IS_LATE
-from tests.support.server import ServerProcess
-from tests.support.topic_log import TopicWriter, digest, log_of, rows_of
+from tests.support.processes.server import ServerProcess
+from tests.support.spark.topic_log import TopicWriter, digest, log_of, rows_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 SPARK_SECONDS = 4 * PATIENCE_SECONDS

@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from entrepot.gateway.clock import SystemClock
-from tests.support.certificates import TestAuthority
-from tests.support.gateway_thread import GatewayThread
-from tests.support.server import ServerProcess
+from tests.support.gateways.thread import GatewayThread
+from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.server import ServerProcess
 from tests.tiers.marks import soak_only
 
 ALL_DOORS = {"mqtt.tls_port": "0", "mqtt.ws_port": "0", "mqtt.wss_port": "0"}

@@ -17,8 +17,8 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tests.support.cases import cases
-from tests.support.certificates import TestAuthority
-from tests.support.server import ServerProcess
+from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 PEERS = Path(__file__).resolve().parents[2] / "peers"

@@ -15,8 +15,8 @@ from amqp.exceptions import AMQPError  # type: ignore[import-untyped]
 
 from entrepot.domain.descriptors import LEAST_RESERVE
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ROOM = 40

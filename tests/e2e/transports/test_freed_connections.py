@@ -27,10 +27,10 @@ from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Disconnect
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.model_store.by_settings import model_store_of
-from tests.support.mqtt_client import RawClient
+from tests.support.http.websocket_client import BINARY, WebSocketClient, frame
+from tests.support.mqtt.client import RawClient
+from tests.support.stores.model_store.by_settings import model_store_of
 from tests.support.waiting import PATIENCE_SECONDS
-from tests.support.websocket_client import BINARY, WebSocketClient, frame
 
 OF_CONNECTIONS = (
     "entrepot.gateway.transport.driver", "entrepot.gateway.transport.", "entrepot.gateway.amqp.connections.",

@@ -15,7 +15,7 @@ from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect
 from entrepot.protocols.proxy.layout import SIGNATURE
 from tests.e2e.transports.conftest import ALL_DOORS
-from tests.support.certificates import TestAuthority
+from tests.support.processes.certificates import TestAuthority
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Serve = Callable[[dict[str, str]], Any]

@@ -6,7 +6,7 @@ import json
 import socket
 from contextlib import ExitStack, suppress
 
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 BROKEN = 200

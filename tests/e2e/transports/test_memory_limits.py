@@ -18,10 +18,10 @@ from entrepot.protocols.mqtt.packets import Connack, Connect, Pingreq, Pingresp,
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
-from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
+from tests.support.http.websocket_client import BINARY, CONTINUATION, WebSocketClient, frame
+from tests.support.mqtt.client import RawClient
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-from tests.support.websocket_client import BINARY, CONTINUATION, WebSocketClient, frame
 from tests.tiers.marks import scaled
 
 MIB = 1 << 20

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import pytest
 
 from tests.support.cases import cases
-from tests.support.server import ServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 HOST = "host: localhost\r\n"

@@ -16,8 +16,8 @@ from entrepot.protocols.mqtt.packets import Connect
 from entrepot.protocols.proxy.layout import SIGNATURE
 from tests.e2e.transports.conftest import ALL_DOORS
 from tests.support.cases import cases
-from tests.support.certificates import TestAuthority
-from tests.support.server import ServerProcess
+from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 V1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 40001 1883\r\n"

@@ -16,9 +16,9 @@ from cryptography import x509
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Pingreq
 from tests.e2e.transports.conftest import ALL_DOORS
-from tests.support.certificates import TestAuthority
-from tests.support.deployment import BrokerProcess, GatewayProcess, NameServerProcess
-from tests.support.server import ServerProcess
+from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.deployment import BrokerProcess, GatewayProcess, NameServerProcess
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Serve = Callable[[dict[str, str]], Any]

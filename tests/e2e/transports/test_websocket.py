@@ -23,9 +23,9 @@ from entrepot.protocols.mqtt.packets import (
     Subscription,
 )
 from tests.support.cases import cases
-from tests.support.server import ServerProcess
+from tests.support.http.websocket_client import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WebSocketClient, frame
+from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-from tests.support.websocket_client import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WebSocketClient, frame
 
 
 def wire(*packets: Packet) -> bytes:

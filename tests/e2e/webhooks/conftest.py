@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from entrepot.gateway.settings import Settings
-from tests.support.http_client import http_client
-from tests.support.http_server import STORES, HttpServer, serving
-from tests.support.one_worker import keep_file_together
-from tests.support.webhook_receiver import WebhookReceiver
+from tests.support.http.client import http_client
+from tests.support.http.server import STORES, HttpServer, serving
+from tests.support.http.webhook_receiver import WebhookReceiver
+from tests.support.processes.one_worker import keep_file_together
 
 CIRCUIT_SECONDS = 0.15
 MAX_WAITING = 10

@@ -21,13 +21,13 @@ from cloudevents.v1 import http as legacy
 from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import event, publish, receive
 from tests.e2e.webhooks.conftest import WEBHOOKS, Subscribe
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
+from tests.support.http.webhook_receiver import WebhookReceiver, body_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-from tests.support.webhook_receiver import WebhookReceiver, body_of
 
 PEERS = Path(__file__).parents[2] / "peers"
-SCRIPTS = Path(__file__).parents[2] / "support" / "cloudevents_peers"
+SCRIPTS = Path(__file__).parents[2] / "support" / "http" / "cloudevents_peers"
 TIME = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 
 

@@ -15,10 +15,10 @@ from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import event, is_problem, publish
 from tests.e2e.webhooks.conftest import WEBHOOKS, Subscribe
 from tests.support.cases import cases
-from tests.support.http_client import http_client
-from tests.support.http_server import HttpServer, serving
+from tests.support.http.client import http_client
+from tests.support.http.server import HttpServer, serving
+from tests.support.http.webhook_receiver import WebhookReceiver, events_of
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver, events_of
 
 
 def body(topic: str, sink: str = "http://127.0.0.1:1/hook", **fields: object) -> dict:

@@ -17,9 +17,9 @@ from entrepot.gateway.messaging.incidents import Outcome
 from tests.e2e.http.steps import event, ids, publish, receive
 from tests.e2e.webhooks.conftest import CIRCUIT_SECONDS, MAX_WAITING, Subscribe
 from tests.support.cases import cases
-from tests.support.http_server import HttpServer
+from tests.support.http.server import HttpServer
+from tests.support.http.webhook_receiver import WebhookReceiver, body_of, events_of
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver, body_of, events_of
 
 
 def delivered(requests: list[dict]) -> list[str]:

@@ -11,9 +11,9 @@ from entrepot.domain.message import Message, SystemProperty
 from tests.e2e.http.steps import event, publish
 from tests.e2e.webhooks.conftest import Subscribe
 from tests.e2e.webhooks.test_webhook_delivery import dead_letters, delivered
-from tests.support.http_server import HttpServer
+from tests.support.http.server import HttpServer
+from tests.support.http.webhook_receiver import WebhookReceiver
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 
 
 def store(server: HttpServer, topic: str, **attributes: object) -> None:

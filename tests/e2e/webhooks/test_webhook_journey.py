@@ -11,7 +11,7 @@ from entrepot.domain.url import host_of
 from entrepot.gateway.cli.app import run
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
 from tests.e2e.webhooks.conftest import Subscribe
-from tests.support.command_line import build_commands_once
+from tests.support.processes.command_line import build_commands_once
 from tests.support.waiting import wait_until
 
 JOURNEYS = "/api/v1/journeys"

@@ -13,9 +13,9 @@ from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS
 from entrepot.gateway.operations.nouns.webhooks import WEBHOOKS
 from tests.e2e.http.steps import event, publish
 from tests.e2e.webhooks.conftest import MAX_WAITING, Subscribe
-from tests.support.http_server import HttpServer
+from tests.support.http.server import HttpServer
+from tests.support.http.webhook_receiver import WebhookReceiver
 from tests.support.waiting import wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 
 V1 = "/api/v1/webhooks"
 

@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.gateway.clock import SystemClock
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld
+from tests.support.brokers.broker_world import BrokerWorld
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from entrepot.domain.message import ROUND_ROBIN, Message
 from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging.send import Sender
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld, sender_over
-from tests.support.store_steps import append, append_all, bodies, codes, message, settled
+from tests.support.brokers.broker_world import BrokerWorld, sender_over
+from tests.support.stores.steps import append, append_all, bodies, codes, message, settled
 from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.tiers.marks import soak_only
 

@@ -10,8 +10,8 @@ from entrepot.domain.errors import Code
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld, sender_over
-from tests.support.store_steps import append, refusal_of
+from tests.support.brokers.broker_world import BrokerWorld, sender_over
+from tests.support.stores.steps import append, refusal_of
 from tests.support.waiting import until
 
 BOTH = (0, 1, 2, 3, 10000, 10001, 10002, 10003)

@@ -12,8 +12,8 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.topic import Cleanup, Permission, Topic
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld
-from tests.support.store_steps import append, bodies, codes, handles, pop, refusal_of
+from tests.support.brokers.broker_world import BrokerWorld
+from tests.support.stores.steps import append, bodies, codes, handles, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

@@ -17,9 +17,9 @@ from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.values import encode
 from entrepot.store_client.remote import Cluster, RemoteStore
 from entrepot.store_client.remote.directory import Directory
-from tests.support.broker_world import BrokerWorld
-from tests.support.process_broker import start_name_server
-from tests.support.served_broker import QUICK
+from tests.support.brokers.broker_world import BrokerWorld
+from tests.support.brokers.process_broker import start_name_server
+from tests.support.brokers.served_broker import QUICK
 from tests.support.waiting import until
 
 

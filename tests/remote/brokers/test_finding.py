@@ -13,9 +13,9 @@ from entrepot.domain.query import ConsumptionState, HopKind, MessageQuery
 from entrepot.domain.timing import TimedMessage, TimerCursor
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld
+from tests.support.brokers.broker_world import BrokerWorld
 from tests.support.cases import cases
-from tests.support.store_steps import (
+from tests.support.stores.steps import (
     append,
     append_all,
     bodies,

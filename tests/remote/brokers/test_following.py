@@ -13,10 +13,10 @@ from entrepot.domain.route import TopicRoute
 from entrepot.domain.topic import Topic
 from entrepot.domain.topic_shares import ReportedBroker, TopicShares
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld
-from tests.support.hub_subscriber import HubSubscriber, follow
-from tests.support.served_broker import connect
-from tests.support.store_steps import append
+from tests.support.brokers.broker_world import BrokerWorld
+from tests.support.brokers.served_broker import connect
+from tests.support.mqtt.hub_subscriber import HubSubscriber, follow
+from tests.support.stores.steps import append
 from tests.support.waiting import until
 
 QUEUE = 10000

@@ -20,8 +20,8 @@ from entrepot.store_client.remote import RemoteStore
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.directory import Directory
 from entrepot.store_client.remote.operating import ClusterOperations
-from tests.support.process_broker import ProcessBroker, start_broker, store_over
-from tests.support.store_steps import refusal_of
+from tests.support.brokers.process_broker import ProcessBroker, start_broker, store_over
+from tests.support.stores.steps import refusal_of
 from tests.support.waiting import until
 from tests.tiers.marks import soak_only
 

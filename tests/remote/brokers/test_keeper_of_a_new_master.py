@@ -11,8 +11,8 @@ from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings,
 from entrepot.broker.settings.store import BrokerSettings
 from entrepot.gateway.clock import SystemClock
 from entrepot.store_client.remote import Cluster
-from tests.support.broker_world import LAYOUT
-from tests.support.served_broker import QUICK
+from tests.support.brokers.broker_world import LAYOUT
+from tests.support.brokers.served_broker import QUICK
 from tests.support.waiting import until
 
 

@@ -7,7 +7,7 @@ import asyncio
 from entrepot.broker.ports.availability import AvailabilityWatch
 from entrepot.domain.message import Message
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld, sender_over
+from tests.support.brokers.broker_world import BrokerWorld, sender_over
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -17,9 +17,19 @@ from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld
-from tests.support.cancelled_pops import cancel_at_every_step
-from tests.support.store_steps import LONG_POLL_MS, append, append_all, bodies, codes, handles, message, pop, refusal_of
+from tests.support.brokers.broker_world import BrokerWorld
+from tests.support.stores.cancelled_pops import cancel_at_every_step
+from tests.support.stores.steps import (
+    LONG_POLL_MS,
+    append,
+    append_all,
+    bodies,
+    codes,
+    handles,
+    message,
+    pop,
+    refusal_of,
+)
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

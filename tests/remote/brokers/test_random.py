@@ -18,10 +18,10 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import ROUND_ROBIN, Message
 from entrepot.domain.ports import PopRequest
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld, sender_over
+from tests.support.brokers.broker_world import BrokerWorld, sender_over
 from tests.support.seed import seeded
 from tests.support.soak_table import tell
-from tests.support.store_steps import message, pop
+from tests.support.stores.steps import message, pop
 from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.tiers.marks import scaled
 

@@ -14,7 +14,7 @@ from entrepot.broker.server.registration import Registrar
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import BrokerInfo
 from entrepot.gateway.clock import SystemClock
-from tests.support.process_broker import start_broker, start_name_server
+from tests.support.brokers.process_broker import start_broker, start_name_server
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 IMPOSTOR = BrokerInfo("other-1", 1, "127.0.0.1:1", "another store", 5)

@@ -14,8 +14,8 @@ from entrepot.domain.message import SystemProperty
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION
 from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld
-from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
+from tests.support.brokers.broker_world import BrokerWorld
+from tests.support.stores.steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.tiers.marks import soak_only
 

@@ -14,9 +14,9 @@ from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.traffic import Traffic
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld
-from tests.support.share_member import KeepingMember
-from tests.support.store_steps import append, append_all, eventually, message
+from tests.support.brokers.broker_world import BrokerWorld
+from tests.support.mqtt.share_member import KeepingMember
+from tests.support.stores.steps import append, append_all, eventually, message
 from tests.support.waiting import until
 from tests.tiers.marks import scaled
 

@@ -9,8 +9,8 @@ from entrepot.domain.errors import Code
 from entrepot.domain.message import Message
 from entrepot.gateway.messaging.partly_stored import store_the_rest
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld, sender_over
-from tests.support.store_steps import append_all, bodies, settled
+from tests.support.brokers.broker_world import BrokerWorld, sender_over
+from tests.support.stores.steps import append_all, bodies, settled
 from tests.support.waiting import until
 
 SPREAD = Message("t", b"x", queue_id=0, message_id=b"0123456789abcdef", born_time_ms=1, further_queues=(("u", 10000),))

@@ -13,8 +13,8 @@ from entrepot.domain.ports import Tail
 from entrepot.domain.position import EARLIEST_POSITION, Position
 from entrepot.gateway.key_values.watched_table import WatchedTable
 from entrepot.store_client.remote import RemoteStore
-from tests.support.broker_world import BrokerWorld
-from tests.support.store_steps import append, bodies, refusal_of
+from tests.support.brokers.broker_world import BrokerWorld
+from tests.support.stores.steps import append, bodies, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

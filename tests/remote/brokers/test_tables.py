@@ -14,10 +14,10 @@ from entrepot.domain.message import Message
 from entrepot.domain.tiering import AttachRequest, RestoreRequest
 from entrepot.domain.topic import Permission
 from entrepot.gateway.clock import SystemClock
-from tests.support.broker_world import LAYOUT, BrokerWorld
-from tests.support.cold_topics import AT_ONCE
-from tests.support.served_broker import ServedBroker
-from tests.support.store_steps import append_all
+from tests.support.brokers.broker_world import LAYOUT, BrokerWorld
+from tests.support.brokers.served_broker import ServedBroker
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import AT_ONCE
 from tests.support.waiting import until
 
 

@@ -14,9 +14,9 @@ from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.gateway.clock import SystemClock
-from tests.support.broker_world import BrokerWorld
-from tests.support.cold_topics import AT_ONCE
-from tests.support.store_steps import append_all
+from tests.support.brokers.broker_world import BrokerWorld
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import AT_ONCE
 from tests.support.waiting import until
 
 

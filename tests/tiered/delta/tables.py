@@ -15,7 +15,7 @@ from entrepot.broker.tiered.delta_log import DeltaLog
 from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
 from entrepot.broker.tiered.snapshot import Snapshot
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import FailingObjects
+from tests.support.tiered.failing_objects import FailingObjects
 
 SCHEMA = (
     '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}},'

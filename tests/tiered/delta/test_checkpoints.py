@@ -23,7 +23,7 @@ from entrepot.broker.tiered.delta_actions import (
 )
 from entrepot.broker.tiered.delta_log import DeltaLog, next_maintenance
 from entrepot.broker.tiered.objects import TierError
-from tests.support.failing_objects import FailingObjects, Fault, Plan
+from tests.support.tiered.failing_objects import FailingObjects, Fault, Plan
 from tests.tiered.delta.tables import add, grow, memory_table, remove
 
 LOG = "topics/t-1/_delta_log/"

@@ -16,7 +16,7 @@ from entrepot.broker.tiered.delta_log import (
 )
 from entrepot.broker.tiered.objects import TierError
 from tests.support.cases import cases
-from tests.support.failing_objects import Fault
+from tests.support.tiered.failing_objects import Fault
 from tests.tiered.delta.tables import DAY_MS, SCHEMA, add, grow, memory_table, remove
 
 LOG = "topics/t-1/_delta_log/"

@@ -11,7 +11,7 @@ from entrepot.broker.tiered.delta_actions import MAINTENANCE, Commit, OwnAction,
 from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog
 from entrepot.broker.tiered.objects import ObjectStore
 from entrepot.broker.tiered.snapshot import Snapshot
-from tests.support.found_out import check_found_out
+from tests.simulation.found_out import check_found_out
 from tests.support.seed import SEED
 from tests.tiered.delta.world import Broken, World
 from tests.tiers.marks import scaled

@@ -17,7 +17,7 @@ from entrepot.broker.tiered.objects import MissingObjectError, TierError
 from entrepot.broker.tiered.snapshot import Snapshot
 from entrepot.domain.clock import Clock
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import FailingObjects, Fault
+from tests.support.tiered.failing_objects import FailingObjects, Fault
 from tests.tiered.delta.tables import SCHEMA, add, remove
 
 ROOT = "t"

@@ -20,8 +20,8 @@ from entrepot.spark_ingest.source.batches import BatchMaker
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.planning import Range
 from tests.support.cases import cases
-from tests.support.json_bodies import FIELDS, RANDOM, SHORT, Body
-from tests.support.tier_rows import rows_of
+from tests.support.spark.json_bodies import FIELDS, RANDOM, SHORT, Body
+from tests.support.tiered.rows import rows_of
 from tests.tiered.direct.test_values import records_of
 
 ERRORS = [pa.field("_rescued", pa.string()), pa.field("_error", pa.string()), pa.field("_raw", pa.binary())]

@@ -28,8 +28,8 @@ from entrepot.spark_ingest.source.reading import ReadPlan, read_ranges
 from entrepot.spark_ingest.source.stores import close_readers, reader_of
 from entrepot.spark_ingest.source.tier import with_cold, without_lost
 from entrepot.store_client.blocking import StoreLocation
-from tests.support.odd_messages import odd_messages
-from tests.support.tiered_broker import TieredBroker
+from tests.support.stores.odd_messages import odd_messages
+from tests.support.tiered.broker import TieredBroker
 
 KINDS = {
     "topic": pa.string(), "queue_id": pa.int32(), "queue_offset": pa.int64(), "sub_topic": pa.string(),

@@ -18,9 +18,9 @@ from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.tiering import ColdSegment, TierAddress
 from tests.support.clock import ManualClock
-from tests.support.memory_objects import MemoryObjects
 from tests.support.seed import seeded
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.memory_objects import MemoryObjects
+from tests.support.tiered.rows import rows_of
 
 ADDRESS = TierAddress("memory://")
 GROUP_ROWS = 1000

@@ -17,8 +17,8 @@ from entrepot.domain.message import StoredMessage
 from entrepot.protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
 from entrepot.spark_ingest.source.cold_columns import cold_array, table_columns
 from entrepot.spark_ingest.source.columns import ENVELOPE, envelope_array
-from tests.support.message_strategies import MESSAGES
-from tests.support.tier_rows import rows_of
+from tests.support.stores.message_strategies import MESSAGES
+from tests.support.tiered.rows import rows_of
 from tests.tiered.test_columns import placed
 
 ROWS = st.lists(st.builds(placed, MESSAGES, st.just(0), st.integers(0, 2**42)), max_size=8)

@@ -19,7 +19,7 @@ from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore
 from entrepot.broker.tiered.table import TopicTable, root_of
 from entrepot.domain.message import StoredMessage
 from tests.support.clock import ManualClock
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.rows import rows_of
 
 ROOT = root_of("lab/fac tory", "store", 7)
 GRACE_MS = 3_600_000

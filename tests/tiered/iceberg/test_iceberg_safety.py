@@ -12,8 +12,8 @@ from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.objects import TierError
 from entrepot.broker.tiered.table import TopicTable
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import FailingObjects, Fault
 from tests.support.seed import seeded
+from tests.support.tiered.failing_objects import FailingObjects, Fault
 from tests.tiered.iceberg.tables import GRACE_MS, HINT, ROOT, Site
 from tests.tiered.uploads.test_uploader import Bench
 

@@ -19,7 +19,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import StoredMessage
 from entrepot.protocols.remoting.records import ENTRY, encode_run
-from tests.support.tier_rows import record_of
+from tests.support.tiered.rows import record_of
 
 TAGS = ("odd", "even", "seldom")
 RECORD_BYTES = 200

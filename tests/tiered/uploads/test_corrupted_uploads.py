@@ -15,7 +15,7 @@ from entrepot.domain.errors import Code
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.message import StoredMessage
 from entrepot.protocols.remoting.records import RecordColumns, decode_run
-from tests.support.tier_rows import record_of, run_of
+from tests.support.tiered.rows import record_of, run_of
 from tests.tiered.uploads.model_broker import ModelTopic
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets
 

@@ -9,7 +9,7 @@ import pytest
 from entrepot.broker.tiered.fence import EPOCH_BITS, Fence, FencedError, Writer
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.broker.tiered.upload.uploader import LONGEST_PAUSE
-from tests.support.failing_objects import Fault
+from tests.support.tiered.failing_objects import Fault
 from tests.tiered.uploads.model_broker import ModelTopic
 from tests.tiered.uploads.test_uploader import MIDNIGHT, WRITER, Bench
 from tests.tiered.uploads.witness import STORE

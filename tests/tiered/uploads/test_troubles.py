@@ -20,8 +20,8 @@ from entrepot.broker.tiered.source import Begun, Caution, Progress, Work
 from entrepot.broker.tiered.troubles import FIRST_REST, LONGEST_REST, Troubles
 from entrepot.domain.message import Message
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import TOPIC, opened, root
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
+from tests.support.tiered.cold_topics import TOPIC, opened, root
 from tests.support.waiting import until
 from tests.tiered.uploads.model_broker import RECORD_BYTES
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench

@@ -23,7 +23,7 @@ from entrepot.broker.tiered.upload.uploader import FIRST_PAUSE, LONGEST_AGE, REQ
 from entrepot.domain.errors import Code
 from entrepot.domain.tiering import Hole
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import FailingObjects, Fault
+from tests.support.tiered.failing_objects import FailingObjects, Fault
 from tests.tiered.uploads.model_broker import Master, ModelBroker, ModelTopic
 from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, STORE, Witness
 from tests.tiers.marks import scaled

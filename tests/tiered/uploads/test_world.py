@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.found_out import check_found_out
+from tests.simulation.found_out import check_found_out
 from tests.support.seed import SEED
 from tests.tiered.uploads import planted
 from tests.tiered.uploads.sites import Parts

@@ -22,8 +22,8 @@ from entrepot.broker.tiered.source import Progress
 from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
-from tests.support.failing_objects import FailingObjects
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.failing_objects import FailingObjects
+from tests.support.tiered.rows import rows_of
 from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic
 
 STORE = "a1b2"

@@ -21,7 +21,7 @@ from entrepot.broker.tiered.upload.uploader import LONGEST_PAUSE
 from entrepot.domain.clock import Clock
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
 from tests.support.clock import ManualClock
-from tests.support.failing_objects import FailingObjects, Fault
+from tests.support.tiered.failing_objects import FailingObjects, Fault
 from tests.tiered.uploads.model_broker import RECORD_BYTES, Died, Master, ModelTopic
 from tests.tiered.uploads.sites import GRACE_MS, HOUR_MS, TOKEN, Parts, Site, damaged
 from tests.tiered.uploads.witness import STORE, Broken, Witness

@@ -11,7 +11,7 @@ from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.methods_basic import BasicAck
 from entrepot.protocols.amqp.methods_connection import ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_machine import LIMITS, Heard, heard, opened_machine, published, said
+from tests.support.amqp.machine import LIMITS, Heard, heard, opened_machine, published, said
 
 NUMBERS = st.integers(1, LIMITS.channel_max)
 GONE = AmqpError(ReplyCode.NOT_FOUND, "gone")

@@ -26,7 +26,7 @@ from entrepot.protocols.amqp.methods_connection import (
     ConnectionUpdateSecretOk,
 )
 from entrepot.protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_machine import LIMITS, frames_of, heard, opened_machine, published, said
+from tests.support.amqp.machine import LIMITS, frames_of, heard, opened_machine, published, said
 from tests.support.cases import cases
 
 HEADERS = ContentHeader.of(content_type="text/plain", headers={"a": 1}, delivery_mode=2, expiration="1000")

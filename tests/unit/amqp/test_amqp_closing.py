@@ -16,7 +16,7 @@ from entrepot.protocols.amqp.methods_connection import (
 )
 from entrepot.protocols.amqp.methods_topology import QueueDeclare
 from entrepot.protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_machine import HELLO, LIMITS, START_OK, TUNE_OK, Machine, heard, opened_machine, published, said
+from tests.support.amqp.machine import HELLO, LIMITS, START_OK, TUNE_OK, Machine, heard, opened_machine, published, said
 from tests.support.cases import cases
 
 NOT_FOUND = AmqpError(ReplyCode.NOT_FOUND, "no queue 'q' in vhost '/'", 50, 10)

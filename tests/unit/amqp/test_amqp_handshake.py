@@ -28,7 +28,7 @@ from entrepot.protocols.amqp.methods_connection import (
 )
 from entrepot.protocols.amqp.methods_topology import QueueDeclare
 from entrepot.protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_machine import (
+from tests.support.amqp.machine import (
     CHANNEL,
     HANDSHAKE,
     HELLO,

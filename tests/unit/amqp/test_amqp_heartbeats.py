@@ -6,7 +6,7 @@ from entrepot.protocols.amqp.connection_events import Closing
 from entrepot.protocols.amqp.frames import HEARTBEAT_FRAME
 from entrepot.protocols.amqp.methods_basic import BasicQosOk
 from entrepot.protocols.amqp.methods_connection import ConnectionTuneOk
-from tests.support.amqp_machine import CHANNEL, HELLO, OPEN, START_OK, Machine, said
+from tests.support.amqp.machine import CHANNEL, HELLO, OPEN, START_OK, Machine, said
 from tests.support.cases import cases
 
 

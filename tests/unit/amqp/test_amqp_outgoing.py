@@ -22,7 +22,7 @@ from entrepot.protocols.amqp.methods_basic import (
 )
 from entrepot.protocols.amqp.methods_connection import ConnectionTuneOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_machine import CHANNEL, HELLO, OPEN, START_OK, Machine, heard, opened_machine, said
+from tests.support.amqp.machine import CHANNEL, HELLO, OPEN, START_OK, Machine, heard, opened_machine, said
 from tests.support.cases import cases
 
 PROPERTIES = ContentHeader.of(message_id="m", headers={"a": [1, None]}).data

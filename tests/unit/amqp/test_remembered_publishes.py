@@ -17,7 +17,7 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.amqp.connections import remembered_publishes
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import REPEATED_HEADER_MAX_BYTES, ContentHeader
-from tests.support.amqp_publishers import ME, Publisher, Site, anybody
+from tests.support.amqp.publishers import ME, Publisher, Site, anybody
 from tests.support.cases import cases
 
 DIRECT, FANOUT = ExchangeType.DIRECT, ExchangeType.FANOUT

@@ -19,7 +19,7 @@ from entrepot.domain.queues.policy import ApplyTo, Policy
 from entrepot.domain.topic import Topic
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader, received_header
-from tests.support.amqp_publishers import ME, Publisher, Site
+from tests.support.amqp.publishers import ME, Publisher, Site
 
 EXCHANGES = ("x", "y", "amq.topic", "")
 QUEUES = ("q", "r", "k")

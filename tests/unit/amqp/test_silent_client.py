@@ -15,7 +15,7 @@ from entrepot.gateway.transport.intake import Intake, IntakeLimits
 from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.amqp.methods_connection import ConnectionTuneOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_machine import HELLO, LIMITS, OPEN, START_OK, Machine, said
+from tests.support.amqp.machine import HELLO, LIMITS, OPEN, START_OK, Machine, said
 from tests.support.cases import cases
 from tests.support.virtual_time import run_virtually
 

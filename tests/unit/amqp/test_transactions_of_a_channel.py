@@ -11,7 +11,7 @@ from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_publishers import Publisher, Site, anybody
+from tests.support.amqp.publishers import Publisher, Site, anybody
 
 HEADER = ContentHeader.of()
 PUBLISH = Publish("", "q", False, HEADER, bytes(1000))

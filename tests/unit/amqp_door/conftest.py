@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.amqp_door import AmqpDoor
+from tests.support.amqp.door import AmqpDoor
 
 
 @pytest.fixture

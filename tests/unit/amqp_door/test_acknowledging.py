@@ -20,7 +20,7 @@ from entrepot.protocols.amqp.methods_basic import (
     TxSelectOk,
 )
 from entrepot.protocols.amqp.methods_connection import ChannelClose
-from tests.support.amqp_door import AmqpClient, AmqpDoor
+from tests.support.amqp.door import AmqpClient, AmqpDoor
 from tests.support.waiting import until
 
 FIVE = [b"%d" % number for number in range(5)]

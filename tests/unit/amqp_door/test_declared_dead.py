@@ -5,7 +5,7 @@ from __future__ import annotations
 from entrepot.protocols.amqp.methods_connection import ConnectionClose
 from entrepot.protocols.amqp.methods_topology import QueueDeclare, QueueDeclareOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_door import AmqpDoor
+from tests.support.amqp.door import AmqpDoor
 from tests.support.waiting import until
 
 

@@ -8,7 +8,7 @@ from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.methods_basic import BasicAck, BasicGet
 from entrepot.protocols.amqp.methods_connection import ChannelClose
-from tests.support.amqp_door import AmqpClient, AmqpDoor
+from tests.support.amqp.door import AmqpClient, AmqpDoor
 from tests.support.waiting import until
 
 NARROW = 4096

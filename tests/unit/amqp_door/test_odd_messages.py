@@ -23,7 +23,7 @@ from entrepot.protocols.amqp.methods_basic import (
     BasicReject,
     BasicReturn,
 )
-from tests.support.amqp_door import AmqpClient, AmqpDoor
+from tests.support.amqp.door import AmqpClient, AmqpDoor
 from tests.support.waiting import until
 
 ODD = b"odd"

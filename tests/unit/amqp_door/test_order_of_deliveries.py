@@ -15,9 +15,9 @@ from entrepot.gateway.amqp.feeds import queue_feed
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.methods_basic import BasicAck, BasicCancel, BasicCancelOk, BasicConsume, BasicQos
 from entrepot.protocols.amqp.methods_connection import ChannelClose
-from tests.support.amqp_door import AmqpClient, AmqpDoor
-from tests.support.replaced import replaced
-from tests.support.store_steps import handles
+from tests.support.amqp.door import AmqpClient, AmqpDoor
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import handles
 from tests.support.waiting import until
 
 SIX = [b"%d" % number for number in range(6)]

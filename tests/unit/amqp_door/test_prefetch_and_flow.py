@@ -18,7 +18,7 @@ from entrepot.protocols.amqp.methods_connection import (
     ConnectionClose,
     ConnectionUnblocked,
 )
-from tests.support.amqp_door import AmqpClient, AmqpDoor
+from tests.support.amqp.door import AmqpClient, AmqpDoor
 from tests.support.waiting import until
 
 TEN = [b"%d" % number for number in range(10)]

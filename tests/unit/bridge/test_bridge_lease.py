@@ -14,8 +14,8 @@ from entrepot.gateway.bridge.errors import LeaseLostError
 from entrepot.gateway.bridge.lease import LEASE_MS, MARGIN_MS, BridgeLease
 from entrepot.gateway.bridge.origin import MARK, has_come_by, mark_of, store_origin
 from tests.support.clock import ManualClock
-from tests.support.members import NamedIdentity
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.members import NamedIdentity
+from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 

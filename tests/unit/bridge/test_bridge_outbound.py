@@ -20,8 +20,8 @@ from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.settings import BridgeRemote, BridgeRule
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.store_steps import append_all, bodies, message, pop
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.steps import append_all, bodies, message, pop
 from tests.support.waiting import until
 
 REMOTE = BridgeRemote(

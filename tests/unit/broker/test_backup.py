@@ -24,7 +24,7 @@ from entrepot.domain.replication.mastership import ReplicaState
 from entrepot.domain.topic import Topic
 from entrepot.gateway.cli.app import run
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, handles, pop
+from tests.support.stores.steps import append, bodies, handles, pop
 
 LAYOUT = CommitLogLayout(segment_size_bytes=1 << 20, preallocate_bytes=256 << 10, reserve_bytes=64 << 10)
 

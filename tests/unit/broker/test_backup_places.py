@@ -24,7 +24,7 @@ from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.topic import Topic
 from entrepot.gateway.cli.app import run
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies
+from tests.support.stores.steps import append, bodies
 from tests.unit.broker.test_backup import broken_off, settings
 
 SECRET = "the secret of a webhook"

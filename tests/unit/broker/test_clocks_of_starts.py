@@ -14,7 +14,7 @@ from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
 
 DAY_MS = 86_400_000
 LATEST = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000)

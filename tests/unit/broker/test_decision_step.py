@@ -17,7 +17,7 @@ from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all, bodies, codes, pop
+from tests.support.stores.steps import append_all, bodies, codes, pop
 from tests.support.waiting import until
 
 LONG_MS = 60_000

@@ -8,7 +8,7 @@ from typing import Any
 from entrepot.domain.errors import Code, EntrepotError
 from tests.simulation.disk import SimulatedDisk
 from tests.support.cases import cases
-from tests.support.simulated_store import SMALL, SimulatedStore, World
+from tests.support.stores.simulated_store import SMALL, SimulatedStore, World
 
 
 @cases(

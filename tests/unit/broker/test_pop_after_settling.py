@@ -16,7 +16,7 @@ from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
 
 
 @pytest.mark.parametrize("may_wait", [False, True])

@@ -16,7 +16,7 @@ from entrepot.domain.message import Message
 from entrepot.domain.ports import MAX_POP_BYTES, PopRequest
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
 
 BODY = bytes(3 << 20)
 COUNT = 16

@@ -17,7 +17,7 @@ from entrepot.domain.errors import Code, EntrepotError, StorageFullError
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, message, pop
+from tests.support.stores.steps import LONG_POLL_MS, append, bodies, codes, handles, message, pop
 from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.unit.broker.test_unanswered_pops import HeldSync
 

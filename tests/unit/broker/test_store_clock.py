@@ -11,7 +11,7 @@ from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all
+from tests.support.stores.steps import append_all
 
 NOW = 1_700_000_000_000
 

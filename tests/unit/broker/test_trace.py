@@ -20,7 +20,7 @@ from entrepot.domain.topic import Permission, Topic
 from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, eventually, handles, pop
+from tests.support.stores.steps import append, bodies, eventually, handles, pop
 
 
 def settings(tmp_path: Path) -> BrokerSettings:

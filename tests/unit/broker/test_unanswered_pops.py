@@ -14,7 +14,7 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all, bodies, pop
+from tests.support.stores.steps import append_all, bodies, pop
 from tests.support.waiting import until
 
 

@@ -18,7 +18,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import bodies, settled
+from tests.support.stores.steps import bodies, settled
 from tests.unit.broker.test_backup import settings
 
 ID = b"0123456789abcdef"

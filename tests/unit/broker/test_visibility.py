@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from entrepot.broker.store import consume_queue
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from tests.simulation.disk import SimulatedDisk
-from tests.support.simulated_store import SimulatedStore, World
+from tests.support.stores.simulated_store import SimulatedStore, World
 
 TOPICS = ("a", "b", "c")
 QUEUES = 2

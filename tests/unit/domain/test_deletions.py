@@ -11,7 +11,7 @@ from entrepot.domain import deletions
 from entrepot.domain.deletions import Deletions
 from entrepot.store_client.remote.definitions import BrokerView
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 LIMIT = 4
 names = st.sampled_from([f"topic/{name}" for name in "abcdefghij"])

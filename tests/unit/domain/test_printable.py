@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.domain.printable import printable, printable_json, printable_lines
-from tests.support.terminal import ACTING, acting_on_a_terminal
+from tests.support.processes.terminal import ACTING, acting_on_a_terminal
 
 TEXTS = st.text(st.characters() | st.sampled_from(ACTING), max_size=30)
 

@@ -10,8 +10,8 @@ from entrepot.gateway.mqtt.fan_out import catching_up
 from entrepot.gateway.mqtt.fan_out.audience import Match, Run
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from tests.support.clock import ManualClock
-from tests.support.hub_subscriber import HubSubscriber
-from tests.support.stepped_store import SteppedStore
+from tests.support.mqtt.hub_subscriber import HubSubscriber
+from tests.support.stores.stepped_store import SteppedStore
 from tests.support.waiting import until
 
 

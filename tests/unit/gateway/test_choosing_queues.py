@@ -12,7 +12,7 @@ from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.settings import TopicsSettings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 
 async def test_names_of_one_level_keep_their_queue() -> None:

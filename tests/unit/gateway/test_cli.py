@@ -15,8 +15,8 @@ from entrepot.gateway.cli import commands, output
 from entrepot.gateway.cli.app import app, run
 from entrepot.gateway.settings import LoadedSettings, known_keys
 from tests.support.cases import cases
-from tests.support.command_line import build_commands_once
-from tests.support.stub_server import Stub, stub_server
+from tests.support.processes.command_line import build_commands_once
+from tests.support.processes.stub_server import Stub, stub_server
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from entrepot.gateway.cli import app as cli_module
 from entrepot.gateway.cli.streams import OutputError
-from tests.support.stub_server import Stub, stub_server
+from tests.support.processes.stub_server import Stub, stub_server
 from tests.support.waiting import PATIENCE_SECONDS
 
 GONE = "exec 3> >(true); wait $!; "

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from entrepot.gateway.clock import MAX_SLEW, SystemClock, steady_seconds
 from entrepot.gateway.operations.overview.alarms import alarms_of
-from tests.support.overviews import QUIET, gateway
+from tests.support.gateways.overviews import QUIET, gateway
 from tests.support.seed import seeded
 
 BEGAN = 1_700_000_000.0

@@ -10,7 +10,7 @@ from entrepot.gateway.http.metrics.controller_metrics import controller_metrics
 from entrepot.gateway.operations.nouns.brokers import broker_of
 from entrepot.gateway.operations.overview.alarms import alarms_of
 from entrepot.gateway.operations.overview.shapes import Severity
-from tests.support.overviews import QUIET
+from tests.support.gateways.overviews import QUIET
 
 WORDS = "none of the controllers that it knows leads: a:1"
 

@@ -18,8 +18,8 @@ from entrepot.protocols.mqtt.encoder import PublishTemplate, publish_template
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.clock import ManualClock
-from tests.support.hub_subscriber import HubSubscriber
-from tests.support.stepped_store import SteppedStore
+from tests.support.mqtt.hub_subscriber import HubSubscriber
+from tests.support.stores.stepped_store import SteppedStore
 from tests.support.waiting import until
 
 PLENTY = 1 << 30

@@ -17,7 +17,7 @@ from entrepot.gateway.http.door import HttpDoor
 from entrepot.gateway.member.record import DECLARED_DEAD, LEASE_PREFIX, RECORD_PREFIX, SWEEPER_KEY
 from entrepot.gateway.settings import load_settings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS
 
 

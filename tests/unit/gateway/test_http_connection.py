@@ -9,7 +9,7 @@ from entrepot.gateway.http.requests.heads import RefusedHeadError, check_trailer
 from entrepot.gateway.transport.http_requests import authority_and_target, websocket_headers, with_host
 from tests.fuzz.desync_corpus import GET, HOST, KEY, NEXT, OFFER, POST, RUN_NEXT, WEBSOCKET
 from tests.support.cases import cases
-from tests.support.http_machine import HttpMachine
+from tests.support.http.machine import HttpMachine
 
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 STREAM = b"/topics/t/eventsubscriptions/g:stream"

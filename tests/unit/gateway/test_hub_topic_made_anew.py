@@ -10,9 +10,9 @@ from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.fan_out.topic_numbers import TopicNumbers
 from tests.support.clock import ManualClock
-from tests.support.hub_subscriber import QOS_1, HubSubscriber, follow
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.mqtt.hub_subscriber import QOS_1, HubSubscriber, follow
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 
 KEY = ("t", 0)

@@ -7,8 +7,8 @@ import asyncio
 from entrepot.gateway.messaging.provenance import gateway_of
 from entrepot.gateway.settings import Settings
 from tests.support.clock import ManualClock
-from tests.support.gateway_parts import parts_of
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.parts import parts_of
+from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS
 
 

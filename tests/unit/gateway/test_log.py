@@ -10,7 +10,7 @@ import structlog
 
 from entrepot.gateway.log import configure_logging, lost_lines
 from entrepot.gateway.log_floods import BURST, MAX_KINDS, FloodProcessor, Floods
-from tests.support.terminal import acting_on_a_terminal
+from tests.support.processes.terminal import acting_on_a_terminal
 from tests.support.waiting import until
 
 

@@ -18,7 +18,7 @@ from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.settings import TopicsSettings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import until
 
 

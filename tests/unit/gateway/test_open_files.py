@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from entrepot.domain.descriptors import Descriptors
 from entrepot.gateway.operations.overview.alarms import Alarm, alarms_of
 from entrepot.gateway.operations.overview.shapes import OpenFiles, Severity
-from tests.support.overviews import QUIET, gateway
+from tests.support.gateways.overviews import QUIET, gateway
 
 
 def alarms(used: int) -> list[Alarm]:

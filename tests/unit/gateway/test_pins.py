@@ -10,8 +10,8 @@ from entrepot.domain.pin import Pin
 from entrepot.gateway.operations.overview.alarms import alarms_of
 from entrepot.gateway.operations.overview.shapes import Severity
 from entrepot.store_client.remote.condition import RemoteCondition
-from tests.support.overviews import QUIET
-from tests.support.scripted_broker import ScriptedBroker
+from tests.support.brokers.scripted_broker import ScriptedBroker
+from tests.support.gateways.overviews import QUIET
 
 
 class Broker(ScriptedBroker):

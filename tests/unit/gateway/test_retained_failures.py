@@ -19,9 +19,9 @@ from entrepot.gateway.retained import writer as retained_writer
 from entrepot.gateway.retained.record import encode_retained
 from entrepot.gateway.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.retained import names_matching
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.retained import names_matching
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 AWAY = EntrepotError(Code.UNAVAILABLE, "it is away")

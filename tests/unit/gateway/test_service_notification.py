@@ -23,7 +23,7 @@ from entrepot.gateway.service_notification import (
     notify_stopping,
     watchdog_seconds,
 )
-from tests.support.service_manager import ServiceManager
+from tests.support.processes.service_manager import ServiceManager
 from tests.support.virtual_time import run_virtually
 
 

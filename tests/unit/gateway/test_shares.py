@@ -23,10 +23,10 @@ from entrepot.gateway.mqtt.shares.member import MAX_HELD
 from entrepot.gateway.mqtt.shares.share import KEEP_SECONDS
 from entrepot.gateway.mqtt.shares.shares import Shares
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.share_member import KeepingMember
-from tests.support.store_steps import append, append_all, bodies, eventually, message, pop, settled
+from tests.support.mqtt.share_member import KeepingMember
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append, append_all, bodies, eventually, message, pop, settled
 from tests.support.waiting import until
 
 

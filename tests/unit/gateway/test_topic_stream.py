@@ -13,9 +13,9 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.nouns import topic_stream as module
 from entrepot.gateway.operations.nouns.topic_stream import TopicStream
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.store_steps import append, bodies
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append, bodies
 from tests.support.waiting import PATIENCE_SECONDS
 
 

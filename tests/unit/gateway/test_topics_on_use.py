@@ -10,7 +10,7 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.settings import TopicsSettings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 
 async def test_queues_take_no_room_from_topics() -> None:

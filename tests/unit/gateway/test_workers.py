@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.service_manager import ServiceManager
+from tests.support.processes.service_manager import ServiceManager
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Start = Callable[[str], "subprocess.Popen[bytes]"]
@@ -29,7 +29,7 @@ def start(events: Path) -> Iterator[Start]:
 
         def started(mode: str) -> subprocess.Popen[bytes]:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.stub_workers", str(events), mode],
+                [sys.executable, "-m", "tests.support.processes.stub_workers", str(events), mode],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )

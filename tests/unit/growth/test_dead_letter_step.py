@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from tests.simulation.disk import SimulatedDisk
-from tests.support.burying import bury_exhausted
-from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
+from tests.support.stores.burying import bury_exhausted
+from tests.support.stores.simulated_store import INVISIBLE_MS, SimulatedStore, World
 
 GROUPS = 40
 

@@ -12,9 +12,9 @@ from entrepot.domain.route import BrokerInfo
 from entrepot.protocols.remoting.operations import WATCH_DEFINITIONS, Definitions
 from entrepot.store_client.remote.definitions import BrokerView, plan_repairs
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.model_store.key_values import KeyValues
-from tests.support.replaced import replaced
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.model_store.key_values import KeyValues
+from tests.support.stores.replaced import replaced
 
 INFO = BrokerInfo("b", 1, "127.0.0.1:1", "s", 1)
 

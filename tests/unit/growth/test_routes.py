@@ -17,7 +17,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.route import BrokerInfo, Registration, Routes, TopicRoute
 from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting.values import Codec, encode
-from tests.support.process_broker import start_name_server
+from tests.support.brokers.process_broker import start_name_server
 from tests.support.waiting import until
 
 INFO = BrokerInfo("b", 1, "127.0.0.1:1", "s", 1)

@@ -11,7 +11,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
 from entrepot.store_client.remote.statuses import ClusterStatuses
-from tests.support.scripted_broker import ScriptedBroker
+from tests.support.brokers.scripted_broker import ScriptedBroker
 
 
 class CountedBroker(ScriptedBroker):

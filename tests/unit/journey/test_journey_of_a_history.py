@@ -19,7 +19,7 @@ from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.model_store.store import MemoryStore
+from tests.support.stores.model_store.store import MemoryStore
 
 INVISIBLE_SECONDS = 10
 MAX_ATTEMPTS = 3

@@ -13,7 +13,7 @@ from entrepot.gateway.messaging.provenance import ORIGINS_KEY, Provenance, gatew
 from entrepot.gateway.operations.journey import looking_up
 from entrepot.gateway.operations.journey.looking_up import By, Found, Wanted, looked_up
 from tests.support.clock import ManualClock
-from tests.support.model_store.store import MemoryStore
+from tests.support.stores.model_store.store import MemoryStore
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging import settling as module
 from entrepot.gateway.messaging.leased_consumer import MIN_LEASE_MS, RENEWALS_PER_LEASE, LeasedConsumer
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.store_steps import append, pop
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append, pop
 from tests.support.waiting import until
 
 DUE_MS = MIN_LEASE_MS // RENEWALS_PER_LEASE

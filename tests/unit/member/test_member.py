@@ -15,9 +15,9 @@ from entrepot.gateway.member.member import Member
 from entrepot.gateway.member.others import FORGET_SECONDS
 from entrepot.gateway.member.record import DECLARED_DEAD, LEASE_PREFIX, RECORD_PREFIX
 from tests.support.clock import ManualClock
-from tests.support.members import member_named
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.gateways.members import member_named
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 
 

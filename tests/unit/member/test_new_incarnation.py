@@ -13,8 +13,8 @@ from entrepot.gateway.member.lease import ALIVE_SECONDS
 from entrepot.gateway.member.record import DECLARED_DEAD, LEASE_PREFIX, RECORD_PREFIX
 from entrepot.protocols.amqp.methods_connection import ConnectionClose
 from entrepot.protocols.amqp.methods_topology import QueueDeclare, QueueDeclareOk
-from tests.support.amqp_door import AmqpDoor
-from tests.support.replaced import replaced
+from tests.support.amqp.door import AmqpDoor
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 from tests.unit.member.test_member import Cluster, names
 

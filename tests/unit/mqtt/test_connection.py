@@ -32,7 +32,7 @@ from entrepot.protocols.mqtt.packets import (
 )
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
-from tests.support.mqtt_machine import LIMITS, Machine
+from tests.support.mqtt.machine import LIMITS, Machine
 from tests.wire.mqtt.strategies import any_packet
 
 FOREVER = float("inf")

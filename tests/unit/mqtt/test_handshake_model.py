@@ -13,7 +13,7 @@ from entrepot.protocols.mqtt.encoder import encode, publish_template
 from entrepot.protocols.mqtt.packets import Connect, Packet, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_machine import Machine, word_of
+from tests.support.mqtt.machine import Machine, word_of
 
 LIMITS = ConnectionLimits(receive_maximum=4, max_inflight_messages=3)
 ROOMY = ConnectionLimits(topic_alias_maximum=2)

@@ -14,7 +14,7 @@ from entrepot.gateway.mqtt.connections.answers import Answers, Passed, Refused, 
 from entrepot.protocols.mqtt.mapping import to_message
 from entrepot.protocols.mqtt.packets import Disconnect, Puback, Publish, Pubrec
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 
 FULL = EntrepotError(Code.STORAGE_FULL, "the disk is full")
 

@@ -6,7 +6,7 @@ import asyncio
 
 from entrepot.protocols.mqtt.packets import Publish, Suback, Subscribe, Subscription
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_door import MqttDoor
+from tests.support.mqtt.door import MqttDoor
 from tests.support.waiting import until
 
 

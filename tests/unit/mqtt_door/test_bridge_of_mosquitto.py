@@ -8,7 +8,7 @@ import pytest
 
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import BRIDGE_BIT, Connack, Connect, Puback, Publish, Suback, Subscription
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 STATE = "$SYS/broker/connection/vm.plant/state"

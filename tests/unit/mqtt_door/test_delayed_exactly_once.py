@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from entrepot.protocols.mqtt.packets import Pubcomp, Publish, Pubrec, Pubrel, Subscription
-from tests.support.mqtt_door import MqttDoor
+from tests.support.mqtt.door import MqttDoor
 from tests.support.waiting import until
 
 

@@ -10,8 +10,8 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.protocols.mqtt.packets import Disconnect, Puback, Publish, Pubrec
-from tests.support.mqtt_door import DoorClient, MqttDoor
-from tests.support.replaced import replaced
+from tests.support.mqtt.door import DoorClient, MqttDoor
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 
 UNKNOWN = EntrepotError(Code.OUTCOME_UNKNOWN, "the answer was lost")

@@ -8,7 +8,7 @@ import pytest
 
 from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Subscribe, Subscription
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 
 KEEP_ALIVE = 10
 ALLOWED = 15.0

@@ -7,7 +7,7 @@ import asyncio
 from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Publish, Subscription, Will
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_door import MqttDoor
+from tests.support.mqtt.door import MqttDoor
 from tests.support.waiting import until
 
 

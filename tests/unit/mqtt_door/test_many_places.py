@@ -10,7 +10,7 @@ from entrepot.gateway.mqtt.sessions.record import CURSORS_PREFIX
 from entrepot.protocols.mqtt.packets import Disconnect, Puback, Publish, Subscribe, Subscription
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 TOPICS = 200

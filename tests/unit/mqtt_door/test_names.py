@@ -29,8 +29,8 @@ from entrepot.protocols.mqtt.packets import (
 )
 from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 from tests.support.cases import cases
-from tests.support.mqtt_door import DoorClient, MqttDoor
-from tests.support.retained import names_matching
+from tests.support.mqtt.door import DoorClient, MqttDoor
+from tests.support.stores.retained import names_matching
 from tests.support.waiting import until
 
 STATE = "$SYS/broker/connection/vm.plant/state"

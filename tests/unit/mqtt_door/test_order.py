@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from entrepot.gateway.mqtt.connections.ordering import MAX_LATER
 from entrepot.protocols.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 HELD = Publish("t/x", b"0", 1, 1, True)

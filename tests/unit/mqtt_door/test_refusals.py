@@ -15,7 +15,7 @@ from entrepot.gateway.settings import MqttSettings, Settings
 from entrepot.protocols.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Puback, Publish, Subscription, Will
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 REFUSED = ("mqtt", Outcome.REFUSED)

@@ -8,7 +8,7 @@ import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.mqtt.packets import Puback, Publish, Subscribe, Subscription, Unsubscribe
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 MOST = 1000

@@ -16,10 +16,10 @@ from entrepot.gateway.mqtt.sessions.record import SessionRecord, WillRecord
 from entrepot.gateway.mqtt.sessions.will_publishing import WillPublishing
 from entrepot.protocols.mqtt.packets import Puback, Publish
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.mqtt_door import DoorClient, HeldStore, MqttDoor
-from tests.support.replaced import replaced
-from tests.support.retained import names_matching
+from tests.support.mqtt.door import DoorClient, HeldStore, MqttDoor
 from tests.support.seed import seeded
+from tests.support.stores.replaced import replaced
+from tests.support.stores.retained import names_matching
 from tests.support.waiting import until
 
 NAMES = [f"t/{number}" for number in range(120)]

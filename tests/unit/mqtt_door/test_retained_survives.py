@@ -13,7 +13,7 @@ from entrepot.gateway.mqtt.connections import retained_delivery
 from entrepot.gateway.mqtt.connections.retained_delivery import PART, RETAINED_BATCH
 from entrepot.gateway.mqtt.fan_out.audience import encoded
 from entrepot.protocols.mqtt.packets import Puback, Publish, Subscription
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 NAMES = [f"r/{number:03}" for number in range(RETAINED_BATCH + 5)]

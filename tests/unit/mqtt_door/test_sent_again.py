@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from entrepot.protocols.mqtt.packets import Publish, Pubrec, Subscription
-from tests.support.mqtt_door import MqttDoor
+from tests.support.mqtt.door import MqttDoor
 from tests.support.waiting import until
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from entrepot.protocols.mqtt.packets import Puback, Publish, Pubrec, Pubrel, Subscription, Unsuback, Unsubscribe
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 SHARE = Subscription("$share/g/t/#", 2)

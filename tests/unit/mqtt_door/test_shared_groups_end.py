@@ -15,9 +15,9 @@ from entrepot.gateway.mqtt.sessions.shared_filters import shared_filters
 from entrepot.gateway.mqtt.shares.unused_groups import SHARE_GROUP_PREFIX, UnusedGroups
 from entrepot.gateway.mqtt.topics.names import Share
 from entrepot.protocols.mqtt.packets import Puback, Publish, Suback, Subscription, Unsuback, Unsubscribe
-from tests.support.mqtt_door import DoorClient, MqttDoor
-from tests.support.replaced import replaced
-from tests.support.store_steps import append, bodies, eventually, pop
+from tests.support.mqtt.door import DoorClient, MqttDoor
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append, bodies, eventually, pop
 from tests.support.waiting import until
 
 LIFE_MS = 7 * 86_400_000

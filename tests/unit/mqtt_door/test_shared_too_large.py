@@ -12,8 +12,8 @@ from entrepot.gateway.messaging.messages_that_fit import UNKNOWN_BYTES
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscription
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.mqtt_door import DoorClient, MqttDoor
-from tests.support.store_steps import bodies, pop
+from tests.support.mqtt.door import DoorClient, MqttDoor
+from tests.support.stores.steps import bodies, pop
 from tests.support.waiting import until
 
 LARGE = b"large " * 40

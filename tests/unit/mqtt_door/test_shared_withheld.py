@@ -7,7 +7,7 @@ from functools import partial
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.protocols.mqtt.packets import Connack, Connect, Pubcomp, Publish, Pubrec, Pubrel, Subscription
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 SHARE = "$share/w/t/#"

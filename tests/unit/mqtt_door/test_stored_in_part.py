@@ -12,8 +12,8 @@ from entrepot.domain.message import Message
 from entrepot.gateway.mqtt.connections import publishing
 from entrepot.protocols.mqtt.errors import REASON_OF_CODE
 from entrepot.protocols.mqtt.packets import Publish, Pubrec
-from tests.support.mqtt_door import DoorClient, MqttDoor
-from tests.support.replaced import replaced
+from tests.support.mqtt.door import DoorClient, MqttDoor
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 
 LOST = EntrepotError(Code.OUTCOME_UNKNOWN, "the answer was lost")

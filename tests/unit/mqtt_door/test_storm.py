@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from entrepot.protocols.mqtt.packets import Connack, Pubcomp, Publish, Pubrec, Pubrel, Subscription
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.seed import seeded
 from tests.support.waiting import until
 from tests.tiers.marks import scaled

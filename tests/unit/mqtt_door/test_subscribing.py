@@ -7,7 +7,7 @@ import pytest
 from entrepot.protocols.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 

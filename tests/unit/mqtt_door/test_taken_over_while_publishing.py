@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from entrepot.protocols.mqtt.packets import Connect, Publish, Pubrec
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.mqtt_door import MqttDoor
+from tests.support.mqtt.door import MqttDoor
 from tests.support.waiting import until
 
 

@@ -7,7 +7,7 @@ import pytest
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.protocols.mqtt.packets import Connack, Connect, Puback, Publish, Subscription
 from entrepot.protocols.mqtt.properties import PropertyId
-from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.mqtt.door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 LARGE = b"large " * 40

@@ -20,7 +20,7 @@ from entrepot.gateway.operations.nouns.access_tester import (
     WhoAsked,
 )
 from entrepot.gateway.security.changes import UserChange
-from tests.support.opened_security import BY_ROOT, opened_security
+from tests.support.gateways.opened_security import BY_ROOT, opened_security
 
 PUB, SUB, ALL = (Action.PUB,), (Action.SUB,), (Action.ALL,)
 

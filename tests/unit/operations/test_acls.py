@@ -16,7 +16,7 @@ from entrepot.gateway.operations.nouns.acls import (
 )
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
-from tests.support.opened_security import asked_by_root, opened_security
+from tests.support.gateways.opened_security import asked_by_root, opened_security
 
 ANY, NEW = PolicyHead(), PolicyHead("*")
 EMPTY = PolicyBody([])

@@ -10,8 +10,8 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.operations.nouns.amqp import AmqpClients, Closing, ConnectionsAsked, ConsumersAsked
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
-from tests.support.amqp_door import AmqpClient, AmqpDoor
-from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.amqp.door import AmqpClient, AmqpDoor
+from tests.support.gateways.operations import NO_ANSWER, asked_by, beside, one_gateway
 from tests.support.waiting import until
 
 HERE = "127.0.0.1:5672"

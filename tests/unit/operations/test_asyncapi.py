@@ -11,9 +11,9 @@ from entrepot.domain.names import qualified
 from entrepot.domain.topic import Permission, Topic
 from entrepot.gateway.events.rules import EventRules
 from entrepot.gateway.operations.nouns.asyncapi import MEDIA_TYPE, AsyncApi, Listeners
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
 
 LISTENERS = Listeners({"mqtts": "0.0.0.0:8883", "ws": "[::]:8083", "peers": "0.0.0.0:1"}, "/mqtt", "/mqtt-here")
 

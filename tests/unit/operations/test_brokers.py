@@ -18,7 +18,7 @@ from entrepot.gateway.operations.nouns.controllers import Controllers, NewContro
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.shapes import PlainName, WholeName
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 VIEW = ReplicaView(2, "r:2", "slave", True, log=LogCondition(diverged=((3, 9),), copies_from=1))
 BROKER = BrokerStatus("b", 0, "r:1", "", True, False, True, replicas=(VIEW,), election=ElectionView(3, "why", 0, 3, 2))

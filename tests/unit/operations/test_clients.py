@@ -22,9 +22,9 @@ from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import EXAMPLES, PlainName
 from entrepot.protocols.mqtt.packets import Subscription
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.mqtt_door import MqttDoor
-from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.gateways.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.mqtt.door import MqttDoor
+from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -18,8 +18,8 @@ from entrepot.gateway.operations.nouns.connected_clients import (
     ConnectedDisconnecting,
 )
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.gateways.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.stores.model_store import MemoryStore
 
 
 class Lines(Door):

@@ -18,9 +18,9 @@ from entrepot.gateway.operations.nouns.event_rules import EventRuleChange, Event
 from entrepot.gateway.operations.row.shapes import TopicName
 from entrepot.gateway.security.security import Security, refusal_of
 from entrepot.gateway.settings import TopicsSettings
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
 
 SCHEMA = {"type": "object", "required": ["celsius"]}
 SHOP = TopicName("shop")

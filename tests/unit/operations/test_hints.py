@@ -16,8 +16,8 @@ from entrepot.gateway.cli.app import app
 from entrepot.gateway.cli.client import Client
 from entrepot.gateway.operations.all_nouns import NOUNS
 from entrepot.gateway.operations.row.hints import hints_of_rows
-from tests.support.command_line import build_commands_once
-from tests.support.kept_commands import KEPT, Kept
+from tests.support.gateways.kept_commands import KEPT, Kept
+from tests.support.processes.command_line import build_commands_once
 
 HINTS: Final = json.loads(json.dumps(hints_of_rows(row for noun in NOUNS for row in noun.operations)))
 COMMANDS: Final = [(id_, name) for id_, hint in HINTS.items() for name in hint.get("commands", ())]

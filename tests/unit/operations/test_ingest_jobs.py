@@ -14,9 +14,9 @@ from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
 from entrepot.gateway.operations.nouns.ingest_jobs import MAX_ID, IngestJobs, IngestJobsAsked
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
 
 NOW = 1_700_000_000_000
 

@@ -17,10 +17,10 @@ from entrepot.gateway.operations.row.ids import id_text
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 ID = bytes(range(16))
 

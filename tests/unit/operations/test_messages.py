@@ -22,9 +22,9 @@ from entrepot.gateway.operations.row.shapes import MAX_NUMBER, PlainName, TopicN
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.settings.listeners import MaskRule
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
 
 NOW = 1_700_000_000_000
 ID = bytes(range(16))

@@ -10,7 +10,7 @@ from entrepot.gateway.operations.nouns.namespaces import NamespaceChange, Namesp
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 
 async def test_they_are_made_listed_and_deleted() -> None:

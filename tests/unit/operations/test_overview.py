@@ -18,9 +18,9 @@ from entrepot.gateway.operations.overview.overview import FIGURES, HISTORY, Over
 from entrepot.gateway.operations.row.gathered import OTHER_VERSION
 from entrepot.gateway.operations.row.streams import Streams
 from entrepot.gateway.peers.gathered import Gathered
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS
 
 RATES = {"connections": 3, "in": 1.5, "out": 2.0, "bytesIn": None, "refused": 0.0}

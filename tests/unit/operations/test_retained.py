@@ -19,8 +19,8 @@ from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.settings.listeners import MaskRule
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.operations import asked_by
+from tests.support.gateways.operations import asked_by
+from tests.support.stores.model_store import MemoryStore
 
 
 class World:

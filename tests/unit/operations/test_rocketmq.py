@@ -15,8 +15,8 @@ from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.gateway.rocketmq.connected import RocketMqClient
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.gateways.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.stores.model_store import MemoryStore
 
 
 class Connected:

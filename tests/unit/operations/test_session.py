@@ -21,9 +21,9 @@ from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.opened_security import BY_ROOT, opened_security
-from tests.support.replaced import replaced
+from tests.support.gateways.opened_security import BY_ROOT, opened_security
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 SECONDS = 600
 

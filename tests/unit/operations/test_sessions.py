@@ -10,8 +10,8 @@ from entrepot.gateway.operations.nouns.sessions import Sessions, SessionsAsked
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.protocols.mqtt.packets import Subscription
-from tests.support.mqtt_door import MqttDoor
-from tests.support.operations import asked_by
+from tests.support.gateways.operations import asked_by
+from tests.support.mqtt.door import MqttDoor
 from tests.support.waiting import PATIENCE_SECONDS
 
 

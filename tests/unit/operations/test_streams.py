@@ -21,11 +21,11 @@ from entrepot.gateway.operations.row.shapes import Pieces, TopicName
 from entrepot.gateway.operations.row.streams import Streams
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings, TopicsSettings
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.store_steps import append
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append
 from tests.support.waiting import PATIENCE_SECONDS
 
 SHOP = TopicName("shop")

@@ -32,10 +32,10 @@ from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.gateway.peers.gathered import Gathered
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 NOW = 1_700_000_000_000
 BODY: dict[str, Any] = {"source": "t", "sink": "https://sink.example/in", "protocol": "HTTP"}

@@ -12,9 +12,9 @@ from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, T
 from entrepot.domain.topic import QueueBounds, Topic
 from entrepot.gateway.operations.nouns.tiering import Accepting, Attaching, Restoring, Tiering
 from entrepot.gateway.operations.row.shapes import TopicName
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
 
 BELOW = qualified("plant", "orders")
 

@@ -15,9 +15,9 @@ from entrepot.gateway.operations.nouns.timers import TIMERS, Retime, Timers, Tim
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.gateway.operations.row.times import LAST_TIME, time_text
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
 
 NOW = 1_700_000_000_000
 

@@ -22,7 +22,7 @@ from entrepot.gateway.operations.row.reading import read_body
 from entrepot.gateway.operations.row.shapes import GroupName, TopicName
 from entrepot.gateway.settings import GroupsSettings, TopicsSettings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 
 class Decision:

@@ -9,8 +9,8 @@ from entrepot.gateway.mqtt.connections.traces import MAX_TRACES
 from entrepot.gateway.operations.nouns.traces import PacketsAsked, PacketTraces, TraceBody
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
-from tests.support.mqtt_door import MqttDoor
-from tests.support.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.gateways.operations import NO_ANSWER, asked_by, beside, one_gateway
+from tests.support.mqtt.door import MqttDoor
 
 LINE = PlainName("line-1")
 

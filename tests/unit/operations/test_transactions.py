@@ -10,9 +10,9 @@ from entrepot.domain.names import qualified
 from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.nouns.transactions import Transactions, TransactionsAsked
 from entrepot.gateway.operations.row.problem import MissingError
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
 
 
 async def prepare(store: MemoryStore, topic: str, *names: str) -> None:

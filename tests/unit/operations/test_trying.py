@@ -16,10 +16,10 @@ from entrepot.gateway.operations.row.schema import Schemas
 from entrepot.gateway.operations.trying.noun import TRYING, Trying
 from entrepot.gateway.operations.trying.trial_doors import MqttDoor, RocketMqDoor
 from entrepot.gateway.operations.trying.trials import AmqpTrial, HttpTrial, MqttTrial, RocketMqTrial, Stored
-from tests.support.asked import asked
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.gateways.asked import asked
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 ID = bytes(range(16))
 

@@ -17,7 +17,7 @@ from entrepot.gateway.operations.nouns.users import (
 )
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.shapes import PlainName
-from tests.support.opened_security import BY_ROOT, asked_by_root, opened_security
+from tests.support.gateways.opened_security import BY_ROOT, asked_by_root, opened_security
 
 ANY, NEW = UserHead(), UserHead("*")
 PLAIN = UserChangeAsked()

@@ -10,9 +10,9 @@ from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.peers.seal import Seals
 from entrepot.store_client.remote.opening import client_tls
-from tests.support.certificates import TestAuthority
 from tests.support.clock import ManualClock
-from tests.support.members import member_named
+from tests.support.gateways.members import member_named
+from tests.support.processes.certificates import TestAuthority
 from tests.unit.broker.test_backup import settings
 
 

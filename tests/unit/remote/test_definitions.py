@@ -29,7 +29,7 @@ from entrepot.store_client.remote.definitions import (
     prevailing_topic,
 )
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 NAMES = ("a", "b")
 BROKERS = ("one", "two", "three")

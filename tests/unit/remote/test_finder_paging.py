@@ -18,8 +18,8 @@ from entrepot.domain.query import MessagePage, MessageQuery
 from entrepot.store_client.remote.broker_client import unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.finder import RemoteFinder
+from tests.support.brokers.scripted_broker import ScriptedBroker
 from tests.support.cases import cases
-from tests.support.scripted_broker import ScriptedBroker
 from tests.support.waiting import until
 
 

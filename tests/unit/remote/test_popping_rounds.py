@@ -12,7 +12,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import PopRequest
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.popping import Popping
-from tests.support.scripted_broker import ScriptedBroker, ScriptedLink
+from tests.support.brokers.scripted_broker import ScriptedBroker, ScriptedLink
 from tests.support.waiting import until
 
 

@@ -17,8 +17,8 @@ from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.gateway.work.background_tasks import BackgroundTasks
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.store_steps import append, pop
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.steps import append, pop
 from tests.support.waiting import until
 
 

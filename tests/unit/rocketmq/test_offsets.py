@@ -18,8 +18,8 @@ from entrepot.gateway.rocketmq.offsets import Offsets
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import WireError
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.store_steps import append, bodies, pop, refusal_of
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.steps import append, bodies, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS
 
 CALLER = Caller("one", Principal(ANONYMOUS, Origin.ANONYMOUS, "127.0.0.1"), "127.0.0.1", None)

@@ -13,7 +13,7 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.credentials import CertificateIdentity
 from entrepot.gateway.security.security import PrincipalChange, Security
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 

@@ -10,8 +10,8 @@ import pytest
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 
 async def test_security_is_closed_though_a_watch_cannot_be_ended() -> None:

@@ -7,7 +7,7 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.security.directory import Directory, DirectoryChange
 from entrepot.gateway.security.records import POLICY_PREFIX, USER_PREFIX, UserRecord, encode
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 
 def user(name: str) -> bytes:

@@ -13,7 +13,7 @@ from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME
 from entrepot.gateway.settings import SecuritySettings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 from tests.unit.security.conftest import shown
 
 NAMED = SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="admin")

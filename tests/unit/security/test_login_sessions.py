@@ -13,7 +13,7 @@ from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from tests.support.cases import cases
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import until
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 

@@ -13,7 +13,7 @@ from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.explaining import explain
 from entrepot.gateway.security.security import PrincipalChange, Security
 from tests.support.cases import cases
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 TOPIC = ResourceType.TOPIC

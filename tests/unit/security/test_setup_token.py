@@ -21,7 +21,7 @@ from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME, KEY, TOKEN, SetupTokenNeededError, token_in
 from entrepot.gateway.settings import SecuritySettings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 CHEAP = SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1)
 NOBODY = By("anonymous", "127.0.0.1", is_anonymous=True)

@@ -14,7 +14,7 @@ from entrepot.gateway.http.requests.access import HttpAccess
 from entrepot.gateway.rocketmq.access import RocketMqAccess
 from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.security import Security
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 LIMIT = 300.0

@@ -18,9 +18,9 @@ from entrepot.gateway.mqtt.sessions.record import SessionRecord, WillRecord
 from entrepot.gateway.mqtt.sessions.session import Session
 from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
 from tests.support.clock import ManualClock
-from tests.support.members import member_named
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.gateways.members import member_named
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 
 class FailingStore(MemoryStore):

@@ -16,7 +16,7 @@ from entrepot.gateway.mqtt.sessions import journal
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
 from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, WINDOW_PREFIX, SubscriptionRecord, decode_session
 from entrepot.gateway.mqtt.sessions.session import Session
-from tests.support.replaced import replaced
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 from tests.unit.sessions.conftest import SessionWorld
 

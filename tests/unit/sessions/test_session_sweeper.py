@@ -24,7 +24,7 @@ from entrepot.gateway.mqtt.sessions.record import (
 )
 from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
 from entrepot.gateway.mqtt.sessions.wills import OVERDUE_SECONDS, Wills
-from tests.support.store_steps import eventually
+from tests.support.stores.steps import eventually
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.sessions.conftest import SessionWorld, ended, started, will
 

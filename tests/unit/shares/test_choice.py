@@ -17,7 +17,7 @@ from entrepot.gateway.mqtt.shares.member import MAX_HELD, Membership, with_room
 from entrepot.gateway.mqtt.shares.reservation import Reservation
 from entrepot.gateway.mqtt.shares.share import Share
 from tests.support.clock import ManualClock
-from tests.support.share_member import KeepingMember
+from tests.support.mqtt.share_member import KeepingMember
 from tests.support.waiting import until
 from tests.unit.shares.held_tickets import NotingHolder
 

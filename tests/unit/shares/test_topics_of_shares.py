@@ -17,10 +17,10 @@ from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.traffic import Traffic
 from entrepot.gateway.mqtt.shares.shares import Shares
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.share_member import KeepingMember
-from tests.support.store_steps import append, append_all, message
+from tests.support.mqtt.share_member import KeepingMember
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append, append_all, message
 from tests.support.waiting import until
 
 QUEUES = ("%AMQP%first", "%AMQP%second")

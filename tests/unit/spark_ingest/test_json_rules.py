@@ -24,7 +24,7 @@ from entrepot.spark_ingest.source import payloads
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.payloads import MAX_ERROR_LENGTH, PayloadParser, decode_any
 from tests.support.cases import cases
-from tests.support.json_bodies import BODIES, FIELDS, RANDOM, Body, is_json_object, nested
+from tests.support.spark.json_bodies import BODIES, FIELDS, RANDOM, Body, is_json_object, nested
 
 GOOD, MISFIT, BAD = b'{"n": 5}', b'{"n": "no number"}', b'{"n": 5'
 SPACE = b" \t\n\r"

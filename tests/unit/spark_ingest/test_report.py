@@ -15,7 +15,7 @@ from entrepot.spark_ingest.report import figures
 from entrepot.spark_ingest.report.anomalies import Series, anomalies_of, usual_of
 from entrepot.spark_ingest.report.data import ReportData
 from tests.support.cases import cases
-from tests.support.terminal import acting_on_a_terminal
+from tests.support.processes.terminal import acting_on_a_terminal
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from entrepot.spark_ingest.source.batches import BatchMaker
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.payloads import MAX_ERROR_LENGTH
 from entrepot.spark_ingest.source.planning import Range
-from tests.support.tier_rows import rows_of
+from tests.support.tiered.rows import rows_of
 from tests.tiered.direct.test_values import records_of
 
 OWN = [

@@ -12,7 +12,7 @@ from entrepot.gateway.transport.certificates import CertificateFiles, ServerCert
 from entrepot.gateway.transport.proxy_trust import ProxyTrust
 from entrepot.gateway.transport.source import ClientCertificate, Source, certificate_of, source_of
 from entrepot.protocols.proxy import ProxyHeader, ProxyTls
-from tests.support.certificates import TestAuthority
+from tests.support.processes.certificates import TestAuthority
 
 PEERCERT = {
     "subject": ((("organizationName", "o"),), (("commonName", "device-1"),)),

@@ -15,8 +15,8 @@ from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.gateway.transport.websocket import WebSocketDriver, WebSocketTerms
+from tests.support.http.websocket_client import BINARY, WebSocketClient, frame
 from tests.support.waiting import until
-from tests.support.websocket_client import BINARY, WebSocketClient, frame
 
 TERMS = WebSocketTerms("/mqtt", WebOrigins(["https://page.example"]), 1 << 20)
 MIB = 1 << 20

@@ -28,7 +28,7 @@ from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.rocketmq.delivered import delivered
 from entrepot.protocols.rocketmq.names import Namespaces
-from tests.support.value_space_messages import edge_messages
+from tests.support.stores.value_space_messages import edge_messages
 
 NOW_MS = 1_700_000_000_000
 USUAL_FRAME = 131_072

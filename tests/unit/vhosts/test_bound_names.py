@@ -13,7 +13,7 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.amqp.virtual_hosts import bindings as module
 from entrepot.gateway.amqp.virtual_hosts.bindings import Bindings
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from tests.support.amqp_publishers import Site
+from tests.support.amqp.publishers import Site
 
 
 class Door:

@@ -31,8 +31,8 @@ from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import deaths_of
 from tests.support.clock import ManualClock
-from tests.support.members import member_named
-from tests.support.model_store import MemoryStore
+from tests.support.gateways.members import member_named
+from tests.support.stores.model_store import MemoryStore
 from tests.tiers.marks import scaled
 
 TTL_MS = 1000

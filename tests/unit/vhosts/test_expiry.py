@@ -19,9 +19,9 @@ from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import DeathReason
 from entrepot.protocols.amqp.mapping import to_message
-from tests.support.members import member_named
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.gateways.members import member_named
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 
 

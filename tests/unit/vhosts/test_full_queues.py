@@ -11,8 +11,8 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.messaging.send import Refusals
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
-from tests.support.amqp_publishers import Site
-from tests.support.store_steps import bodies, pop
+from tests.support.amqp.publishers import Site
+from tests.support.stores.steps import bodies, pop
 
 
 @pytest.fixture

@@ -28,9 +28,9 @@ from entrepot.protocols.amqp.deaths import DeathReason
 from entrepot.protocols.amqp.mapping import to_message
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.store_steps import append_all, bodies, pop
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append_all, bodies, pop
 from tests.support.waiting import until
 
 

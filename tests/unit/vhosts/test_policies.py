@@ -14,7 +14,7 @@ from entrepot.gateway.amqp.virtual_hosts import records
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
+from tests.support.stores.model_store import MemoryStore
 
 
 @pytest.fixture

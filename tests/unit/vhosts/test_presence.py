@@ -14,9 +14,9 @@ from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.member.member import Member
 from tests.support.clock import ManualClock
-from tests.support.members import member_named
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.gateways.members import member_named
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 
 

@@ -17,9 +17,9 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.amqp.feeds.queue_feed import QueueFeed
 from entrepot.gateway.messaging.ticket import Ticket
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
-from tests.support.store_steps import append_all, bodies, handles, pop
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append_all, bodies, handles, pop
 from tests.support.waiting import until
 
 TOPIC = queue_feed("default", "q")

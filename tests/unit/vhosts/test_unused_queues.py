@@ -13,9 +13,9 @@ from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry, end_of
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.member.record import DECLARED_DEAD, LEASE_PREFIX
-from tests.support.amqp_publishers import Site
-from tests.support.members import member_named
-from tests.support.store_steps import append, pop
+from tests.support.amqp.publishers import Site
+from tests.support.gateways.members import member_named
+from tests.support.stores.steps import append, pop
 
 
 @pytest.fixture

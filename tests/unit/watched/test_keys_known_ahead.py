@@ -10,8 +10,8 @@ from entrepot.domain.key_value import KeyValueChange, KeyValueEvent
 from entrepot.gateway.key_values import watched_keys as module
 from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 
 async def test_keys_known_ahead_of_the_watch_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from entrepot.domain.broker_of_queue import first_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
 from entrepot.gateway.key_values.watched_table import WatchedTable
-from tests.support.http_server import ServerClock
-from tests.support.model_store import MemoryStore
+from tests.support.http.server import ServerClock
+from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -23,8 +23,8 @@ from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.settings import WebhookSettings
 from tests.support.cases import cases
-from tests.support.replaced import replaced
 from tests.support.seed import seeded
+from tests.support.stores.replaced import replaced
 from tests.support.waiting import until
 from tests.unit.webhooks.world import World, bodies_of, world
 

@@ -24,10 +24,10 @@ from entrepot.gateway.events.webhooks.dispatcher import RELEASE_MS, Dispatcher, 
 from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
 from tests.support.seed import seeded
-from tests.support.store_steps import append, bodies, message, pop, settled
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
+from tests.support.stores.steps import append, bodies, message, pop, settled
 
 SUBSCRIPTION = Subscription(SubscriptionRecord("s", "default", "t", "https://sink.example", 0, is_ordered=True))
 

@@ -13,8 +13,8 @@ from entrepot.domain.names import SUBSCRIPTION_FEED_PREFIX
 from entrepot.domain.topic import Topic
 from entrepot.gateway.events.webhooks.orphans import Orphans
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.replaced import replaced
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.replaced import replaced
 
 GONE, STAYS = f"{SUBSCRIPTION_FEED_PREFIX}gone", f"{SUBSCRIPTION_FEED_PREFIX}stays"
 NO_SUBSCRIPTIONS = SimpleNamespace(dispatched=list, get=lambda namespace, name: None)

@@ -29,8 +29,8 @@ from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.settings import WebhookSettings
 from tests.support.clock import ManualClock
-from tests.support.model_store import MemoryStore
-from tests.support.store_steps import message, pop, settled
+from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.steps import message, pop, settled
 from tests.support.waiting import PATIENCE_SECONDS
 
 SINK = "https://sink.example/hook"

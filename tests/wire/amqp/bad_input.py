@@ -21,7 +21,7 @@ from entrepot.protocols.amqp.methods_connection import (
 )
 from entrepot.protocols.amqp.methods_topology import QueueDeclare, QueueDeclareOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode as R
-from tests.support.amqp_machine import LIMITS, published, said
+from tests.support.amqp.machine import LIMITS, published, said
 
 
 class Bad(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from entrepot.protocols.amqp.methods_connection import ConnectionClose, ConnectionCloseOk
-from tests.support.amqp_machine import heard, opened_machine, published, said
+from tests.support.amqp.machine import heard, opened_machine, published, said
 from tests.support.cases import cases
 from tests.wire.amqp.bad_input import ALL, SOUND, Bad
 

@@ -14,7 +14,7 @@ from entrepot.protocols.amqp.errors import FrameError
 from entrepot.protocols.amqp.field_table import check_table, decode_table
 from entrepot.protocols.amqp.frames import METHOD, frame
 from entrepot.protocols.amqp.method_codec import encode_method
-from tests.support.amqp_machine import CHANNEL, HANDSHAKE, LIMITS, Machine, opened_machine, published
+from tests.support.amqp.machine import CHANNEL, HANDSHAKE, LIMITS, Machine, opened_machine, published
 from tests.wire.amqp.strategies import every_method, headers
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Packet
 from tests.support.cases import cases
-from tests.support.mqtt_machine import Machine
+from tests.support.mqtt.machine import Machine
 from tests.wire.mqtt.connection_cases import CASES as BASIC
 from tests.wire.mqtt.connection_cases import Case
 from tests.wire.mqtt.handshake_cases import CASES as HANDSHAKES

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.amqp_peers.peer import Channel, Message, Properties
-from tests.support.amqp_peers.stage import Cases, Stage
+from tests.support.amqp.peers.peer import Channel, Message, Properties
+from tests.support.amqp.peers.stage import Cases, Stage
 
 CASES = Cases()
 case = CASES.case

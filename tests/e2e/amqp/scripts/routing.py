@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.amqp_peers.peer import Channel, Properties
-from tests.support.amqp_peers.stage import Cases, Stage
+from tests.support.amqp.peers.peer import Channel, Properties
+from tests.support.amqp.peers.stage import Cases, Stage
 
 CASES = Cases()
 case = CASES.case

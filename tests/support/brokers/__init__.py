@@ -1,0 +1,1 @@
+"""Brokers in this process, served and replicated, with controllers; scripted ones; disks that lose power."""

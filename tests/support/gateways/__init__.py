@@ -1,0 +1,1 @@
+"""Gateways: their parts over a store, one in a thread, operations without HTTP, overviews, bridges."""

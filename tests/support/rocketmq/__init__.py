@@ -1,0 +1,1 @@
+"""RocketMQ: stubs, load, a small cluster, rights, telemetry, clients of others."""
