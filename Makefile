@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go peers-maven lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,7 +128,7 @@ proto: setup ## generate the stubs of protocols from their .proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium
-peers: setup peers-npm peers-go ## install Debian's, npm's and Go's clients and servers that the tests use
+peers: setup peers-npm peers-go peers-maven ## install Debian's, npm's, Go's and Maven's clients and servers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
 	missing=; for p in $(PEERS); do dpkg-query -W -f='$${Status}' "$$p" 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
@@ -166,6 +166,17 @@ peers-go:
 	      go -C "$$where" build -ldflags='-s -w' -o $(GO_BIN)/weed ./weed && touch $(GO_BIN)/.seaweedfs-$(SEAWEEDFS); }; } || failed="$$failed SeaweedFS"; \
 	if [ -z "$$failed" ]; then echo "peers: versitygw and SeaweedFS are there"; \
 	else tail -3 $(GO_BIN)/log; echo "peers: Go did not build$$failed: tests with it are skipped"; fi
+
+# Apache RocketMQ: 100 MB of jars, fetched once for the version that the pom says.
+peers-maven:
+	@version=$$(sed -n 's/.*<rocketmq.version>\(.*\)<.*/\1/p' tests/peers/pom.xml); into=tests/peers/rocketmq; \
+	if ! command -v java >/dev/null; then echo "peers: no Java here, RocketMQ $$version is not fetched; its tests are skipped"; exit 0; fi; \
+	if [ -e $$into/.fetched-$$version ]; then echo "peers: RocketMQ $$version is there"; exit 0; fi; \
+	if ! command -v mvn >/dev/null; then echo "peers: no Maven here, RocketMQ $$version is not fetched; its tests are skipped"; exit 0; fi; \
+	rm -rf $$into; mkdir -p $$into; \
+	if mvn -B -q -f tests/peers/pom.xml dependency:copy-dependencies >$$into/log 2>&1; \
+	then touch $$into/.fetched-$$version; echo "peers: RocketMQ $$version is there"; \
+	else tail -3 $$into/log; echo "peers: Maven did not fetch RocketMQ $$version (the repository does not answer?); its tests are skipped"; fi
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock

@@ -10,6 +10,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.support.amqp.servers import amqp_port  # noqa: F401 - for every test of the AMQP door: started once
+from tests.support.rocketmq.cluster import rocketmq_cluster  # noqa: F401 - for every test at RocketMQ: started once
 
 pytest_plugins = ("tests.tiers.plugin", "pytester")
 

@@ -68,9 +68,10 @@ def carry(properties: Properties, facts: Mapping[str, PropertyValue]) -> dict[st
 
 
 def bring_back(carried: Mapping[str, str]) -> tuple[Properties, dict[str, PropertyValue]]:
-    """Return the user properties and the facts of a map.  Invalid facts are left out."""
+    """Return the user properties and the facts of a map.  Left out: invalid facts, and what a cluster adds under a name
+    of its own, such as `__SHARDINGKEY`, which no producer may set."""
     own = {name[len(PREFIX) :]: value for name, value in carried.items() if name.startswith(PREFIX)}
-    plain = {name: value for name, value in carried.items() if not name.startswith(PREFIX)}
+    plain = {name: value for name, value in carried.items() if not name.startswith((PREFIX, "__"))}
     facts: dict[str, PropertyValue] = {name: value for name, value in own.items() if name not in NOT_FACTS}
     more = _parsed(own.get(MORE))
     if isinstance(more, dict):

@@ -21,12 +21,14 @@ MAX_FRAME_BYTES: Final = 130 << 20
 KEEPALIVE_MS: Final = 30_000
 FIRST_RECONNECT_MS: Final = 200
 LAST_RECONNECT_MS: Final = 5_000
+CONNECT_MS: Final = 3_000
+"""Time for an attempt to connect, which gRPC calls the shortest backoff: a far or busy place needs some of it."""
 _OPTIONS: Final = (
     ("grpc.max_send_message_length", MAX_FRAME_BYTES),
     ("grpc.max_receive_message_length", MAX_FRAME_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.initial_reconnect_backoff_ms", FIRST_RECONNECT_MS),
-    ("grpc.min_reconnect_backoff_ms", FIRST_RECONNECT_MS),
+    ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
     ("grpc.max_reconnect_backoff_ms", LAST_RECONNECT_MS),
     ("grpc.use_local_subchannel_pool", 1),
 )

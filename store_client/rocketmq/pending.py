@@ -77,7 +77,9 @@ class Pending:
         try:
             await self._cluster.producer.call(connection, RECALL, question)
         except EntrepotError as refusal:
-            if refusal.code in (Code.BAD_REQUEST, Code.OFFSET_NOT_FOUND):
+            # the proxy calls a time that is over an internal error
+            is_over = refusal.code == Code.INTERNAL_ERROR and deliver_at_ms <= self._cluster.clock.now_ms()
+            if is_over or refusal.code in (Code.BAD_REQUEST, Code.OFFSET_NOT_FOUND):
                 self._timed.pop(key, None)
                 raise EntrepotError(Code.OFFSET_NOT_FOUND, refusal.message) from refusal
             raise

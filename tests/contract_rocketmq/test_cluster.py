@@ -22,8 +22,11 @@ from entrepot.domain.transaction import TransactionEnd
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.store_client.rocketmq import RocketMqStore, open_rocketmq
-from tests.contract_rocketmq.conftest import OperatedStore, settings_of
+from entrepot.store_client.rocketmq.calls import FIRST_RECONNECT_MS
+from tests.contract_rocketmq.conftest import settings_of
+from tests.contract_rocketmq.operated import OperatedStore
 from tests.support.clock import ManualClock
+from tests.support.processes.slow_proxy import SlowProxy
 from tests.support.rocketmq.server import RocketMqServer
 from tests.support.stores.steps import (
     LONG_POLL_MS,
@@ -38,6 +41,11 @@ from tests.support.stores.steps import (
     settled,
 )
 from tests.support.waiting import PATIENCE_SECONDS, until
+
+
+@pytest.fixture
+def engine() -> str:
+    return "model"
 
 
 @pytest.fixture
@@ -192,6 +200,15 @@ async def test_no_cluster_at_all(cluster: RocketMqServer, clock: ManualClock):
     await cluster.start()
 
 
+async def test_a_far_cluster_has_time_for_its_first_answer(cluster: RocketMqServer, clock: ManualClock):
+    await cluster.put_topic(Topic("t", queues=1))
+    with SlowProxy(cluster.port) as far:
+        far.delay_seconds = 3 * FIRST_RECONNECT_MS / 1000
+        place = f"127.0.0.1:{far.port('grpc')}"
+        opened = await open_rocketmq([place], clock, topics=["t"], request_timeout_ms=10_000)
+        await opened.close()
+
+
 # -- receiving -------------------------------------------------------------------------------------------------------
 
 
@@ -214,11 +231,11 @@ class TestTwoBrokers:
         assert {ClusterHandle.decode(h).broker for h in handles(found)} == set(cluster.brokers)
         assert codes(await store.consumption.acknowledge("t", "g", handles(found))) == [None] * 12
 
-    async def test_a_long_poll_is_woken_whichever_broker_it_is(self, store: OperatedStore):
+    async def test_a_long_poll_is_woken_whichever_broker_it_is(self, store: OperatedStore, cluster: RocketMqServer):
         await store.topology.put_topic(Topic("t", queues=1))
         for body in "ab":  # they go to the brokers in turn
             waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
-            await until(lambda: store.cluster_server.asked("ReceiveMessage"), "the receives")
+            await until(lambda: cluster.asked("ReceiveMessage"), "the receives")
             await append(store, "t", body)
             assert bodies(await waiting) == [body]
 
@@ -231,10 +248,10 @@ class TestTwoBrokers:
         assert await refusal_of(pop(store, "t", "other")) == Code.INTERNAL_ERROR
 
 
-async def test_what_came_too_late_is_for_the_next_pop(store: OperatedStore):
+async def test_what_came_too_late_is_for_the_next_pop(store: OperatedStore, cluster: RocketMqServer):
     await store.topology.put_topic(Topic("t", queues=1))
     given_up = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
-    await until(lambda: store.cluster_server.asked("ReceiveMessage"), "the receive")
+    await until(lambda: cluster.asked("ReceiveMessage"), "the receive")
     given_up.cancel()
     await append(store, "t", "a")
     [found] = await pop(store, "t", wait_ms=10_000)

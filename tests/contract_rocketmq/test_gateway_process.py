@@ -17,6 +17,11 @@ EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/s
 
 
 @pytest.fixture
+def engine() -> str:
+    return "model"
+
+
+@pytest.fixture
 def clock() -> ManualClock:
     """In step with that of the process: messages and leases carry times."""
     import time

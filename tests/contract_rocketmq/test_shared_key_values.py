@@ -1,6 +1,14 @@
+import pytest
+
 from tests.contract import test_key_values
 from tests.contract_rocketmq import carried as why
 
 NOT_CARRIED: dict[str, str] = {}
 
 globals().update(why.carried(test_key_values, NOT_CARRIED))
+
+
+@pytest.fixture
+def engine() -> str:
+    """Key-values are in the side store: no cluster takes part."""
+    return "model"

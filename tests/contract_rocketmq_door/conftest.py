@@ -21,7 +21,8 @@ from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.gateway.settings.listeners import GroupsSettings, TopicsSettings
 from entrepot.gateway.settings.security import SecuritySettings
 from entrepot.protocols.rocketmq.published import published
-from tests.contract_rocketmq.conftest import MAX_MESSAGE_BYTES, OperatedStore, settings_of
+from tests.contract_rocketmq.conftest import MAX_MESSAGE_BYTES, settings_of
+from tests.contract_rocketmq.operated import OperatedStore
 from tests.support.clock import ManualClock
 from tests.support.stores.model_store import MemoryStore
 

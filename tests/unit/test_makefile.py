@@ -98,3 +98,52 @@ def test_what_could_not_be_installed_is_tried_again(checkout: Checkout) -> None:
 def test_tests_and_tools_need_it_all() -> None:
     told = subprocess.run(["make", "-n", "-B", "test", "check"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ".[dev]" in told.stdout
+
+
+class TestPeersOfMaven:
+    """RocketMQ is fetched where there are Java, Maven and a repository; else it is told, and nothing fails."""
+
+    @pytest.fixture
+    def programs(self, checkout: Checkout) -> Path:
+        """A folder with all that the target calls, without Java and Maven."""
+        (checkout.directory / "tests/peers").mkdir(parents=True)
+        shutil.copy(ROOT / "tests/peers/pom.xml", checkout.directory / "tests/peers")
+        found = checkout.directory / "programs"
+        found.mkdir()
+        for name in ("make", "bash", "sed", "rm", "mkdir", "touch", "tail"):
+            (found / name).symlink_to(shutil.which(name) or name)
+        return found
+
+    def add(self, programs: Path, name: str, code: int = 0) -> None:
+        (programs / name).write_text(
+            f"#!/bin/bash\necho asked >> {programs}/{name}.asked\necho no route\nexit {code}\n"
+        )
+        (programs / name).chmod(0o755)
+
+    def fetch(self, checkout: Checkout, programs: Path) -> str:
+        command, environment = ["make", "--no-print-directory", "peers-maven"], {"PATH": str(programs)}
+        done = subprocess.run(
+            command, cwd=checkout.directory, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def test_what_is_missing_is_told(self, checkout: Checkout, programs: Path) -> None:
+        assert self.fetch(checkout, programs).startswith("peers: no Java here")
+        self.add(programs, "java")
+        assert self.fetch(checkout, programs).startswith("peers: no Maven here")
+        self.add(programs, "mvn", code=1)
+        told = self.fetch(checkout, programs).splitlines()
+        assert told[0] == "no route"
+        assert told[1].startswith("peers: Maven did not fetch RocketMQ")
+
+    def test_a_version_is_fetched_once(self, checkout: Checkout, programs: Path) -> None:
+        for name in ("java", "mvn"):
+            self.add(programs, name)
+        for _ in range(2):
+            assert self.fetch(checkout, programs).endswith("is there\n")
+        assert (programs / "mvn.asked").read_text() == "asked\n"
+        pom = checkout.directory / "tests/peers/pom.xml"
+        pom.write_text(pom.read_text().replace("<rocketmq.version>", "<rocketmq.version>9."))
+        assert self.fetch(checkout, programs).startswith("peers: RocketMQ 9.")
+        assert (programs / "mvn.asked").read_text() == "asked\nasked\n"

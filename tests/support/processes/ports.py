@@ -14,12 +14,13 @@ _HELD: list[ReservedPort] = []
 
 
 class ReservedPort:
-    """A port that is given to nobody else while this lives.  To be made before the server listens."""
+    """A port that is given to nobody else while this lives: this number, or a free one.  To be made before the server
+    listens."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
         self._holder = socket.socket()
         self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._holder.bind(("127.0.0.1", 0))
+        self._holder.bind(("127.0.0.1", number))
         self.number: int = self._holder.getsockname()[1]
 
     def release(self) -> None:
@@ -34,3 +35,15 @@ def free_port() -> int:
     """A port that is its caller's until the tests end."""
     _HELD.append(ReservedPort())
     return _HELD[-1].number
+
+
+def free_ports_apart(distance: int) -> tuple[int, int]:
+    """Two ports of which the second is that much above the first; they are their caller's until the tests end."""
+    while True:
+        first = ReservedPort()
+        try:
+            second = ReservedPort(first.number + distance)
+        except (OSError, OverflowError):
+            continue
+        _HELD.extend((first, second))
+        return first.number, second.number

@@ -2,7 +2,8 @@
 
 It is written from the protocol and knows nothing of our client: it keeps messages as their producer wrote them.  Like
 the real proxies it wants a client id, answers consumers only whose Settings it has, checks message types, refuses
-empty bodies and RocketMQ's own property names, and gives a changed delivery a new receipt handle.
+empty bodies and RocketMQ's own property names, adds a property of its own to messages of a group, and gives a changed
+delivery a new receipt handle.
 """
 
 from __future__ import annotations
@@ -375,6 +376,8 @@ class RocketMqServer:
 
     async def _recall(self, question: Any, context: Any) -> Any:
         broker, name, message_id, due = question.recall_handle.split(" ")
+        if int(due) <= self.clock.now_ms():
+            raise Refused(v2.INTERNAL_SERVER_ERROR, "recall failed, timestamp invalid")
         try:
             await self.brokers[broker].timers.recall(name, message_id.encode(), int(due))
         except EntrepotError as error:
@@ -432,6 +435,8 @@ class RocketMqServer:
         system = wire.system_properties
         system.queue_id = message.queue_id
         system.queue_offset = message.queue_offset
+        if system.message_group:
+            wire.user_properties["__SHARDINGKEY"] = system.message_group
         system.store_timestamp.seconds, rest = divmod(message.store_time_ms, 1000)
         system.store_timestamp.nanos = rest * 1_000_000
         system.body_digest.type = v2.MD5

@@ -219,3 +219,11 @@ def test_what_no_type_fits(message: Message, accepted: tuple[v2.MessageType.Valu
     with pytest.raises(EntrepotError) as refused:
         message_type(message, accepted, NOW, is_half=is_half)
     assert refused.value.code == code
+
+
+def test_what_a_cluster_adds_is_no_property_of_the_producer():
+    wire = to_wire(Message("t", b"x", message_group="line", properties=(("a", "1"),)), v2.FIFO, HOME)
+    wire.user_properties["__SHARDINGKEY"] = "line"
+    wire.user_properties["__transactionId__"] = "01"
+    found = from_wire(wire, HOME)
+    assert (found.message_group, found.properties) == ("line", (("a", "1"),))

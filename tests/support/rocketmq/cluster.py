@@ -1,0 +1,351 @@
+"""The real Apache RocketMQ: a name server, brokers, a controller and a proxy, each a process on free loopback ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pytest
+
+from tests.support.processes.ports import free_port, free_ports_apart
+from tests.support.rocketmq.remoting_client import (
+    CLUSTER_INFO,
+    PUT_GROUP,
+    PUT_TOPIC,
+    RUNTIME_INFO,
+    TOPIC_STATS,
+    RemotingClient,
+    RemotingError,
+)
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+
+PEERS: Final = Path(__file__).resolve().parents[2] / "peers"
+VERSION: Final = re.findall("<rocketmq.version>(.*)<", (PEERS / "pom.xml").read_text())[0]
+FETCHED: Final = PEERS / "rocketmq"
+"""Where `make peers` puts the jars, with a stamp when they are all there."""
+CLUSTER: Final = "tests"
+START_SECONDS: Final = 4 * PATIENCE_SECONDS
+"""Three JVMs, one after the other."""
+_OPENED: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/java.lang")
+"""Packages that RocketMQ reaches into; a Java of 17 or later would refuse it."""
+_FAST_PORT: Final = 2
+"""A broker listens on the port this far below its own, too."""
+_BROKER: Final = {
+    "brokerClusterName": CLUSTER,
+    "brokerIP1": "127.0.0.1",
+    "brokerIP2": "127.0.0.1",
+    "bindAddress": "127.0.0.1",
+    "flushDiskType": "ASYNC_FLUSH",
+    "mappedFileSizeCommitLog": 64 << 20,
+    "mappedFileSizeConsumeQueue": 600_000,
+    "mappedFileSizeTimerLog": 16 << 20,
+    "maxIndexNum": 400_000,
+    "maxHashSlotNum": 100_000,
+    "diskMaxUsedSpaceRatio": 98,
+    "autoCreateTopicEnable": False,
+    "autoCreateSubscriptionGroup": True,
+    "enablePropertyFilter": True,
+    "enableMixedMessageType": True,
+    "recallMessageEnable": True,
+    "transactionTimeOut": 5_000,
+    "transactionCheckInterval": 1_000,
+}
+"""Files are small, and what a producer may do is allowed.  An ended transaction is on record 3 s later: until then a
+broker would ask after it."""
+
+
+def require_rocketmq() -> None:
+    """Skip the test where RocketMQ cannot run."""
+    if shutil.which("java") is None or shutil.which("setpriv") is None:
+        pytest.skip("RocketMQ needs Java, and setpriv")
+    if not (FETCHED / f".fetched-{VERSION}").exists():
+        pytest.skip(f"RocketMQ {VERSION} is not fetched (make peers, with Java and Maven)")
+
+
+class JavaProcess:
+    """One of the cluster's programs.  It does not outlive the tests, however they end."""
+
+    def __init__(self, directory: Path, name: str, main: str, heap_mib: int, arguments: Sequence[str]) -> None:
+        self.name = name
+        self._directory = directory
+        self._log = directory / f"{name}.log"
+        opened = [flag for package in _OPENED for flag in ("--add-opens", f"{package}=ALL-UNNAMED")]
+        memory = [f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={2 * heap_mib}m"]
+        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # it lives for minutes
+        java = ["java", f"-Duser.home={directory}", *opened, *memory, *quick, "-cp", f"{FETCHED}/lib/*"]
+        self._command = ["setpriv", "--pdeathsig", "KILL", *java, main, *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start, without waiting."""
+        homes = {"ROCKETMQ_HOME": str(self._directory), "RMQ_PROXY_HOME": str(self._directory)}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self._directory), **homes}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self._directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def check(self) -> None:
+        """Fail if it has ended."""
+        assert self._process is not None
+        assert self._process.poll() is None, f"{self.name} ended with {self._process.returncode}:\n{self.log_text()}"
+
+    def stop(self) -> int:
+        """SIGTERM, and wait for the end; the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(PATIENCE_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENCE_SECONDS)
+
+    def log_text(self) -> str:
+        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
+
+
+@dataclass
+class BrokerPlace:
+    """A broker by its name and number of replica, and its port."""
+
+    name: str
+    number: int
+    port: int
+
+
+class RocketMqCluster:
+    """A name server, `brokers` masters with a proxy before them, on an empty folder.  They are killed at the end.
+
+    `controlled`: the brokers are replicas of one name instead, and a controller chooses their master."""
+
+    def __init__(self, directory: Path, brokers: int = 1, *, controlled: bool = False, proxy: bool = True) -> None:
+        require_rocketmq()
+        self.directory = directory
+        self.name_server_port, self.proxy_port = free_port(), free_port()
+        self.controller_port = free_port() if controlled else 0
+        self._wants_proxy = proxy
+        self.brokers: list[BrokerPlace] = []
+        for number in range(brokers):
+            name = "broker-a" if controlled else f"broker-{'abcdefgh'[number]}"
+            self.brokers.append(BrokerPlace(name, number, free_ports_apart(_FAST_PORT)[1]))
+        self.processes: list[JavaProcess] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        if kind is not None:
+            print(*(process.log_text() for process in self.processes), sep="\n")
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all, and wait until the name server knows every broker, and the proxy takes calls."""
+        self._begin("namesrv", "namesrv.NamesrvStartup", 64, ["-c", self._write("namesrv", self._of_name_server())])
+        if self.controller_port:
+            self._begin(
+                "controller",
+                "controller.ControllerStartup",
+                64,
+                ["-c", self._write("controller", self._of_controller())],
+            )
+            wait_until(lambda: self._listens(self.controller_port), self.log_text, START_SECONDS)
+        wait_until(lambda: self._listens(self.name_server_port), self.log_text, START_SECONDS)
+        for place in self.brokers:
+            name = f"{place.name}-{place.number}"
+            self._begin(name, "broker.BrokerStartup", 192, ["-c", self._write(name, self._of_broker(place))])
+        wait_until(self._knows_all, self.log_text, START_SECONDS)
+        if self._wants_proxy:
+            self._begin("proxy", "proxy.ProxyStartup", 128, ["-pm", "cluster", "-pc", self._write_proxy()])
+            wait_until(self._proxy_is_ready, self.log_text, START_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL to every process, and wait for their ends."""
+        for process in reversed(self.processes):
+            process.kill()
+
+    def log_text(self) -> str:
+        return "\n".join(f"{process.name}:\n{process.log_text()}" for process in self.processes)
+
+    def _begin(self, name: str, main: str, heap_mib: int, arguments: list[str]) -> None:
+        process = JavaProcess(self.directory, name, f"org.apache.rocketmq.{main}", heap_mib, arguments)
+        self.processes.append(process)
+        process.start()
+
+    def _listens(self, port: int) -> bool:
+        for process in self.processes:
+            process.check()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    def _proxy_is_ready(self) -> bool:
+        """True once it says so: before that it listens, and answers nobody."""
+        return self._listens(self.proxy_port) and "startup successfully" in self.processes[-1].log_text()
+
+    def _knows_all(self) -> bool:
+        for process in self.processes:
+            process.check()
+        return sum(len(addresses) for addresses in self.known_brokers().values()) == len(self.brokers)
+
+    # -- what an operator asks and makes -----------------------------------------------------------------------------
+
+    def known_brokers(self) -> dict[str, dict[str, str]]:
+        """Addresses by number of replica, of each broker that the name server knows."""
+        with RemotingClient(self.name_server_port) as client:
+            found = client.ask(CLUSTER_INFO).content()["brokerAddrTable"]
+        return {name: about["brokerAddrs"] for name, about in found.items()}
+
+    def put_topic(
+        self, name: str, queues: int = 4, message_type: str = "MIXED", brokers: int | None = None, permission: int = 6
+    ) -> None:
+        """Make or change a topic at the first `brokers`, else at all.  `permission`: 4 to read, and 2 to write."""
+        fields = {
+            "topic": name,
+            "defaultTopic": "TBW102",
+            "readQueueNums": queues,
+            "writeQueueNums": queues,
+            "perm": permission,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+            "attributes": f"+message.type={message_type}",
+        }
+        self._at_brokers(PUT_TOPIC, fields, b"", brokers)
+
+    def put_group(self, name: str, *, fifo: bool = False, max_attempts: int = 17) -> None:
+        """Make or change a consumer group at all brokers."""
+        definition = {
+            "groupName": name,
+            "consumeEnable": True,
+            "consumeFromMinEnable": True,
+            "consumeMessageOrderly": fifo,
+            "retryMaxTimes": max_attempts - 1,
+        }
+        self._at_brokers(PUT_GROUP, None, json.dumps(definition).encode(), None)
+
+    def bounds(self, topic: str) -> dict[tuple[str, int], tuple[int, int]]:
+        """First and next offset of each queue of a topic, by broker and queue id, as the brokers tell operators."""
+        found: dict[tuple[str, int], tuple[int, int]] = {}
+        for place in self.brokers:
+            with RemotingClient(place.port) as client:
+                try:
+                    table = client.ask(TOPIC_STATS, {"topic": topic}).content()["offsetTable"]
+                except RemotingError:
+                    continue  # the topic is at other brokers
+            for queue, about in table:
+                found[queue["brokerName"], queue["queueId"]] = about["minOffset"], about["maxOffset"]
+        return found
+
+    def wait_readable(self) -> None:
+        """Wait until all that has been confirmed is in its queue: a broker puts it there a little later."""
+        for place in self.brokers:
+            with RemotingClient(place.port) as client:
+                told = partial(client.ask, RUNTIME_INFO)
+                wait_until(lambda told=told: told().content()["table"]["dispatchBehindBytes"] == "0", self.log_text)
+
+    def _at_brokers(self, code: int, fields: dict[str, Any] | None, body: bytes, brokers: int | None) -> None:
+        for place in self.brokers[:brokers]:
+            with RemotingClient(place.port) as client:
+                client.ask(code, fields, body)
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def _of_name_server(self) -> dict[str, Any]:
+        data = self.directory / "namesrv"
+        return {
+            "listenPort": self.name_server_port,
+            "bindAddress": "127.0.0.1",
+            "kvConfigPath": data / "kvConfig.json",
+            "configStorePath": data / "namesrv.properties",
+        }
+
+    def _of_controller(self) -> dict[str, Any]:
+        return {
+            "controllerDLegerGroup": "group",
+            "controllerDLegerPeers": f"n0-127.0.0.1:{self.controller_port}",
+            "controllerDLegerSelfId": "n0",
+            "controllerStorePath": self.directory / "controller",
+        }
+
+    def _of_broker(self, place: BrokerPlace) -> dict[str, Any]:
+        data = self.directory / f"{place.name}-{place.number}"
+        found = {
+            **_BROKER,
+            "brokerName": place.name,
+            "brokerId": 0,
+            "brokerRole": "ASYNC_MASTER",
+            "listenPort": place.port,
+            "haListenPort": free_port(),
+            "namesrvAddr": f"127.0.0.1:{self.name_server_port}",
+            "storePathRootDir": data,
+            "storePathCommitLog": data / "commitlog",
+        }
+        if self.controller_port:
+            address = f"127.0.0.1:{self.controller_port}"
+            found |= {"enableControllerMode": True, "controllerAddr": address, "brokerId": -1, "brokerRole": "SLAVE"}
+        return found
+
+    def _write(self, name: str, settings: dict[str, Any]) -> str:
+        path = self.directory / f"{name}.conf"
+        path.write_text("".join(f"{key}={_text(value)}\n" for key, value in settings.items()))
+        return str(path)
+
+    def _write_proxy(self) -> str:
+        settings = {
+            "rocketMQClusterName": CLUSTER,
+            "namesrvAddr": f"127.0.0.1:{self.name_server_port}",
+            "proxyMode": "cluster",
+            "localServeAddr": "127.0.0.1",
+            "grpcServerPort": self.proxy_port,
+            "remotingListenPort": free_port(),
+            "transactionHeartbeatPeriodSecond": 1,  # until then brokers know nobody to ask after a transaction
+        }
+        path = self.directory / "proxy.json"
+        path.write_text(json.dumps(settings))
+        return str(path)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.fixture(scope="session")
+def rocketmq_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMqCluster]:
+    """Two brokers and a proxy for all tests of one worker: they start in half a minute.  Tests take names of their own,
+    and have the mark `on_rocketmq`."""
+    with RocketMqCluster(tmp_path_factory.mktemp("rocketmq"), 2) as cluster:
+        yield cluster
+
+
+on_rocketmq: Final = [pytest.mark.interop, pytest.mark.xdist_group("rocketmq"), pytest.mark.timeout(300)]
+"""Marks of a test at the shared cluster: one worker has all of them."""
