@@ -110,13 +110,15 @@ class ReplicaFaults(Faults[SimulatedReplica]):
         return heard is not None and heard.run > snapshot.state.run and is_last
 
     def _may_lose(self, replica: SimulatedReplica) -> bool:
-        """Its data is on other disks; and nobody is about to choose it for what it had."""
+        """Its data is on other disks, also of one that may be master (an operator may have taken out one that is in
+        sync); and nobody is about to choose it for what it had."""
         group = self._group
         is_set = group.rule.kind is RuleKind.IN_SYNC
         counted = group.register.decided.members if is_set else group.register.decided.known
         others = [member for member in counted if member.replica != replica.number]
         rule = group.register.decided.rule
-        is_spare = bool(others) and (is_set or rule.required < rule.replicas)
+        electable = {member.replica for member in group.register.decided.known}
+        is_spare = any(each.replica in electable for each in others) and (is_set or rule.required < rule.replicas)
         return is_spare and not group.register.coordinators and all(self._is_whole(member) for member in others)
 
     def _is_whole(self, member: Member) -> bool:
