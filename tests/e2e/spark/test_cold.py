@@ -47,7 +47,7 @@ def spared(broker: TieredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         raise EntrepotError(Code.MESSAGE_CORRUPTED, "this broker is not to read what is cold")
 
     for name in ("read", "run"):
-        monkeypatch.setattr(broker.store.tier, name, refused)
+        monkeypatch.setattr(broker.store.tier.reads, name, refused)
 
 
 def source(spark: SparkSession, broker: TieredBroker, **options: str) -> DataFrame:
