@@ -112,16 +112,16 @@ async def serve_controller(loaded: LoadedSettings) -> int:
     """Run a controller by itself until told to stop."""
     [listener] = bind_listeners(loaded, ("controller",)).values()
     controller = make_controller(loaded.settings, listener, SystemClock())
+    stop = StopSignal()
     try:
         with _ready(loaded.settings, {"controller": address_of(listener)}):
-            return await _run_controller(controller)
+            return await _run_controller(controller, stop)
     finally:
         await controller.close()
 
 
-async def _run_controller(controller: ServedController) -> int:
+async def _run_controller(controller: ServedController, stop: StopSignal) -> int:
     """Run until told to stop, or until it cannot go on; return the exit code."""
-    stop = StopSignal()
     stop.give_at_end(controller.stopped, "stopping: the controller cannot go on")
     await controller.start()
     code = await stop.wait()
