@@ -46,6 +46,7 @@ def spared(broker: TieredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(*_: Any) -> Any:
         raise EntrepotError(Code.MESSAGE_CORRUPTED, "this broker is not to read what is cold")
 
+    assert broker.store.tier is not None
     for name in ("read", "run"):
         monkeypatch.setattr(broker.store.tier.reads, name, refused)
 
