@@ -215,7 +215,11 @@ class RocketMqCluster:
     def _knows_all(self) -> bool:
         for process in self.processes:
             process.check()
-        return sum(len(addresses) for addresses in self.known_brokers().values()) == len(self.brokers)
+        try:
+            known = self.known_brokers()
+        except OSError:  # a name server that begins, or ends, ends a connection at any moment
+            return False
+        return sum(map(len, known.values())) == len(self.brokers)
 
     # -- what an operator asks and makes -----------------------------------------------------------------------------
 
