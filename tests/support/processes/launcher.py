@@ -37,6 +37,8 @@ MODULES: Final = (
     "tests.support.stores.model_store",
     "entrepot.store_client.remote",
 )
+PLACES: Final = ("tests.support.processes.launcher", "tests.support.launcher")
+"""This module, and its place in the trees of earlier versions."""
 POLL_SECONDS: Final = 0.005
 ROOT: Final = Path(__file__).parents[3]
 
@@ -74,8 +76,9 @@ class Launcher:
 
     def __init__(self, root: Path) -> None:
         ours, theirs = socket.socketpair()
+        module = next(each for each in PLACES if (root / each.replace(".", "/")).with_suffix(".py").exists())
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.processes.launcher", str(theirs.fileno())],
+            [sys.executable, "-m", module, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             cwd=root,
