@@ -102,7 +102,6 @@ class Gateway:
             self.addresses,
             origins,
             lambda: self._is_ready,
-            is_alone,
             is_embedded,
             random.SystemRandom(),
             LOG_COUNTERS,

@@ -27,9 +27,9 @@ class Parts:
     """The parts of one gateway.  A door hands single ones on to its objects.
 
     `origins`: origin of each setting that is not its default, by its key.  `sockets`: bound listeners by their names,
-    `addresses`: where they are bound.  `is_ready`: False during the start and the drain.  `is_alone`: no other gateway
-    is on the store.  `is_embedded`: another program serves the HTTP application.  `chance`: the randomness of ids
-    and pauses.  `counters`: those of the process.  `doors`: those that are made so far, for the one that shows them.
+    `addresses`: where they are bound.  `is_ready`: False during the start and the drain.  `is_embedded`: another
+    program serves the HTTP application.  `chance`: the randomness of ids and pauses.  `counters`: those of the process.
+    `doors`: those that are made so far, for the one that shows them.
     """
 
     settings: Settings
@@ -48,7 +48,6 @@ class Parts:
     addresses: Mapping[str, str]
     origins: Mapping[str, str]
     is_ready: Callable[[], bool]
-    is_alone: bool
     is_embedded: bool
     chance: Random
     counters: Counters = field(default_factory=dict)

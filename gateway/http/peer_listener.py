@@ -24,7 +24,7 @@ class PeerListener:
         self._settings, self._store, self._clock = settings, store, clock
         self._random_bytes = parts.chance.randbytes
         self._listener: HttpListener | None = None
-        key_values, bound = store.key_values, None if parts.is_alone else bind_for_peers(settings)
+        key_values, bound = store.key_values, None if parts.member.is_alone else bind_for_peers(settings)
         address = "" if bound is None else address_for_peers(settings, bound)
         of_listener = listener_settings(settings)
         is_tls = of_listener.tls_certificate is not None

@@ -60,11 +60,6 @@ class OtherMembers:
         found = [(member, record) for member, record in self._table.items() if member != self.own_id]
         return sorted(found, key=lambda each: (each[1].name, each[0]))
 
-    def name_of(self, incarnation: str) -> str:
-        """Return a member's name; its incarnation where it has no record."""
-        record = self.own if incarnation == self.own_id else self._table.get(incarnation)
-        return incarnation if record is None else record.name
-
     @property
     def is_first(self) -> bool:
         """True for the one gateway, of those that answer, with the lowest id: it does what one is enough for."""

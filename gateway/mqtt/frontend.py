@@ -50,7 +50,7 @@ class MqttFrontend:
 
     def __init__(self, parts: Parts, hub: DeliveryHub, shares: Shares) -> None:
         store, sender, routes, retained = parts.store, parts.sender, parts.routes, parts.retained
-        mqtt, clock, is_alone, loop = parts.settings.mqtt, parts.clock, parts.is_alone, asyncio.get_running_loop()
+        mqtt, clock, loop = parts.settings.mqtt, parts.clock, asyncio.get_running_loop()
         self._member, identity = parts.member, parts.member.identity
         self.registry: ClientRegistry[MqttConversation] = ClientRegistry()
         self.conversations: set[MqttConversation] = set()
@@ -84,7 +84,7 @@ class MqttFrontend:
                 publish_will,
                 self.census,
                 sender.incidents,
-                is_alone=is_alone,
+                is_alone=self._member.is_alone,
             ),
             SubscriberPresence(store, hub) if mqtt.tells_no_subscribers else None,
             mqtt,

@@ -40,7 +40,7 @@ def before(tmp_path: Path) -> Path:
 
 
 def answering(gateway: Process) -> list[bool]:
-    """Whether each gateway that this one knows answers it."""
+    """Return for each gateway that this one knows whether it answers."""
     with door(gateway) as client:
         listed = client.get("/api/v1/gateways").json()["value"]
     return [each["silentSeconds"] is None for each in listed]

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Protocol
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import Message
+from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Permission, Topic
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.names import Namespaces
@@ -167,3 +167,20 @@ class RocketMqOperator:
     async def put_group(self, group: ConsumerGroup) -> None:
         name = self.names.stored(group.name)
         await asyncio.to_thread(self.cluster.put_group, name, fifo=group.fifo, max_attempts=group.max_attempts)
+
+
+def full_message() -> Message:
+    """Return a message with all that a RocketMQ message carries."""
+    return Message(
+        "t",
+        b"body\0",
+        sub_topic="t/line1",
+        queue_id=0,
+        qos=1,
+        tag="red",
+        keys=("k1", "k 2"),
+        message_id=bytes(range(16)),
+        born_time_ms=1_600_000_000_001,
+        properties=(("b", "1"), ("a", "2"), ("a", b"\xff"), ("KEYS", "mine")),
+        system={SystemProperty.CONTENT_TYPE: "text/plain", SystemProperty.CORRELATION_ID: b"\0\1"},
+    )

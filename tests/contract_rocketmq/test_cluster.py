@@ -24,7 +24,7 @@ from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.store_client.rocketmq import RocketMqStore, open_rocketmq
 from entrepot.store_client.rocketmq.calls import FIRST_RECONNECT_MS
 from tests.contract_rocketmq.conftest import settings_of
-from tests.contract_rocketmq.operated import OperatedStore
+from tests.contract_rocketmq.operated import OperatedStore, full_message
 from tests.support.clock import ManualClock
 from tests.support.processes.slow_proxy import SlowProxy
 from tests.support.rocketmq.server import RocketMqServer
@@ -63,19 +63,7 @@ async def open_second(cluster: RocketMqServer, clock: ManualClock, **others: Any
 
 async def test_a_message_comes_back_as_it_was_sent(store: OperatedStore):
     await store.topology.put_topic(Topic("t", queues=1))
-    sent = Message(
-        "t",
-        b"body\0",
-        sub_topic="t/line1",
-        queue_id=0,
-        qos=1,
-        tag="red",
-        keys=("k1", "k 2"),
-        message_id=bytes(range(16)),
-        born_time_ms=1_600_000_000_001,
-        properties=(("b", "1"), ("a", "2"), ("a", b"\xff"), ("KEYS", "mine")),
-        system={SystemProperty.CONTENT_TYPE: "text/plain", SystemProperty.CORRELATION_ID: b"\0\1"},
-    )
+    sent = full_message()
     assert await append_all(store, sent) == [None]
     [found] = await pop(store, "t")
     for name in Message.__slots__:

@@ -20,7 +20,7 @@ from entrepot.domain.topic import Topic
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.gateway.clock import SystemClock
 from entrepot.store_client.rocketmq import open_rocketmq
-from tests.contract_rocketmq.operated import OperatedStore, PassingClock, RocketMqOperator
+from tests.contract_rocketmq.operated import OperatedStore, PassingClock, RocketMqOperator, full_message
 from tests.support.processes.deployment import GatewayProcess
 from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
 from tests.support.stores.steps import append, append_all, bodies, codes, handles, message, pop, refusal_of, settled
@@ -113,19 +113,7 @@ async def _through_http(url: str) -> None:
 
 async def test_a_message_comes_back_as_it_was_sent(store: OperatedStore):
     await store.topology.put_topic(Topic("t", queues=1))
-    sent = Message(
-        "t",
-        b"body\0",
-        sub_topic="t/line1",
-        queue_id=0,
-        qos=1,
-        tag="red",
-        keys=("k1", "k 2"),
-        message_id=bytes(range(16)),
-        born_time_ms=1_600_000_000_001,
-        properties=(("b", "1"), ("a", "2"), ("a", b"\xff"), ("KEYS", "mine")),
-        system={SystemProperty.CONTENT_TYPE: "text/plain", SystemProperty.CORRELATION_ID: b"\0\1"},
-    )
+    sent = full_message()
     grouped = replace(message("t", "grouped"), message_group="line 1", properties=(("c", "3"),))
     assert await append_all(store, sent, grouped, replace(message("t", b""), message_id=b"1")) == [None] * 3
     found = {each.message.body: each.message for each in await pop(store, "t", wait_ms=10_000)}

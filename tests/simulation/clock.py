@@ -62,5 +62,5 @@ class DriftingClock:
         self.now, self.offset, self.drift = now, offset, drift
 
     def time(self) -> float:
-        """What it shows."""
+        """Return the shown time."""
         return self.now() * (1 + self.drift) + self.offset

@@ -271,15 +271,18 @@ class SimulatedSyncChannel:
 
         self._ask(work)
 
+    def _sync_those_that_are_there(self, paths: list[str]) -> None:
+        for path in paths:
+            try:
+                self._sync(path)
+            except FileNotFoundError:
+                pass
+            finally:
+                self._known.discard(path)
+
     def publish(self, paths: list[str], draft: str, final: str) -> None:
         def work() -> None:
-            for path in paths:
-                try:
-                    self._sync(path)
-                except FileNotFoundError:
-                    pass
-                finally:
-                    self._known.discard(path)
+            self._sync_those_that_are_there(paths)
             self._known.discard(draft)
             self._sync(draft)
             self._known.discard(draft)
@@ -292,13 +295,7 @@ class SimulatedSyncChannel:
         """Rows are changed all together or not at all, as a transaction does it."""
 
         def work() -> None:
-            for path in paths:
-                try:
-                    self._sync(path)
-                except FileNotFoundError:
-                    pass
-                finally:
-                    self._known.discard(path)
+            self._sync_those_that_are_there(paths)
             rows = SimulatedStateFile(self.disk, state_path).load() or {}
             for key, value in decode_changes(changes):
                 if value is None:

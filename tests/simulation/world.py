@@ -1,4 +1,4 @@
-"""What all simulated worlds have: a clock, a network, chances, and invariants that raise."""
+"""World: the parts of all simulated worlds: a clock, a network, chances, and invariants that raise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.simulation.network import Network
 
 
 class BrokenInvariantError(AssertionError):
-    """What must never be."""
+    """A state that must never be."""
 
 
 class World:
@@ -28,7 +28,7 @@ class World:
             raise BrokenInvariantError(problem)
 
     def may_crash(self, weight: int = 1) -> bool:
-        """Whether a process dies here."""
+        """Return True if a process dies here."""
         return self.crash_chance > 0.0 and self.crashes.random() < weight * self.crash_chance
 
     def heal(self) -> None:

@@ -29,7 +29,7 @@ class WriteQueue(Generic[W]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the process waits for its disk, and others perhaps for what it holds back until then."""
+        """True while the process waits for its disk, and others perhaps for what it holds back until then."""
         return self._untold > 0
 
     def clear(self) -> None:

@@ -53,7 +53,7 @@ async def site_of_a_cluster(tmp_path: Path) -> AsyncIterator[Site]:
 
 
 async def walked(once: Callable[[int], Awaitable[None]]) -> Way:
-    """What some rounds have in common."""
+    """Return the way that some rounds have in common."""
     for number in range(WARM_UP):
         await once(number)
     ways = []

@@ -36,7 +36,7 @@ class Overflow:
         self, vhost: Vhost, messages: list[Message], on_sent: OnSent, source: Source = None
     ) -> Awaitable[None] | None:
         """Send messages of a source; return an awaitable where a queue among them has a limit."""
-        if vhost.limited and any(topic in vhost.limited for each in messages for topic, _ in places(each)):
+        if any(topic in vhost.limited for each in messages for topic, _ in places(each)):
             return self._admit(vhost, messages, on_sent)
         self._sender.send(messages, on_sent, source)
         return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, Final
 
 import pytest
 
 from tests.support.processes.ports import free_port
+from tests.support.processes.started import Started
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 PROGRAM: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -29,7 +29,7 @@ def _begin(command: list[str], environment: dict[str, str], log: IO[bytes]) -> s
     return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-class RabbitMQ:
+class RabbitMQ(Started):
     """One node with an empty store.  It is killed at the end, and its epmd with it.
 
     `plugins`: such as `rabbitmq_management`; none unless asked.  `lines`: further lines of rabbitmq.conf.  `joins`: a
@@ -57,21 +57,6 @@ class RabbitMQ:
         self._epmd: subprocess.Popen[bytes] | None = None
         self._node: subprocess.Popen[bytes] | None = None
         self._starts = 0
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.kill()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-        if kind is not None:
-            print(self.log_text()[-4000:])
 
     def start(self) -> None:
         """Start, and wait until it takes connections."""

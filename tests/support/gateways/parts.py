@@ -49,7 +49,6 @@ def parts_of(
         {},
         {},
         is_ready,
-        is_alone,
         False,
         random.Random(0),
     )

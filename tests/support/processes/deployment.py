@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.support.processes.server import Process, ServerProcess
+from tests.support.processes.started import Started
 from tests.support.waiting import wait_until
 
 
@@ -83,7 +82,7 @@ def _asking(name_servers: Sequence[NameServerProcess]) -> list[str]:
     return ["--nameserver", ",".join(each.address("nameserver") for each in name_servers)] if name_servers else []
 
 
-class ClusterProcesses:
+class ClusterProcesses(Started):
     """All of them: as one server to those who ask for no more, that is by its first gateway.
 
     Everything may be killed, stopped and started again by itself, on the same ports and data.  `settings` go to
@@ -110,21 +109,6 @@ class ClusterProcesses:
         for _ in range(gateways):
             self.add_gateway()
         self._killing = threading.Lock()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.kill()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-        if kind is not None:
-            print(self.log_text())
 
     def add_broker(self, name: str = "") -> BrokerProcess:
         """One more, not started."""

@@ -28,7 +28,7 @@ class NodeHost:
         self._numbers = itertools.count(1)
 
     def ask(self, handle: int, verb: str, given: Any = None) -> Any:
-        """What a verb of a client, a connection or a channel answers."""
+        """Return the answer to a verb of a client, a connection or a channel."""
         process = self._running()
         number = next(self._numbers)
         answer: Future[Any] = Future()

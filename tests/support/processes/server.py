@@ -237,6 +237,6 @@ def is_alive(pid: int) -> bool:
 
 
 def connections_at(pid: int, port: int) -> int:
-    """How many clients a process has at a port."""
+    """Return the number of clients that a process has at a port."""
     found = psutil.Process(pid).net_connections("tcp")
     return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in found)

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pytest
 
 from tests.support.processes.ports import free_port, free_ports_apart
+from tests.support.processes.started import Started
 from tests.support.rocketmq.remoting_client import (
     CLUSTER_INFO,
     PUT_GROUP,
@@ -135,7 +135,7 @@ class BrokerPlace:
     port: int
 
 
-class RocketMqCluster:
+class RocketMqCluster(Started):
     """A name server, `brokers` masters with a proxy before them, on an empty folder.  They are killed at the end.
 
     `controlled`: the brokers are replicas of one name instead, and a controller chooses their master."""
@@ -151,21 +151,6 @@ class RocketMqCluster:
             name = "broker-a" if controlled else f"broker-{'abcdefgh'[number]}"
             self.brokers.append(BrokerPlace(name, number, free_ports_apart(_FAST_PORT)[1]))
         self.processes: list[JavaProcess] = []
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.kill()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-        if kind is not None:
-            print(*(process.log_text() for process in self.processes), sep="\n")
 
     # -- processes ---------------------------------------------------------------------------------------------------
 

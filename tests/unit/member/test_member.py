@@ -69,7 +69,7 @@ async def test_a_gateway_that_cannot_be_asked_has_a_lease_and_no_record() -> Non
     async with cluster.member("a", address="") as member:
         assert list(await cluster.keys(LEASE_PREFIX)) == ["a"]
         assert await cluster.keys(RECORD_PREFIX) == {}
-        assert member.others.name_of("a") == "a"
+        assert member.others.own.name == "a"
 
 
 async def test_a_member_that_was_declared_dead_has_one_record_under_its_new_incarnation() -> None:
@@ -82,7 +82,7 @@ async def test_a_member_that_was_declared_dead_has_one_record_under_its_new_inca
         await until(lambda: names(other) == ["a-again"], "the other knows the new incarnation alone")
         await silent.renew()
         assert sorted(await cluster.keys(LEASE_PREFIX)) == ["a", "a-again", "b"]
-        assert other.others.name_of("a-again") == "a" and other.others.name_of("gone") == "gone"
+        assert [record.name for _, record in other.others.others()] == ["a"]
 
 
 async def test_silence_forgets_nobody_who_has_a_lease() -> None:

@@ -1,4 +1,4 @@
-"""What deleted subscriptions left behind: deleted at the second look, each by itself."""
+"""Orphans of deleted subscriptions are deleted at the second look, each by itself."""
 
 from __future__ import annotations
 
