@@ -56,6 +56,7 @@ class Contest:
         self.refusal: Promise | None = None
         self.target = NOBODY  # that catches up in a planned move
         self.made: Appointment | None = None
+        self.why_not = ""  # the wanted one could not be chosen, in words
 
     def fence(self, awaited: Collection[int], number: int, deadline: float) -> None:
         """Wait for the promises of these replicas until the deadline at most."""
@@ -100,8 +101,9 @@ class Contest:
             election.answered(self.refusal)
         try:
             return election.decide()
-        except ElectionError:
+        except ElectionError as error:
             if election.wanted == NOBODY:
                 raise
+            self.why_not = str(error)
             election.wanted = NOBODY  # the replicas are fenced: somebody must lead
             return election.decide()

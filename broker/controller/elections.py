@@ -97,7 +97,7 @@ class Elections:
             raise ElectionError(f"replica {contest.wanted} does not report")
         if not group.appointment.counts(contest.wanted):
             raise ElectionError(f"replica {contest.wanted} is an observer: it counts for nothing, and is never master")
-        raise ElectionError(f"replica {contest.wanted} may lack what was confirmed")
+        raise ElectionError(contest.why_not)
 
     def _quiesce(self, watched: Watched, contest: Contest, master: int, target: int) -> None:
         """Have the master take nothing more until the next one has all."""

@@ -9,6 +9,7 @@ import struct
 from typing import Final, Protocol, cast
 
 from entrepot.broker.remoting.trust import digest_of
+from entrepot.domain.closing import close_once
 from entrepot.domain.route import UNIX
 
 _DROP_UNSENT: Final = struct.pack("ii", 1, 0)
@@ -31,9 +32,16 @@ class ClientChannel(asyncio.Protocol):
     def __init__(self, link: ChannelOwner) -> None:
         self._link = link
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
+        self.shared = b""
+        """Digest of the server's certificate, which both ends of a TLS connection share; empty without TLS."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._socket = transport.get_extra_info("socket")
+        secured = transport.get_extra_info("ssl_object")
+        if secured is not None:
+            self.shared = digest_of(secured.getpeercert(binary_form=True) or b"")
         self._link.connected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -43,27 +51,20 @@ class ClientChannel(asyncio.Protocol):
         self._transport = None
         self._link.lost(self)
 
-    @property
-    def shared(self) -> bytes:
-        """Digest of the server's certificate, which both ends of a TLS connection share; empty without TLS."""
-        found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        return b"" if found is None else digest_of(found.getpeercert(binary_form=True) or b"")
-
     def write(self, data: bytes) -> None:
         if self._transport is not None:
             self._transport.write(data)
 
     def close(self) -> None:
         if self._transport is not None:
-            self._transport.close()
+            close_once(self._transport)
 
     def abort(self) -> None:
         """Close, and send nothing more. Otherwise unsent requests would reach an unreachable peer once it is back,
         after later requests over a new connection."""
         if self._transport is not None:
-            sock = self._transport.get_extra_info("socket")
-            if sock is not None:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
+            if self._socket is not None and self._socket.fileno() >= 0:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
             self._transport.abort()
             self._transport = None
 

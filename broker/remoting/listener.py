@@ -20,6 +20,7 @@ import structlog
 from entrepot.broker.remoting.listener_limits import DEFAULT_LIMITS, ListenerLimits
 from entrepot.broker.remoting.service import Call, OpenStream, Service
 from entrepot.broker.remoting.trust import WireTrust
+from entrepot.domain.closing import close_once
 from entrepot.domain.descriptors import TOO_MANY, descriptor_of, descriptors
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.remoting.all_operations import OPERATIONS
@@ -235,7 +236,7 @@ class ServerChannel(asyncio.Protocol):
     def _close(self) -> None:
         self._flush()
         if self._transport is not None:
-            self._transport.close()
+            close_once(self._transport)
 
     # -- requests ------------------------------------------------------------------------------------------------
 

@@ -215,6 +215,7 @@ class ReplicaProcess:
     def _welcomed(self, welcome: Welcome) -> None:
         self.store.caught_up_at(welcome.confirmed)
         self._perform(self.machine.welcomed(welcome))
+        self._controllers.report_soon()  # by its last report it may have an end that the master lacks, cut off now
         if self.machine.is_joined and self._copying.begin(welcome):
             self._following.hold()
 

@@ -73,7 +73,7 @@ class Election:
         if self.wanted != NOBODY:
             found = [answer for answer in eligible if answer.member.replica == self.wanted]
             if not found:
-                raise ElectionError(self._why_not(self.wanted, best))
+                raise ElectionError(self._why_not(self.wanted, best, latest))
             best = found[0]
         return self._appointment(latest, best)
 
@@ -186,7 +186,7 @@ class Election:
     def _but(self) -> str:
         return "".join(f"; {reason}" for reason in self.left_out.values())
 
-    def _why_not(self, wanted: int, best: FenceAnswer) -> str:
+    def _why_not(self, wanted: int, best: FenceAnswer, latest: Appointment) -> str:
         found = self.answers.get(wanted)
         if wanted in self.barred:
             return self.barred[wanted]
@@ -194,6 +194,13 @@ class Election:
             return self.left_out[wanted]
         if found is None:
             return f"replica {wanted} does not answer"
+        if latest.rule.kind is RuleKind.IN_SYNC and found.member not in latest.members:
+            return f"replica {wanted} may lack what was confirmed: it is not in sync"
+        if found.last != best.last:
+            return (
+                f"replica {wanted} may lack what was confirmed: its log ends in epoch {found.last[0]}, "
+                f"that of replica {best.member.replica} in epoch {best.last[0]}"
+            )
         return (
             f"replica {wanted} may lack what was confirmed: its log ends at {found.end}, "
             f"that of replica {best.member.replica} at {best.end}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from entrepot.domain.closing import close_once
+
 
 class TickTransport:
     """A transport that buffers writes until the tick ends; everything else is passed through."""
@@ -41,7 +43,7 @@ class TickTransport:
     def close(self) -> None:
         """Close after all written data."""
         self._flush()
-        self._transport.close()
+        close_once(self._transport)
 
     def _flush(self) -> None:
         if self._parts:

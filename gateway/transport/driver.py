@@ -14,6 +14,7 @@ from typing import Protocol, cast
 
 import structlog
 
+from entrepot.domain.closing import close_once
 from entrepot.domain.descriptors import descriptor_of
 from entrepot.gateway.transport.deadlines import DeadlineWheel
 from entrepot.gateway.transport.early_bytes import EarlyBytes
@@ -323,7 +324,7 @@ class Driver(asyncio.Protocol):
         if self._transport is not None:
             if self._transport.get_write_buffer_size():
                 self._end_later(GOODBYE_SECONDS, self.abort)
-            self._transport.close()
+            close_once(self._transport)
 
     def finish(self) -> None:
         """Write what is due after the peer's goodbye, and let it close; after FINISH_SECONDS close it here.

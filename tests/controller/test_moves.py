@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from types import MappingProxyType
 
@@ -14,20 +15,24 @@ from entrepot.broker.controller.controller import Controller
 from entrepot.broker.controller.register import Register
 from entrepot.domain.replication.confirmation_rule import Rule
 from entrepot.domain.replication.election import MAX_BEHIND_BYTES
-from entrepot.domain.replication.mastership import NOBODY
-from tests.controller.test_liveness import IN_SYNC, LEASE, QUORUM, group, heard
+from entrepot.domain.replication.mastership import NOBODY, Member
+from tests.controller.test_liveness import IN_SYNC, LEASE, MEMBERS, QUORUM, group, heard
 
 RULES = pytest.mark.parametrize("rule", [IN_SYNC, QUORUM], ids=["in-sync", "2-3"])
 END = 1 << 30
 
 
 def leading(
-    rule: Rule, ends: dict[int, int], lasts: Mapping[int, tuple[int, int]] = MappingProxyType({})
+    rule: Rule,
+    ends: dict[int, int],
+    lasts: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+    members: tuple[Member, ...] = MEMBERS,
 ) -> Controller:
     """A controller that hears these replicas, with the ends of their logs and, if they lack the master's, their last
-    starts; the master is replica 1."""
+    starts; the master is replica 1.  `members`: the in-sync set."""
     register, decided = Register(), group(rule)
-    assert register.apply(Adopt(decided.shape, decided.appointment, (0, 0), "", 0)) == ""
+    appointment = replace(decided.appointment, members=members)
+    assert register.apply(Adopt(decided.shape, appointment, (0, 0), "", 0)) == ""
     found = Controller(register, "c", Random(1), lambda: 0, ControllerOptions(lease=LEASE))
     found.led(0.0)
     for replica, end in ends.items():
@@ -71,13 +76,20 @@ def test_reports_from_before_the_masters_start_are_waited_for(rule: Rule) -> Non
 
 def test_a_log_that_left_the_masters_before_its_start_is_not() -> None:
     found = leading(QUORUM, {1: END, 2: END + 1, 3: END - 99}, {2: (0, 9), 3: (0, 9)})
-    assert refusal(elect(found, 2)) == "replica 2 may lack what was confirmed"
+    told = "its log ends in epoch 0, that of replica 3 in epoch 1"
+    assert refusal(elect(found, 2)) == f"replica 2 may lack what was confirmed: {told}"
     assert quiesced(elect(found, 3)) == 3
+
+
+def test_one_that_is_not_in_sync_is_refused_by_that_name() -> None:
+    found = leading(IN_SYNC, {1: END, 2: END, 3: END}, members=(MEMBERS[0], MEMBERS[2]))
+    assert refusal(elect(found, 2)) == "replica 2 may lack what was confirmed: it is not in sync"
 
 
 def test_one_that_lacks_much_is_refused_before_anybody_waits() -> None:
     found = leading(QUORUM, {1: END, 2: END - MAX_BEHIND_BYTES - 1, 3: END})
-    assert refusal(elect(found, 2)) == "replica 2 may lack what was confirmed"
+    told = f"its log ends at {END - MAX_BEHIND_BYTES - 1}, that of replica 3 at {END}"
+    assert refusal(elect(found, 2)) == f"replica 2 may lack what was confirmed: {told}"
     assert quiesced(elect(found, 3)) == 3
 
 

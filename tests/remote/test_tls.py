@@ -45,6 +45,19 @@ async def test_requests_go_over_tls():
         assert link._channel._transport.get_extra_info("cipher")
 
 
+async def test_a_link_may_end_in_the_tick_in_which_its_peer_leaves():
+    async with serving(trust=server_side()) as served, linked(served.address, trust=client_side()) as link:
+        await up(link)
+        [channel], own = served.listener.channels, link._channel
+        assert channel._transport is not None and own is not None and own._transport is not None
+        channel._transport.abort()
+        while not own._transport.is_closing():
+            await asyncio.sleep(0)
+        own.close()
+        link._gone("the connection was closed")
+        assert (link.problem, link._channel) == ("the connection was closed", None)
+
+
 async def test_a_certificate_that_nobody_trusts_is_a_problem_that_is_told(tmp_path: Path):
     trusting_others = client_side(ClusterTrust(ca=TestAuthority(tmp_path).file))
     async with serving(trust=server_side()) as served, linked(served.address, trust=trusting_others) as link:

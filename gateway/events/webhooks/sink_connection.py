@@ -17,6 +17,8 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
+from entrepot.domain.closing import close_once
+
 MAX_HEAD: Final = 262_144
 """Bytes of an answer's head and the interim ones before it, to the end of a read; browsers take as many."""
 NO_LIMIT: Final = 1 << 30
@@ -63,7 +65,7 @@ class SinkConnection(ResponseHandler):
         if data and self._is_idle:  # aiohttp goes on with what it has by no data
             self.force_close()
             if self.transport is not None:
-                self.transport.close()  # else the pool may give it to the next request
+                close_once(self.transport)  # else the pool may give it to the next request
             return
         if self._has_head:
             super().data_received(data)
@@ -77,7 +79,7 @@ class SinkConnection(ResponseHandler):
                 self._head = None
         super().data_received(data)
         if self._head_bytes > MAX_HEAD and not self._has_head and self.transport is not None:
-            self.transport.close()
+            close_once(self.transport)
             self.set_exception(LongHeadError())
 
     @property
