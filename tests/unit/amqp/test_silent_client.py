@@ -38,6 +38,9 @@ class Socket(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written += data
 
+    def is_closing(self) -> bool:
+        return self.closed_at is not None
+
     def close(self) -> None:
         self.closed_at = asyncio.get_running_loop().time()
 
