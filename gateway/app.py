@@ -60,7 +60,7 @@ log = structlog.get_logger(__name__)
 
 def _setup_token_file(settings: Settings, store: Store) -> Path | None:
     """The setup token's file in the data directory, or None where the store is not in this process."""
-    is_here = not isinstance(store, Clustered) and not settings.rocketmq.endpoints
+    is_here = not isinstance(store, Clustered) and not settings.rocketmq.name_servers
     return settings.store.data_dir / FILE_NAME if is_here else None
 
 

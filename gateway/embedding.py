@@ -79,7 +79,7 @@ class EmbeddedGateway:
 
 async def _opened(settings: Settings, clock: SystemClock) -> Store:
     cluster = settings.cluster
-    if cluster.brokers or cluster.name_servers or settings.rocketmq.endpoints:
+    if cluster.brokers or cluster.name_servers or settings.rocketmq.name_servers:
         return await open_store_elsewhere(settings, clock)
     return await open_store(settings, clock)
 

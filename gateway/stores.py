@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.replication.confirmation_rule import parse_rule
 from entrepot.gateway.settings import BackupSettings, Settings, TierSettings
+from entrepot.gateway.settings.stores import RocketMqClusterSettings
 from entrepot.gateway.transport.binding import address_of
 
 if TYPE_CHECKING:
@@ -134,7 +136,7 @@ def unusable(data_dir: Path, error: OSError, key: str = "store.data_dir") -> Ent
 async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
     """Open a store on other machines: an Apache RocketMQ cluster if one is named, else this deployment's brokers.
     Raises UNAVAILABLE where none answers, BAD_REQUEST where the settings name none."""
-    if settings.rocketmq.endpoints:
+    if settings.rocketmq.name_servers:
         return await _open_rocketmq(settings, clock)
     from entrepot.store_client.remote import RemoteSettings, open_remote
 
@@ -166,14 +168,31 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
         kept = settings.store.model_copy(update={"data_dir": named.side_data_dir, "kind": "embedded"})
         side = await open_store(settings.model_copy(update={"store": kept, "tier": TierSettings()}), clock)
     return await open_rocketmq(
-        named.endpoints,
+        named.name_servers,
         clock,
-        topics=named.topics,
+        cluster=named.cluster,
+        namespace=named.namespace,
+        addresses=named.addresses,
         access_key=named.access_key,
         secret=named.secret.get_secret_value(),
+        tls=_rocketmq_tls(named),
+        confirms_less_safe=named.confirms_less_safe,
         side=side,
         group_defaults=settings.groups.new_group("defaults"),
     )
+
+
+def _rocketmq_tls(named: RocketMqClusterSettings) -> ssl.SSLContext | None:
+    """Return what links to a RocketMQ cluster need.  Raises BAD_REQUEST for files that cannot be used."""
+    if not named.tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=None if named.tls_ca is None else str(named.tls_ca))
+        if named.tls_certificate is not None:
+            context.load_cert_chain(named.tls_certificate, named.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise EntrepotError(Code.BAD_REQUEST, f"rocketmq.tls_*: the files cannot be used: {error}") from error
+    return context
 
 
 def open_broker_listener(

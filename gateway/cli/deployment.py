@@ -251,8 +251,10 @@ def gateway(
         },
     )
     settings = loaded.settings
-    if not (settings.cluster.name_servers or settings.cluster.brokers or settings.rocketmq.endpoints):
-        raise CommandError("a gateway needs --nameserver, --broker, or rocketmq.endpoints: where is the store?", USAGE)
+    if not (settings.cluster.name_servers or settings.cluster.brokers or settings.rocketmq.name_servers):
+        raise CommandError(
+            "a gateway needs --nameserver, --broker, or rocketmq.name_servers: where is the store?", USAGE
+        )
     raise typer.Exit(_loaded("serving").run_gateway(loaded))
 
 

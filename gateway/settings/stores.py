@@ -239,8 +239,20 @@ class ClusterSettings(Table):
 class RocketMqClusterSettings(Table):
     """An Apache RocketMQ 5 cluster in place of brokers (the command gateway; docs/rocketmq-cluster.md)."""
 
-    endpoints: list[str] = Field([], description="Addresses of the cluster's gRPC proxies, as host:port")
-    topics: list[str] = Field([], description="Topics known from the start; others are looked up on first use")
+    name_servers: list[str] = Field([], description="Addresses of the cluster's name servers, as host:port")
+    cluster: str = Field("", description="Name of the cluster; empty: all brokers that the name servers know")
+    namespace: str = Field("", description="RocketMQ's namespace of our `default`, before all of its names")
+    addresses: dict[str, str] = Field(
+        {}, description="Places to connect to instead of those that brokers tell, as host:port each (NAT, containers)"
+    )
+    tls: bool = Field(False, description="TLS to name servers and brokers")
+    tls_ca: Path | None = Field(None, description="Certificates (PEM) to trust; empty: the system's")
+    tls_certificate: Path | None = Field(None, description="Certificate (PEM) that the gateway shows, with `tls_key`")
+    tls_key: Path | None = Field(None, description="Key (PEM) of `tls_certificate`")
+    confirms_less_safe: bool = Field(
+        False,
+        description="Confirm a message that its broker has, and has not flushed or replicated in time (codes 10 to 12)",
+    )
     access_key: str = Field("", description="Access key, if the cluster requires one")
     secret: SecretStr = Field(SecretStr(""), description="Secret of the access key")
     side_data_dir: Path | None = Field(

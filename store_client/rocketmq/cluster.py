@@ -1,4 +1,4 @@
-"""Cluster: connections to a RocketMQ cluster, the sessions on them, its routes, and local definitions of groups."""
+"""Cluster: connections to name servers and brokers of RocketMQ, routes, and local definitions of groups."""
 
 from __future__ import annotations
 
@@ -6,163 +6,181 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-import grpc
+import orjson
+import structlog
 
 from entrepot.domain.background import Work, background
+from entrepot.domain.broker_of_queue import broker_number
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
-from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.names import check_group_name, split_name
 from entrepot.domain.topic import Topic
-from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.protocols.rocketmq.headers import headers
-from entrepot.protocols.rocketmq.names import Address, Namespaces, duration, endpoints
-from entrepot.store_client.rocketmq.calls import QUERY_ROUTE, Connection, Metadata
-from entrepot.store_client.rocketmq.routes import Route, Routes, route_of
-from entrepot.store_client.rocketmq.session import OnCommand, Session
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.dialect import table
+from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
+from entrepot.protocols.rocketmq.remoting.names import Names
+from entrepot.protocols.rocketmq.remoting.signing import signed
+from entrepot.store_client.rocketmq.link import Link
+from entrepot.store_client.rocketmq.routes import MASTER, Route, Routes, route_of
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 
-MAX_CONNECTIONS: Final = 1024
+MAX_LINKS: Final = 1024
 """Most connected places."""
-
-try:
-    _VERSION = version("entrepot")
-except PackageNotFoundError:
-    _VERSION = "0"
+IDLE_SECONDS: Final = 300.0
+"""Idle time after which a link is closed: its broker may be gone for good."""
+T = TypeVar("T")
+OnRequest = Callable[[Frame, str], None]
+log = structlog.get_logger(__name__)
 
 
 class Cluster:
-    """The state shared by the parts of the store."""
+    """The state shared by the parts of the store.  `brokers`: addresses of the masters by name, as the name servers
+    told last."""
 
     def __init__(self, settings: RocketMqSettings, clock: Clock, group_defaults: ConsumerGroup) -> None:
         self.settings = settings
         self.clock = clock
-        self.namespaces = Namespaces(settings.namespace)
+        self.names = Names(settings.namespace)
         self.timeout_seconds = settings.request_timeout_ms / 1000
-        self.routes = Routes(self._ask_route, settings.route_refresh_ms / 1000)
+        self.client_id = f"{socket.gethostname()}@{os.getpid()}@{secrets.token_hex(4)}"
+        self.routes = Routes(self._ask_route)
         self.groups: dict[str, ConsumerGroup] = {}
-        self.on_command: OnCommand = lambda command, connection: None
+        self.brokers: dict[str, str] = {}
+        self.on_request: OnRequest = lambda frame, address: None
         self._group_defaults = group_defaults
-        self._client = f"{socket.gethostname()}@{os.getpid()}@{secrets.token_hex(4)}"
-        self._credentials = grpc.ssl_channel_credentials(settings.root_certificates) if settings.tls else None
-        self._connections: dict[tuple[Address, ...], Connection] = {}
-        self._consumers: dict[str, Session] = {}
-        self._read_by: dict[str, dict[str, FilterExpression | None]] = {}
-        self._published: set[str] = set()
+        self._links: dict[str, Link] = {}
+        self._name_server = 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.producer = self._session("p", v2.PRODUCER, None, self._publishing)
 
-    # -- connections -------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
-    def connection(self, places: tuple[Address, ...]) -> Connection:
-        """Return the channel to these addresses."""
-        found = self._connections.get(places)
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        fields: Mapping[str, object] | None = None,
+        body: bytes = b"",
+        *,
+        what: str,
+        seconds: float | None = None,
+        good: tuple[int, ...] = (SUCCESS,),
+    ) -> Frame:
+        """Return an answer whose code is one of `good`.  Raises the refusal that another one is; `what` names the
+        action in words.  Raises UNAVAILABLE, OUTCOME_UNKNOWN and REQUEST_TIMEOUT as `Link.ask`."""
+        request = self._request(code, fields, body)
+        answer = await self._link(address).ask(request, self.timeout_seconds if seconds is None else seconds)
+        if answer.code not in good:
+            raise codes.refusal_of(answer, what)
+        return answer
+
+    async def tell(self, address: str, code: int, fields: Mapping[str, object]) -> None:
+        """Send a request that gets no answer."""
+        await self._link(address).tell(self._request(code, fields, b""))
+
+    def _request(self, code: int, fields: Mapping[str, object] | None, body: bytes) -> Frame:
+        texts = {name: _text(value) for name, value in (fields or {}).items()}
+        own = self.settings.credentials
+        if own.access_key:
+            texts = signed(texts, body, own.access_key, own.secret, own.session_token)
+        return Frame(code, 0, texts, body)
+
+    def _link(self, address: str) -> Link:
+        found = self._links.get(address)
         if found is None:
-            if len(self._connections) >= MAX_CONNECTIONS:
-                raise EntrepotError(Code.UNAVAILABLE, f"the cluster has more than {MAX_CONNECTIONS} places")
-            found = self._connections[places] = Connection(places, self._credentials)
+            self._close_idle()
+            if len(self._links) >= MAX_LINKS:
+                raise EntrepotError(Code.UNAVAILABLE, f"the cluster has more than {MAX_LINKS} places")
+            found = Link(address, self.settings.tls, lambda frame: self.on_request(frame, address))
+            self._links[address] = found
         return found
 
-    async def _ask_route(self, topic: str) -> Route:
-        failure: EntrepotError | None = None
-        for place in self.settings.endpoints:
-            question = v2.QueryRouteRequest(topic=self.namespaces.resource(topic), endpoints=endpoints([place]))
+    def _close_idle(self) -> None:
+        before = asyncio.get_running_loop().time() - IDLE_SECONDS
+        for address, link in list(self._links.items()):
+            if link.used_at < before:
+                link.close()
+                del self._links[address]
+
+    async def ask_name_server(
+        self, code: int, fields: Mapping[str, object] | None = None, *, what: str, good: tuple[int, ...] = (SUCCESS,)
+    ) -> Frame:
+        """Return the answer of a name server: of the one that answered last, else of the next."""
+        servers = self.settings.name_servers
+        failure = EntrepotError(Code.UNAVAILABLE, "no name server of a cluster is configured")
+        for _ in servers:
+            address = servers[self._name_server % len(servers)]
             try:
-                answer = await self.connection((place,)).call(
-                    QUERY_ROUTE, question, self.timeout_seconds, self.producer.headers()
-                )
+                return await self.ask(address, code, fields, what=what, good=good)
             except EntrepotError as refusal:
-                if refusal.code not in (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT):
+                if refusal.code not in AWAY:
                     raise
                 failure = refusal
-            else:
-                return route_of(topic, list(answer.message_queues), (place,))
-        raise failure or EntrepotError(Code.UNAVAILABLE, "no endpoint of a cluster is configured")
+                self._name_server += 1
+        raise failure.with_traceback(None)
 
-    # -- sessions ----------------------------------------------------------------------------------------------------
+    async def ask_all(self, addresses: Mapping[str, str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+        """Return the answers of brokers by their names.  Raises the first refusal of any."""
+        answers = await asyncio.gather(*map(ask, addresses.values()), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return dict(zip(addresses, answers, strict=True))  # type: ignore[arg-type]
 
-    def _session(self, role: str, kind: v2.ClientType.ValueType, group: str | None, settings: Any) -> Session:
-        return Session(
-            kind,
-            None if group is None else self.namespaces.resource(group),
-            settings,
-            partial(self._headers, f"{self._client}@{role}"),
-            lambda command, connection: self.on_command(command, connection),
-            timeout_seconds=self.timeout_seconds,
-            heartbeat_seconds=self.settings.heartbeat_ms / 1000,
-        )
+    # -- routes ------------------------------------------------------------------------------------------------------
 
-    def _headers(self, client_id: str) -> Metadata:
-        s = self.settings
-        now, call_id = self.clock.now_ms(), secrets.token_hex(16)
-        return headers(client_id, s.credentials, s.namespace, _VERSION, now, call_id)
+    def place(self, address: str) -> str:
+        """Return the address to connect to for a broker's own."""
+        return self.settings.addresses.get(address, address)
 
-    async def consumer(self, group: str, topic: str, filter: FilterExpression | None) -> Session:
-        """Return the session of a group's consumer, with the topic among its subscriptions."""
-        session = self._consumers.get(group)
-        if session is None:
-            settings = partial(self._subscription, group)
-            session = self._session(f"c{len(self._consumers)}", v2.SIMPLE_CONSUMER, group, settings)
-            self._consumers[group] = session
-        read = self._read_by.setdefault(group, {})
-        if topic not in read or read[topic] != filter:
-            read[topic] = filter
-            await session.say_settings()
-        return session
+    async def _ask_route(self, topic: str) -> Route:
+        fields = {"topic": self.names.resource(topic), "acceptStandardJsonOnly": True}
+        answer = await self.ask_name_server(codes.ROUTE, fields, what=f"tell the route of topic {topic!r}")
+        known = self.routes.known(topic)
+        return route_of(topic, table(answer.body), self.place, *(() if known is None else (known.type,)))
 
-    async def consumer_for_settling(self, group: str, topic: str) -> Session:
-        """Return the session of a group's consumer, keeping its present filter of the topic."""
-        read = self._read_by.get(group, {})
-        return await self.consumer(group, topic, read.get(topic, self.group(group).filter))
+    async def masters(self) -> dict[str, str]:
+        """Ask for all brokers: the address of each one's master, by name.  Raises UNAVAILABLE where there is none."""
+        answer = await self.ask_name_server(codes.CLUSTER_INFO, what="tell its brokers")
+        told = table(answer.body)
+        brokers = told.get("brokerAddrTable") if isinstance(told, dict) else None
+        clusters = told.get("clusterAddrTable") if isinstance(told, dict) else None
+        named = self.settings.cluster
+        listed = (clusters or {}).get(named, ()) if named else (brokers or {})
+        found: dict[str, str] = {}
+        for name in sorted(listed):
+            places = ((brokers or {}).get(name) or {}).get("brokerAddrs") or {}
+            if MASTER in places:
+                found[name] = self.place(str(places[MASTER]))
+        if not found:
+            of = f" of cluster {named!r}" if named else ""
+            raise EntrepotError(Code.UNAVAILABLE, f"the name servers know no master of a broker{of}")
+        self.brokers = found
+        return found
 
-    async def publisher(self, topic: str) -> Session:
-        """Return the producer's session, with the topic among those it publishes to: checks of its transactions come
-        here."""
-        if topic not in self._published:
-            self._published.add(topic)
-            await self.producer.say_settings()
-        return self.producer
+    async def address_of(self, broker: str) -> str:
+        """Return the address of a broker's master.  Raises UNAVAILABLE."""
+        found = self.brokers.get(broker) or (await self.masters()).get(broker)
+        if found is None:
+            raise EntrepotError(Code.UNAVAILABLE, f"broker {broker!r} has no master now")
+        return found
 
-    def topics_read_by(self, group: str) -> list[str]:
-        """Return the topics that the group has read through this store."""
-        return sorted(self._read_by.get(group, {}))
-
-    def _publishing(self) -> v2.Settings:
-        topics = [self.namespaces.resource(topic) for topic in sorted(self._published)]
-        return self._settings(v2.PRODUCER, publishing=v2.Publishing(topics=topics, validate_message_type=True))
-
-    def _subscription(self, group: str) -> v2.Settings:
-        subscription = v2.Subscription(
-            group=self.namespaces.resource(group),
-            fifo=self.group(group).fifo,
-            receive_batch_size=self.settings.max_batch,
-            long_polling_timeout=duration(self.settings.most_poll_ms),
-        )
-        for topic, wanted in self._read_by.get(group, {}).items():
-            entry = v2.SubscriptionEntry(topic=self.namespaces.resource(topic), expression=wire_filter(wanted))
-            subscription.subscriptions.append(entry)
-        return self._settings(v2.SIMPLE_CONSUMER, subscription=subscription)
-
-    def _settings(self, kind: v2.ClientType.ValueType, **what: Any) -> v2.Settings:
-        return v2.Settings(
-            client_type=kind,
-            access_point=endpoints(self.settings.endpoints),
-            request_timeout=duration(self.settings.request_timeout_ms),
-            user_agent=v2.UA(language=v2.PYTHON, version=_VERSION, hostname=socket.gethostname()),
-            **what,
-        )
+    async def name_of(self, number: int) -> str:
+        """Return the broker with a number.  Raises OFFSET_NOT_FOUND."""
+        names = self.brokers or await self.masters()
+        found = next((name for name in names if broker_number(name) == number), None)
+        if found is None:
+            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"the cluster has no broker with the number {number}")
+        return found
 
     # -- local definitions -------------------------------------------------------------------------------------------
 
     def group(self, name: str) -> ConsumerGroup:
-        """Return the local definition of a group, else the defaults."""
+        """Return the known definition of a group, else the defaults."""
         return self.groups.get(name) or replace(self._group_defaults, name=name)
 
     def group_in_use(self, name: str) -> ConsumerGroup:
@@ -173,7 +191,7 @@ class Cluster:
     def topic(self, name: str) -> Topic | None:
         """Return a topic's definition from the known routes, or None."""
         route = self.routes.known(name)
-        return None if route is None else route.definition()
+        return None if route is None else route.definition
 
     # -- background work ---------------------------------------------------------------------------------------------
 
@@ -190,25 +208,21 @@ class Cluster:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def drop_work(self) -> None:
-        """Cancel all background work."""
+    async def close(self) -> None:
+        """End all background work, and then the connections."""
+        await self.routes.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def close(self) -> None:
-        """Close the sessions, and then the channels."""
-        await self.routes.close()
-        sessions: Sequence[Session] = [self.producer, *self._consumers.values()]
-        await asyncio.gather(*(session.close() for session in sessions))
-        await self.drop_work()
-        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+        for link in self._links.values():
+            link.close()
 
 
-def wire_filter(filter: FilterExpression | None) -> v2.FilterExpression:
-    """Return the expression for the protocol.  For a topic filter, which it lacks, that is everything."""
-    if filter is None or filter.kind is FilterKind.SUB_TOPIC:
-        return v2.FilterExpression(type=v2.TAG, expression="*")
-    kind = v2.TAG if filter.kind is FilterKind.TAG else v2.SQL
-    return v2.FilterExpression(type=kind, expression=filter.text or "*")
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def json_body(value: Any) -> bytes:
+    """Return a body of plain JSON."""
+    return orjson.dumps(value)

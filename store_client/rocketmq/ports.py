@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from entrepot.domain import ports
-from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
-from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
-from entrepot.domain.timing import TimedMessage, TimerCursor
-from entrepot.domain.transaction import HalfMessage
 from entrepot.store_client.rocketmq.absent import refuse
-from entrepot.store_client.rocketmq.pending import Pending
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.receiving import Receiving
 from entrepot.store_client.rocketmq.sending import Sending
 from entrepot.store_client.rocketmq.settling import Settling
+from entrepot.store_client.rocketmq.timers import RocketMqTimers
+from entrepot.store_client.rocketmq.topology import RocketMqTopology
+from entrepot.store_client.rocketmq.transactions import RocketMqTransactions
 
 
 class RocketMqMessages:
-    """Implements `domain.ports.Messages`.  Beyond the port's rules for `append`: the topic must be known here
-    (`Topology.topic`); further queues give UNSUPPORTED; the cluster's refusals enter the confirmation's list until it
-    is settled."""
+    """Implements `domain.ports.Messages`.  Beyond the port's rules for `append`: further queues give UNSUPPORTED; the
+    cluster's refusals enter the confirmation's list until it is settled."""
 
     def __init__(self, sending: Sending, reading: Reading) -> None:
         self._sending = sending
@@ -40,11 +37,11 @@ class RocketMqMessages:
 class RocketMqConsumption:
     """Implements `domain.ports.Consumption`."""
 
-    def __init__(self, receiving: Receiving, settling: Settling, reading: Reading) -> None:
+    def __init__(self, receiving: Receiving, settling: Settling, topology: RocketMqTopology) -> None:
         self.pop, self.release_waiting = receiving.pop, receiving.release_waiting
         self.acknowledge, self.reject = settling.acknowledge, settling.reject
         self.change_invisible_duration = settling.change_invisible_duration
-        self.reset_group = reading.reset_group
+        self.reset_group = topology.reset_group
 
     async def resend_dead_letters(
         self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
@@ -52,44 +49,20 @@ class RocketMqConsumption:
         refuse("resend dead letters", "read the dead-letter topic, and send them to their topic again")
 
 
-class RocketMqTimers:
-    """Implements `domain.ports.Timers`."""
-
-    def __init__(self, pending: Pending) -> None:
-        self.recall = pending.recall
-
-    async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
-        refuse("give a timed message another time", "recall it, and send it again")
-
-    async def timed_messages(
-        self, topic: str | None = None, *, after: TimerCursor | None = None, limit: int = 100
-    ) -> list[TimedMessage]:
-        refuse("list timed messages")
-
-
-class RocketMqTransactions:
-    """Implements `domain.ports.Transactions`."""
-
-    def __init__(self, sending: Sending, pending: Pending) -> None:
-        self._sending, self._pending = sending, pending
-        self.end_transactions = pending.end_transactions
-
-    def append_half(self, messages: Sequence[Message]) -> Confirmation:
-        return self._sending.append(messages, is_half=True, refusals=self._pending.refuse_unnamed(messages))
-
-    async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
-        return self._pending.take_checks(topics, max_messages)
-
-    async def half_messages(self, topic: str | None = None, *, after: int = -1, limit: int = 100) -> list[HalfMessage]:
-        refuse("list half messages")
-
-
 class RocketMqCondition:
     """Implements `domain.ports.Condition`.  A cluster that is away comes back; a side store may fail."""
 
-    def __init__(self, side: ports.Store | None, sending: Sending, receiving: Receiving, pending: Pending) -> None:
+    def __init__(
+        self,
+        side: ports.Store | None,
+        sending: Sending,
+        receiving: Receiving,
+        timers: RocketMqTimers,
+        transactions: RocketMqTransactions,
+    ) -> None:
         self._side = side
-        self._sending, self._receiving, self._pending = sending, receiving, pending
+        self._sending, self._receiving = sending, receiving
+        self._timers, self._transactions = timers, transactions
 
     @property
     def failure(self) -> EntrepotError | None:
@@ -103,7 +76,11 @@ class RocketMqCondition:
         return {"append": self._sending.took, "pop": self._receiving.took}
 
     async def gauges(self) -> dict[str, float]:
-        return {**self._pending.gauges(), "unconfirmed_messages": float(self._sending.waiting)}
+        return {
+            "timing_messages": float(self._timers.waiting),
+            "half_messages": float(self._transactions.waiting),
+            "unconfirmed_messages": float(self._sending.waiting),
+        }
 
     async def tiering(self) -> list[TierStatus]:
         return []

@@ -1,41 +1,48 @@
-"""Receiving: pops become ReceiveMessage calls, one for each broker of the topic at the same time.
+"""Receiving: pops become POP_MESSAGE requests, one for each broker of the topic at the same time.
 
-A long poll at a cluster cannot be cancelled without losing messages on their way, and may be longer than its pop.  So
-calls go on after their pop, and their messages wait on a shelf for the next equal pop; after `keep_ms` they are given
-back.  A shelf belongs to a topic, group, filter, invisible duration and attempt id.
+A long poll at a broker cannot be cancelled without losing messages on their way, and may be longer than its pop.  So
+requests go on after their pop, and their messages wait on a shelf for the next equal pop; after `keep_ms` they are
+given back.  A shelf belongs to a topic, group, filter, invisible duration and attempt id.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import structlog
+
+from entrepot.domain.broker_of_queue import broker_number, first_place, first_queue
+from entrepot.domain.definitions.consumer_group import LATEST
 from entrepot.domain.delivery import Deliveries, Delivery, single_delivery
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.measurement import Histogram
-from entrepot.domain.names import check_same_namespace
+from entrepot.domain.names import check_same_namespace, dead_letter_group
 from entrepot.domain.ports import PopRequest
-from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
-from entrepot.protocols.rocketmq.errors import SUCCESSES, refusal_of
-from entrepot.protocols.rocketmq.mapping import from_wire
-from entrepot.protocols.rocketmq.names import duration
-from entrepot.store_client.rocketmq.calls import RECEIVE
-from entrepot.store_client.rocketmq.cluster import Cluster, wire_filter
-from entrepot.store_client.rocketmq.routes import ALL_QUEUES, Route, RouteQueue
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.frames import SUCCESS
+from entrepot.protocols.rocketmq.remoting.messages import UNIQUE_KEY, stored_message
+from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, receipts_of
+from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.routes import BrokerOfTopic
 from entrepot.store_client.rocketmq.settling import Settling
-
-log = logging.getLogger(__name__)
 
 MAX_RECEIVE: Final = 32
 """Most messages that RocketMQ gives at once."""
 REST_SECONDS: Final = 0.5
 """Pause before a broker that refused is asked again by a pop that still waits for the others."""
+POLL_MARGIN_SECONDS: Final = 7.0
+"""Time by which a long poll may be longer than asked: its timer's step, and the broker's own margin."""
+_FIRST, _LAST = 0, 1
+"""Where a new group begins (initMode)."""
+_POPPED: Final = (SUCCESS, codes.POLLING_TIMEOUT, codes.POLLING_FULL, codes.PULL_NOT_FOUND)
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +93,10 @@ class Receiving:
         self.took = Histogram()
 
     async def pop(self, request: PopRequest) -> Deliveries:
-        """Implements `Consumption.pop`.  Without a wait the cluster still gets `answer_ms`."""
+        """Implements `Consumption.pop`."""
         check_same_namespace(request.topic, request.group)
         route = await self._cluster.routes.of(request.topic)
-        brokers = route.brokers()
+        brokers = [broker for broker in route.brokers if broker.reads]
         if not brokers:
             raise EntrepotError(Code.FORBIDDEN, f"topic {request.topic!r} is not readable")
         group = self._cluster.group_in_use(request.group)
@@ -101,17 +108,15 @@ class Receiving:
         shelf = self._shelves.setdefault(wish, _Shelf(wish))
         shelf.pops += 1
         try:
-            return Deliveries.of_singles(await self._wait(shelf, route, brokers, request))
+            return Deliveries.of_singles(await self._wait(shelf, brokers, request))
         finally:
             shelf.pops -= 1
             self._tidy(shelf)
 
-    async def _wait(
-        self, shelf: _Shelf, route: Route, brokers: list[RouteQueue], request: PopRequest
-    ) -> list[Delivery]:
+    async def _wait(self, shelf: _Shelf, brokers: list[BrokerOfTopic], request: PopRequest) -> list[Delivery]:
         loop = asyncio.get_running_loop()
         settings = self._cluster.settings
-        end = loop.time() + (request.wait_ms or settings.answer_ms) / 1000
+        end = loop.time() + (request.wait_ms / 1000 if request.wait_ms else self._cluster.timeout_seconds)
         asked: dict[str, float] = {}
         polls = False
         while True:
@@ -120,19 +125,19 @@ class Receiving:
             waits = bool(request.wait_ms) and not self._is_draining
             if found or remaining <= 0 or request.max_messages <= 0 or (polls and not waits):
                 return found
-            idle = [broker for broker in brokers if shelf.calls.get(broker.broker, 0) < shelf.pops]
+            idle = [broker for broker in brokers if shelf.calls.get(broker.name, 0) < shelf.pops]
             if asked and len(idle) == len(brokers):
-                refusals = [shelf.refusals.get(broker.broker) for broker in brokers]
+                refusals = [shelf.refusals.get(broker.name) for broker in brokers]
                 if refusals[0] is not None and all(refusals):
                     raise refusals[0]
                 if not waits:
                     return []
-            due = [broker for broker in idle if shelf.is_due(broker.broker, asked, now, again=waits)]
+            due = [broker for broker in idle if shelf.is_due(broker.name, asked, now, again=waits)]
             shelf.changed.clear()
             for broker in due:
-                asked[broker.broker] = now
+                asked[broker.name] = now
                 poll_ms = min(int(remaining * 1000), settings.most_poll_ms) if waits else 0
-                self._start(shelf, route, broker, min(request.max_messages, MAX_RECEIVE), poll_ms)
+                self._start(shelf, broker, min(request.max_messages, MAX_RECEIVE), poll_ms)
             polls = waits
             try:
                 async with asyncio.timeout(remaining if len(due) == len(idle) else min(remaining, REST_SECONDS)):
@@ -148,88 +153,90 @@ class Receiving:
 
     # -- one call ----------------------------------------------------------------------------------------------------
 
-    def _start(self, shelf: _Shelf, route: Route, broker: RouteQueue, count: int, poll_ms: int) -> None:
-        shelf.calls[broker.broker] = shelf.calls.get(broker.broker, 0) + 1
-        self._cluster.spawn(self._receive(shelf, route, broker, count, poll_ms))
+    def _start(self, shelf: _Shelf, broker: BrokerOfTopic, count: int, poll_ms: int) -> None:
+        shelf.calls[broker.name] = shelf.calls.get(broker.name, 0) + 1
+        self._cluster.spawn(self._receive(shelf, broker, count, poll_ms))
 
-    async def _receive(self, shelf: _Shelf, route: Route, broker: RouteQueue, count: int, poll_ms: int) -> None:
+    async def _receive(self, shelf: _Shelf, broker: BrokerOfTopic, count: int, poll_ms: int) -> None:
         began = asyncio.get_running_loop().time()
-        shelf.refusals.pop(broker.broker, None)
+        shelf.refusals.pop(broker.name, None)
         try:
-            found = await self._ask(shelf, route, broker, count, poll_ms)
+            found = await self._ask(shelf.wish, broker, count, poll_ms)
             if found:
                 shelf.deliveries.extend(found)
                 self.took.observe(asyncio.get_running_loop().time() - began)
         except EntrepotError as refusal:
-            shelf.refusals[broker.broker] = refusal
-            log.info("could not receive from %s: %s", broker.broker, refusal.message)
-        except Exception as error:  # a fault of ours, or of gRPC: waiting pops are told
-            log.exception("a receive from %s failed", broker.broker)
-            text = f"receiving from {broker.broker!r} failed: {error}"
-            shelf.refusals[broker.broker] = EntrepotError(Code.INTERNAL_ERROR, text)
+            shelf.refusals[broker.name] = refusal.with_traceback(None)
+            log.info("could not receive", seldom="rocketmq", broker=broker.name, problem=refusal.message)
+        except Exception as error:  # a fault of ours: waiting pops are told
+            log.exception("a receive failed", broker=broker.name)
+            text = f"receiving from {broker.name!r} failed: {error}"
+            shelf.refusals[broker.name] = EntrepotError(Code.INTERNAL_ERROR, text)
         finally:
-            shelf.calls[broker.broker] -= 1
+            shelf.calls[broker.name] -= 1
             shelf.changed.set()
             self._tidy(shelf)
 
-    async def _ask(self, shelf: _Shelf, route: Route, broker: RouteQueue, count: int, poll_ms: int) -> list[Delivery]:
-        wish, settings = shelf.wish, self._cluster.settings
-        session = await self._cluster.consumer(wish.group, wish.topic, wish.filter)
-        question = v2.ReceiveMessageRequest(
-            group=self._cluster.namespaces.resource(wish.group),
-            message_queue=broker.message_queue(ALL_QUEUES),
-            filter_expression=wire_filter(wish.filter),
-            batch_size=count,
-            invisible_duration=duration(wish.invisible_ms),
-            long_polling_timeout=duration(poll_ms),
-        )
+    async def _ask(self, wish: _Wish, broker: BrokerOfTopic, count: int, poll_ms: int) -> list[Delivery]:
+        group, names = self._cluster.group(wish.group), self._cluster.names
+        tags = wish.filter if wish.filter is not None and wish.filter.kind is FilterKind.TAG else None
+        fields: dict[str, object] = {
+            "consumerGroup": names.resource(wish.group),
+            "topic": names.resource(wish.topic),
+            "queueId": -1,
+            "maxMsgNums": count,
+            "invisibleTime": wish.invisible_ms,
+            "pollTime": poll_ms,
+            "bornTime": 0,  # the broker's own time: one of ours may be wrong
+            "initMode": _LAST if group.start == LATEST and dead_letter_group(wish.topic) is None else _FIRST,
+            "expType": "TAG",
+            "exp": tags.text if tags is not None and tags.text else "*",
+            "order": group.fifo,
+            "bname": broker.name,
+        }
         if wish.attempt_id:
-            question.attempt_id = wish.attempt_id
-        # a cluster may hold a call for its own shortest poll, whatever was asked, and refuses one that ends before
-        seconds = (max(poll_ms, settings.least_poll_ms) + settings.request_timeout_ms) / 1000
-        wires: list[v2.Message] = []
-        refusal: EntrepotError | None = None
-        try:
-            async for answer in session.stream(self._cluster.connection(broker.places), RECEIVE, question, seconds):
-                content = answer.WhichOneof("content")
-                if content == "message":
-                    wires.append(answer.message)
-                elif content == "status" and answer.status.code not in (*SUCCESSES, v2.MESSAGE_NOT_FOUND):
-                    refusal = refusal_of(answer.status)
-        except EntrepotError as failure:
-            refusal = failure
-        if refusal is not None and not wires:
-            raise refusal
-        return await self._wanted(wish, [d for wire in wires if (d := self._delivery(wish, route, broker, wire))])
+            fields["attemptId"] = wish.attempt_id
+        seconds = self._cluster.timeout_seconds + (poll_ms / 1000 + POLL_MARGIN_SECONDS if poll_ms else 0)
+        what = f"deliver messages of topic {wish.topic!r}"
+        answer = await self._cluster.ask(broker.address, codes.POP, fields, what=what, seconds=seconds, good=_POPPED)
+        if answer.code != SUCCESS:
+            return []
+        records = decode_records(answer.body)
+        told = zip(records, receipts_of(answer, records, broker.name), strict=True)
+        found = [self._delivery(wish, broker, record, *receipt) for record, receipt in told]
+        return await self._wanted(wish, [delivery for delivery in found if delivery is not None])
 
-    def _delivery(self, wish: _Wish, route: Route, broker: RouteQueue, wire: v2.Message) -> Delivery | None:
-        system = wire.system_properties
+    def _delivery(
+        self, wish: _Wish, broker: BrokerOfTopic, record: Record, receipt: PopReceipt, attempt: int
+    ) -> Delivery | None:
+        number = broker_number(broker.name)
         try:
-            message = from_wire(wire, self._cluster.namespaces, route.queue_id_of(broker.broker, system.queue_id))
+            queue_id = first_queue(number) + record.queue_id
+            message = stored_message(record, self._cluster.names, queue_id, topic=wish.topic)
         except CorruptedError as error:
-            log.warning("%s: %s; it is not served, and comes again", wish.topic, error.message)
+            log.warning("a message is not served, and comes again", topic=wish.topic, problem=error.message)
             return None
-        attempt = max(system.delivery_attempt, 1)
+        message.commit_log_offset += first_place(number)
         handle = ClusterHandle(
-            wish.topic,
-            wish.group,
-            broker.broker,
-            system.message_id,
-            system.receipt_handle,
+            *(wish.topic, wish.group, broker.name),
+            record.properties.get(UNIQUE_KEY, ""),
+            receipt.text,
             attempt,
-            system.queue_id,
+            record.queue_id,
         )
         return single_delivery(message, handle.encode(), attempt)
 
     async def _wanted(self, wish: _Wish, found: list[Delivery]) -> list[Delivery]:
-        """Return the deliveries that match, and settle the others here: the protocol has no topic filters."""
-        if wish.filter is None or wish.filter.kind is not FilterKind.SUB_TOPIC:
+        """Return the deliveries that match, and settle the others here: a broker knows tags by their hashes, no topic
+        filters, and SQL only where its settings allow it."""
+        if wish.filter is None:
             return found
         matches = compile_filter(wish.filter).matches
-        unwanted = [delivery.receipt_handle for delivery in found if not matches(delivery.message)]
-        if unwanted:
+        wanted = [delivery for delivery in found if matches(delivery.message)]
+        if len(wanted) < len(found):
+            unwanted = [delivery.receipt_handle for delivery in found if not matches(delivery.message)]
             await self._settling.acknowledge(wish.topic, wish.group, unwanted)
-        return [delivery for delivery in found if matches(delivery.message)]
+        return wanted
 
     # -- shelves without pops ----------------------------------------------------------------------------------------
 

@@ -1,127 +1,177 @@
-"""Routes: the message queues of a topic of the cluster, and the addresses of each.  Our id of a message queue is its
-place in the order of (broker name, queue id), since a cluster counts queues within each broker.  It is valid as long as
-the route."""
+"""Routes: the message queues of each topic of the cluster, and the brokers that have them.
+
+A cluster counts queues within each broker.  Our id of a queue is `domain.broker_of_queue`'s: the broker's number comes
+from its name, so ids stay when brokers or queues come and go.  Name servers tell no changes: the catalog looks again
+and again, and a route is asked for at once where a broker refutes it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
-from entrepot.domain.background import background
+import structlog
+
+from entrepot.domain.broker_of_queue import broker_number, first_queue
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import check_stored_name
-from entrepot.domain.topic import MAX_QUEUES, Permission, Topic, TopicType
-from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.protocols.rocketmq.names import Address, addresses
+from entrepot.domain.topic import MAX_QUEUES, Permission, Topic, TopicQueues, TopicType
 
-log = logging.getLogger(__name__)
-
-MASTER: Final = 0
-ALL_QUEUES: Final = -1
-
+MASTER: Final = "0"
+_READABLE, _WRITABLE = 4, 2
 _PERMISSIONS: Final = {
     (False, False): Permission.NONE,
     (True, False): Permission.READ,
     (False, True): Permission.WRITE,
     (True, True): Permission.READ_WRITE,
 }
-_READABLE: Final = (v2.READ, v2.READ_WRITE)
-_WRITABLE: Final = (v2.WRITE, v2.READ_WRITE)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOfTopic:
+    """A broker with a topic.  `address`: of its master, or of the slave that serves reads while that is away.  `reads`
+    and `writes`: its queues, from 0 on, that are readable and writable; nothing is writable without a master."""
+
+    name: str
+    address: str
+    reads: int
+    writes: int
+
+    @property
+    def number(self) -> int:
+        return broker_number(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class RouteQueue:
-    """A message queue of the cluster.  `queue_id` is ours, `broker_queue_id` the broker's."""
+    """A message queue of the cluster.  `queue_id` is ours, `local_id` the broker's."""
 
     queue_id: int
     broker: str
-    broker_queue_id: int
-    places: tuple[Address, ...]
-    readable: bool
-    writable: bool
-    wire: bytes
-    """The queue as encoded in the route; calls about it repeat it."""
+    local_id: int
+    address: str
+    is_writable: bool
 
-    def message_queue(self, broker_queue_id: int | None = None) -> v2.MessageQueue:
-        """Return the queue for calls; `ALL_QUEUES` stands for all of its broker's."""
-        found = v2.MessageQueue.FromString(self.wire)
-        if broker_queue_id is not None:
-            found.id = broker_queue_id
+
+@dataclass(frozen=True)
+class Route:
+    """The brokers of a topic, by name, and its type."""
+
+    topic: str
+    brokers: tuple[BrokerOfTopic, ...]
+    type: TopicType = TopicType.NORMAL
+
+    @classmethod
+    def of(cls, topic: str, brokers: Iterable[BrokerOfTopic], kind: TopicType = TopicType.NORMAL) -> Route:
+        """Return the route over brokers in any order."""
+        return cls(topic, _of_different_numbers(brokers), kind)
+
+    @cached_property
+    def queues(self) -> dict[int, RouteQueue]:
+        """The queues by our ids."""
+        return {
+            first_queue(broker.number) + local: RouteQueue(
+                first_queue(broker.number) + local, broker.name, local, broker.address, local < broker.writes
+            )
+            for broker in self.brokers
+            for local in range(max(broker.reads, broker.writes))
+        }
+
+    @cached_property
+    def ids(self) -> TopicQueues:
+        """The ids of its queues."""
+        readable = [q.queue_id for q in self.queues.values() if q.local_id < self.broker(q.broker).reads]
+        writable = [q.queue_id for q in self.queues.values() if q.is_writable]
+        return TopicQueues(readable, writable, writable)
+
+    @cached_property
+    def definition(self) -> Topic:
+        """The topic's definition, as far as the route tells it."""
+        reads, writes = max(b.reads for b in self.brokers), max(b.writes for b in self.brokers)
+        count = min(max(reads, writes, 1), MAX_QUEUES)
+        write_queues = writes if 0 < writes < count else None
+        return Topic(self.topic, count, self.type, _PERMISSIONS[reads > 0, writes > 0], write_queues=write_queues)
+
+    def broker(self, name: str) -> BrokerOfTopic:
+        """Return a broker of the route.  Raises TOPIC_NOT_FOUND."""
+        found = next((broker for broker in self.brokers if broker.name == name), None)
+        if found is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"broker {name!r} has no topic {self.topic!r}")
+        return found
+
+    def queue(self, queue_id: int) -> RouteQueue:
+        """Return a queue.  Raises TOPIC_NOT_FOUND."""
+        found = self.queues.get(queue_id)
+        if found is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {self.topic!r}")
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """The queues of a topic by our queue id, and its accepted message types (empty: not told)."""
-
-    topic: str
-    queues: tuple[RouteQueue, ...]
-    accepts: tuple[v2.MessageType.ValueType, ...]
-
-    def definition(self) -> Topic:
-        """Return the topic's definition, as far as the route tells it."""
-        may = any(q.readable for q in self.queues), any(q.writable for q in self.queues)
-        kind = TopicType.PRIORITY if self.accepts == (v2.PRIORITY,) else TopicType.NORMAL
-        return Topic(self.topic, min(max(len(self.queues), 1), MAX_QUEUES), kind, _PERMISSIONS[may])
-
-    def queue(self, queue_id: int) -> RouteQueue:
-        """Return a queue.  Raises TOPIC_NOT_FOUND for a missing id."""
-        if not 0 <= queue_id < len(self.queues):
-            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {self.topic!r}")
-        return self.queues[queue_id]
-
-    def brokers(self, *, writable: bool = False) -> list[RouteQueue]:
-        """Return one queue of each broker that is readable, or writable."""
-        found: dict[str, RouteQueue] = {}
-        for queue in self.queues:
-            if queue.writable if writable else queue.readable:
-                found.setdefault(queue.broker, queue)
-        return list(found.values())
-
-    def queue_id_of(self, broker: str, broker_queue_id: int) -> int:
-        """Return our queue id; the broker's own for a queue outside the route (one of a retry topic)."""
-        for queue in self.queues:
-            if (queue.broker, queue.broker_queue_id) == (broker, broker_queue_id):
-                return queue.queue_id
-        return broker_queue_id
-
-    def places_of(self, broker: str) -> tuple[Address, ...]:
-        """Return the addresses of a broker; if the route lost it, those of the topic's first queue."""
-        return next((queue.places for queue in self.queues if queue.broker == broker), self.queues[0].places)
+def route_of(topic: str, told: Any, places: Callable[[str], str], kind: TopicType = TopicType.NORMAL) -> Route:
+    """Return the route of TopicRouteData.  `places`: gives the address to connect to for a broker's own."""
+    addresses: dict[str, tuple[str, bool]] = {}
+    for data in _objects(told, "brokerDatas"):
+        of_replicas = data.get("brokerAddrs")
+        if not isinstance(of_replicas, Mapping) or not of_replicas:
+            continue
+        by_id = {str(key): str(value) for key, value in of_replicas.items()}
+        best = MASTER if MASTER in by_id else min(by_id, key=lambda key: (len(key), key))
+        addresses[str(data.get("brokerName"))] = places(by_id[best]), best == MASTER
+    found: list[BrokerOfTopic] = []
+    for data in _objects(told, "queueDatas"):
+        name = str(data.get("brokerName"))
+        address, has_master = addresses.get(name, ("", False))
+        if address:
+            found.append(broker_of_topic(name, address, data, has_master=has_master))
+    return Route.of(topic, found, kind)
 
 
-def route_of(topic: str, found: list[v2.MessageQueue], access_point: tuple[Address, ...]) -> Route:
-    """Return the route of an answer.  A broker without an address is reached where the route was asked."""
-    masters = sorted((q for q in found if q.broker.id == MASTER), key=lambda q: (q.broker.name, q.id))
-    queues = tuple(
-        RouteQueue(
-            index,
-            queue.broker.name,
-            queue.id,
-            addresses(queue.broker.endpoints) or access_point,
-            queue.permission in _READABLE,
-            queue.permission in _WRITABLE,
-            queue.SerializeToString(),
-        )
-        for index, queue in enumerate(masters)
-    )
-    accepts = dict.fromkeys(kind for queue in masters for kind in queue.accept_message_types)
-    return Route(topic, queues, tuple(accepts))
+def broker_of_topic(name: str, address: str, told: Mapping[str, Any], *, has_master: bool = True) -> BrokerOfTopic:
+    """Return a broker with the queues and the permission that are told of a topic (QueueData, TopicConfig)."""
+    permission = _count(told, "perm")
+    reads = _count(told, "readQueueNums") if permission & _READABLE else 0
+    writes = _count(told, "writeQueueNums") if permission & _WRITABLE and has_master else 0
+    return BrokerOfTopic(name, address, reads, writes)
+
+
+def _of_different_numbers(brokers: Iterable[BrokerOfTopic]) -> tuple[BrokerOfTopic, ...]:
+    """Return brokers by name, without those whose number another one has: their queues could not be told apart."""
+    found: dict[int, BrokerOfTopic] = {}
+    for broker in sorted(brokers, key=lambda each: each.name):
+        if (other := found.setdefault(broker.number, broker)) is not broker:
+            log.error(
+                "two brokers have one number",
+                seldom="rocketmq",
+                number=broker.number,
+                of=other.name,
+                not_of=broker.name,
+            )
+    return tuple(found.values())
+
+
+def _objects(told: Any, name: str) -> list[dict[str, Any]]:
+    listed = told.get(name) if isinstance(told, dict) else None
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _count(data: Mapping[str, Any], name: str) -> int:
+    value = data.get(name)
+    return min(max(value, 0), MAX_QUEUES) if isinstance(value, int) else 0
 
 
 class Routes:
-    """The requested routes, refreshed every `refresh_seconds`; `ask` asks the cluster for one."""
+    """The known routes; `ask` asks the cluster for one."""
 
-    def __init__(self, ask: Callable[[str], Awaitable[Route]], refresh_seconds: float) -> None:
+    def __init__(self, ask: Callable[[str], Awaitable[Route]]) -> None:
         self._ask = ask
-        self._refresh_seconds = refresh_seconds
         self._known: dict[str, Route] = {}
         self._watchers: list[Callable[[str], None]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._asking: dict[str, asyncio.Task[Route]] = {}
 
     def known(self, topic: str) -> Route | None:
         """Return a route from the local view, or None."""
@@ -136,37 +186,40 @@ class Routes:
         return self._known.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str) -> Route:
-        """Ask the cluster for a route, even a known one.  Raises as `of`."""
+        """Ask the cluster for a route, even a known one; together with others that ask for it.  Raises as `of`."""
+        asking = self._asking.get(topic)
+        if asking is None:
+            asking = self._asking[topic] = asyncio.get_running_loop().create_task(self._refresh(topic))
+            asking.add_done_callback(lambda _: self._asking.pop(topic, None))
+        return await asyncio.shield(asking)
+
+    async def _refresh(self, topic: str) -> Route:
         check_stored_name(topic, Code.ILLEGAL_TOPIC)
         try:
             route = await self._ask(topic)
-            if not route.queues:
+            if not route.brokers:
                 raise EntrepotError(Code.TOPIC_NOT_FOUND, f"the cluster has no queues of topic {topic!r}")
         except EntrepotError as refusal:
-            if refusal.code == Code.TOPIC_NOT_FOUND and self._known.pop(topic, None) is not None:
-                self._tell(topic)
+            if refusal.code == Code.TOPIC_NOT_FOUND:
+                self.forget(topic)
             raise
-        if self._known.get(topic) != route:
-            self._known[topic] = route
-            self._tell(topic)
-        if self._task is None:
-            self._task = background().keep("routes of the RocketMQ cluster", self._refresh_for_ever)
+        self.learn(route)
         return route
 
-    async def _refresh_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._refresh_seconds)
-            for topic in list(self._known):
-                try:
-                    await self.refresh(topic)
-                except EntrepotError as refusal:
-                    log.info(
-                        "could not refresh the route of %s: %s", topic, refusal.message
-                    )  # the known route holds until it is refuted
+    def learn(self, route: Route) -> None:
+        """Take a route, whoever told it."""
+        if self._known.get(route.topic) != route:
+            self._known[route.topic] = route
+            self._tell(route.topic)
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic that is gone."""
+        if self._known.pop(topic, None) is not None:
+            self._tell(topic)
 
     def _tell(self, topic: str) -> None:
         for fault in call_each(tuple(self._watchers), topic):
-            log.error("a watcher of topics failed; the others are told: %s", topic, exc_info=fault)
+            log.error("a watcher of topics failed; the others are told", topic=topic, exc_info=fault)
 
     def watch(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call back with a topic's name when its route has changed; returns a function to stop it."""
@@ -174,7 +227,8 @@ class Routes:
         return lambda: self._watchers.remove(callback) if callback in self._watchers else None
 
     async def close(self) -> None:
-        """Stop refreshing."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Stop asking."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,74 +1,113 @@
-"""Sending: batches become SendMessage calls, and are confirmed in the order they came.  Unordered messages go out in
-batches and in parallel.  Those of one message group go one by one, each after the answer to the one before, since a
-queue has the cluster's order of arrival."""
+"""Sending: appended messages become requests, and batches are confirmed in the order they came.
+
+Each message queue has a lane with one request under way, since a broker's threads overtake each other: what comes
+meanwhile goes together with the next one.  A batch holds no timed and no half message: RocketMQ would store a batch
+with a delivery time, and deliver nothing that is timed any more.  Those go one by one, beside the lanes.  A broker
+refuses a batch as a whole, so a refused one is sent again message by message: only the odd one is refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import re
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Final
-from zlib import crc32
+from typing import Final, NamedTuple
 
-from entrepot.domain.acceptance import fits_a_record, unfit
+import structlog
+
+from entrepot.domain.acceptance import fits_a_record, is_for_later, unfit
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.measurement import Histogram
-from entrepot.domain.message import Message
-from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.protocols.rocketmq.errors import refusal_of
-from entrepot.protocols.rocketmq.mapping import MESSAGE_ID_SIZE, message_type, to_wire
-from entrepot.protocols.rocketmq.names import timestamp
-from entrepot.store_client.rocketmq.calls import SEND, Connection
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.routing.queue_selector import RoundRobin, queue_for_key
+from entrepot.protocols.rocketmq.mapping import MESSAGE_ID_SIZE
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
+from entrepot.protocols.rocketmq.remoting.messages import HALF, PRODUCER_GROUP, body_for, properties_for
+from entrepot.protocols.rocketmq.remoting.property_text import encode
+from entrepot.protocols.rocketmq.remoting.records import HALF as HALF_FLAG
+from entrepot.protocols.rocketmq.remoting.records import encode_batch
 from entrepot.store_client.rocketmq.cluster import Cluster
-from entrepot.store_client.rocketmq.routes import Route
+from entrepot.store_client.rocketmq.routes import Route, RouteQueue
 
-log = logging.getLogger(__name__)
-
-UNKNOWN: Final = frozenset({Code.REQUEST_TIMEOUT, Code.UNAVAILABLE, Code.INTERNAL_ERROR})
+UNKNOWN: Final = frozenset({Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN})
 """Codes that leave open if a message was stored: they fail the batch, and do not refuse the message."""
-BATCHED: Final = frozenset({v2.NORMAL, v2.PRIORITY})
+MAX_BODY_BYTES: Final = 15 << 20
+"""Longest body that fits a frame with its properties; brokers take 4 MiB unless their settings say more."""
+_AS_A_WHOLE: Final = frozenset({Code.BAD_REQUEST, Code.INTERNAL_ERROR, Code.MESSAGE_BODY_TOO_LARGE})
+"""Refusals of a batch that may be those of one message in it."""
+_BODY_LIMIT: Final = re.compile(r"body length limit ([0-9]{1,12})B")
+"""A broker's words for its longest body, in a refusal that may mean the properties, too."""
+_TIMER_LIMIT: Final = "timer message illegal"
+"""A broker's words for a time that is too far ahead."""
+_STORED: Final = (SUCCESS, *codes.STORED_LESS_SAFELY)
+log = structlog.get_logger(__name__)
 
-OnSent = Callable[[Message, v2.SendResultEntry, Connection], None]
+
+class Sent(NamedTuple):
+    """Where a message was stored.  `offset_id`: its offset message id; `recall_handle`: of a timed message."""
+
+    broker: str
+    address: str
+    offset_id: str
+    queue_offset: int
+    recall_handle: str
+
+
+OnSent = Callable[[Message, Sent], None]
 
 
 @dataclass(slots=True)
 class _Batch:
-    """One append and its results."""
+    """One append and its results.  `left`: messages without an outcome."""
 
     confirmation: Confirmation
     refusals: list[EntrepotError | None]
     began: float
+    left: int
     failure: EntrepotError | None = None
-    is_done: bool = False
 
 
 @dataclass(slots=True)
-class _Sending:
-    """One SendMessage: messages of one topic and type, with their places in the batch."""
+class _Item:
+    """A message on its way, with its place in its batch."""
 
-    route: Route
-    lane: tuple[str, str] | None
-    messages: list[tuple[int, Message, v2.Message]] = field(default_factory=list)
-    size: int = 0
+    batch: _Batch
+    index: int
+    message: Message
+    body: bytes
+    properties: dict[str, str]
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + sum(len(name) + len(value) + 2 for name, value in self.properties.items())
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The messages for one queue.  `task`: sends them, while there are any."""
+
+    items: deque[_Item] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
 
 
 class Sending:
-    """Implements `domain.ports.MessageAppender`, and half messages.  `on_sent`: called with every accepted message."""
+    """Implements `domain.ports.MessageAppender`, and half messages.  `on_sent`: called with each stored timed or half
+    message."""
 
     def __init__(self, cluster: Cluster, on_sent: OnSent) -> None:
         self._cluster = cluster
         self._on_sent = on_sent
         self._batches: deque[_Batch] = deque()
-        self._lanes: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._calls = asyncio.Semaphore(cluster.settings.max_sends)
-        self._turn = count()
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._singles = asyncio.Semaphore(cluster.settings.max_sends)
+        self._turns = RoundRobin()
         self._relieved: list[Callable[[], None]] = []
         self.took = Histogram()
         self.waiting = 0
@@ -81,152 +120,226 @@ class Sending:
         refusals: list[EntrepotError | None] | None = None,
     ) -> Confirmation:
         """Implements `MessageAppender.append` and `Transactions.append_half`; `refusals`: those known already."""
-        loop = asyncio.get_running_loop()
         refusals = [None] * len(messages) if refusals is None else refusals
-        batch = _Batch(Confirmation(refusals), refusals, loop.time())
+        batch = _Batch(Confirmation(refusals), refusals, asyncio.get_running_loop().time(), len(messages))
         self._batches.append(batch)
         self.waiting += len(messages)
-        sendings = list(self._sendings(messages, refusals, is_half=is_half))
-        tasks = [self._start(batch, sending) for sending in sendings]
-        self._cluster.spawn(self._finish(batch, tasks))
+        now_ms = self._cluster.clock.now_ms()
+        for index, message in enumerate(messages):
+            if refusals[index] is None:
+                try:
+                    self._take(batch, index, message, now_ms, is_half=is_half)
+                    continue
+                except EntrepotError as refusal:
+                    refusals[index] = refusal.with_traceback(None)
+            batch.left -= 1
+        if batch.left <= 0:
+            asyncio.get_running_loop().call_soon(self._settle)
         return batch.confirmation
 
-    # -- calls of a batch --------------------------------------------------------------------------------------------
-
-    def _sendings(
-        self, messages: Sequence[Message], refusals: list[EntrepotError | None], *, is_half: bool
-    ) -> Iterator[_Sending]:
-        """Yield the calls of a batch, and fill in local refusals."""
-        limits, now = self._cluster.settings, self._cluster.clock.now_ms()
-        open_ones: dict[tuple[str, v2.MessageType.ValueType], _Sending] = {}
-        for index, message in enumerate(messages):
-            if refusals[index] is not None:
-                continue
-            if not fits_a_record(message):
-                refusals[index] = unfit(message)
-                continue
-            try:
-                route = self._writable(message)
-                kind = message_type(message, route.accepts, now, is_half=is_half)
-                wire = self._wire(message, kind, now)
-                if message.queue_id >= 0:
-                    # a wish, as published clients send it: most clusters choose for themselves
-                    wire.system_properties.queue_id = route.queues[message.queue_id].broker_queue_id
-            except EntrepotError as refusal:
-                refusals[index] = refusal.with_traceback(None)
-                continue
-            if kind not in BATCHED:
-                group = wire.system_properties.message_group
-                lane = (message.topic, group) if kind == v2.FIFO else None
-                yield _Sending(route, lane, [(index, message, wire)])
-                continue
-            size = wire.ByteSize()
-            sending = open_ones.get((message.topic, kind))
-            if (
-                sending is None
-                or len(sending.messages) >= limits.max_batch
-                or sending.size + size > (limits.max_batch_bytes)
-            ):
-                if sending is not None:
-                    yield sending
-                sending = open_ones[message.topic, kind] = _Sending(route, None)
-            sending.messages.append((index, message, wire))
-            sending.size += size
-        yield from open_ones.values()
-
-    def _writable(self, message: Message) -> Route:
+    def _take(self, batch: _Batch, index: int, message: Message, now_ms: int, *, is_half: bool) -> None:
+        """Put a message on its way.  Raises its refusal."""
+        if not fits_a_record(message):
+            raise unfit(message)
         if message.further_queues:
-            raise EntrepotError(
-                Code.UNSUPPORTED, "a RocketMQ cluster takes no message for further queues (multi-dispatch)"
-            )
-        route = self._cluster.routes.known(message.topic)
-        if route is None or message.queue_id >= len(route.queues):
-            raise EntrepotError(
-                Code.TOPIC_NOT_FOUND, f"there is no queue {message.queue_id} of topic {message.topic!r}"
-            )
-        if not route.brokers(writable=True):
-            raise EntrepotError(Code.FORBIDDEN, f"topic {message.topic!r} is not writable")
-        return route
-
-    def _wire(self, message: Message, kind: v2.MessageType.ValueType, now_ms: int) -> v2.Message:
+            text = "a RocketMQ cluster takes no message for further queues (multi-dispatch)"
+            raise EntrepotError(Code.UNSUPPORTED, text)
+        queue_id = self._queue(message)
+        is_later = is_for_later(message, now_ms)
+        if is_half and is_later:
+            text = "RocketMQ takes one of transaction and delivery time, not both of them"
+            raise EntrepotError(Code.BAD_REQUEST, text)
+        if len(message.body) > MAX_BODY_BYTES:
+            text = f"the body has {len(message.body)} bytes, the limit is {MAX_BODY_BYTES}"
+            raise EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, text)
         if not message.message_id:
             message.message_id = secrets.token_bytes(MESSAGE_ID_SIZE)
-        wire = to_wire(message, kind, self._cluster.namespaces)
-        if not message.born_time_ms:
-            wire.system_properties.born_timestamp.CopyFrom(timestamp(now_ms))
-        return wire
+        at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS) if is_later else None
+        properties = properties_for(message, at_ms)
+        item = _Item(batch, index, message, body_for(message), properties)
+        if is_half:
+            properties |= {HALF: "true", PRODUCER_GROUP: self._cluster.settings.producer_group}
+        if is_half or is_later:
+            self._cluster.spawn(self._send_alone(item, queue_id))
+            return
+        lane = self._lanes.get((message.topic, queue_id))
+        if lane is None:
+            lane = self._lanes[message.topic, queue_id] = _Lane()
+            lane.task = self._cluster.spawn(self._send_lane(lane, message.topic, queue_id))
+        lane.items.append(item)
 
-    # -- sending -----------------------------------------------------------------------------------------------------
+    def _queue(self, message: Message) -> int:
+        """Return the queue of a message: its own, else that of its group, else the next one."""
+        route = self._cluster.routes.known(message.topic)
+        if route is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {message.topic!r}")
+        if not route.ids.writable:
+            raise EntrepotError(Code.FORBIDDEN, f"topic {message.topic!r} is not writable")
+        if message.queue_id < 0:
+            key = message.message_group
+            return queue_for_key(key, route.ids.writable) if key else self._turns.queue(route.ids.writable)
+        if not route.queue(message.queue_id).is_writable:
+            raise EntrepotError(Code.FORBIDDEN, f"queue {message.queue_id} of {message.topic!r} is not writable")
+        return message.queue_id
 
-    def _start(self, batch: _Batch, sending: _Sending) -> asyncio.Task[None]:
-        lane = sending.lane
-        before = None if lane is None else self._lanes.get(lane)
-        task = self._cluster.spawn(self._send_after(before, batch, sending))
-        if lane is not None:
-            self._lanes[lane] = task
-            task.add_done_callback(lambda done: self._leave(lane, done))
-        return task
+    # -- requests ----------------------------------------------------------------------------------------------------
 
-    def _leave(self, lane: tuple[str, str], task: asyncio.Task[None]) -> None:
-        if self._lanes.get(lane) is task:
-            del self._lanes[lane]
+    async def _send_lane(self, lane: _Lane, topic: str, queue_id: int) -> None:
+        taken: list[_Item] = []
+        try:
+            while lane.items:
+                taken = self._next(lane)
+                await self._send_together(taken, topic, queue_id)
+                taken = []
+        finally:
+            self._lanes.pop((topic, queue_id), None)
+            for item in (*taken, *lane.items):
+                self._failed(item, EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome"))
+            self._settle()
 
-    async def _send_after(self, before: asyncio.Task[None] | None, batch: _Batch, sending: _Sending) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        async with self._calls:
-            try:
-                await self._send(batch, sending)
-            except EntrepotError as refusal:
-                for index, _, _ in sending.messages:
-                    _note(batch, index, refusal)
-            except Exception:  # a fault of ours, or of gRPC: nothing unanswered may be confirmed
-                log.exception("a send failed")
-                _note(batch, 0, EntrepotError(Code.INTERNAL_ERROR, "the messages could not be sent"))
+    def _next(self, lane: _Lane) -> list[_Item]:
+        settings = self._cluster.settings
+        taken, size = [lane.items.popleft()], 0
+        while lane.items and len(taken) < settings.max_batch:
+            size += lane.items[0].size
+            if size + taken[0].size > settings.max_batch_bytes:
+                break
+            taken.append(lane.items.popleft())
+        return taken
 
-    async def _send(self, batch: _Batch, sending: _Sending) -> None:
-        brokers = sending.route.brokers(writable=True)
-        turn = next(self._turn) if sending.lane is None else crc32(sending.lane[1].encode())
-        connection = self._cluster.connection(brokers[turn % len(brokers)].places)
-        session = await self._cluster.publisher(sending.route.topic)
-        question = v2.SendMessageRequest(messages=[wire for _, _, wire in sending.messages])
-        answer = await session.call(connection, SEND, question)
-        entries = list(answer.entries)
-        if len(entries) != len(sending.messages):
-            # a server may answer a batch in one entry for all
-            entries = [entries[0] if len(entries) == 1 else v2.SendResultEntry(status=answer.status)] * len(
-                sending.messages
-            )
-        for (index, message, _), entry in zip(sending.messages, entries, strict=True):
-            refusal = refusal_of(entry.status)
-            if refusal is None:
-                self._on_sent(message, entry, connection)
+    async def _send_together(self, items: list[_Item], topic: str, queue_id: int) -> None:
+        try:
+            queue = (await self._cluster.routes.of(topic)).queue(queue_id)
+            if len(items) == 1:
+                await self._send(items[0], queue)
             else:
-                _note(batch, index, refusal)
+                body = encode_batch([(item.body, item.properties) for item in items])
+                await self._request(codes.SEND_BATCH, queue, items[0].message, "", body, is_batch=True)
+            outcome = None
+        except EntrepotError as refusal:
+            outcome = refusal.with_traceback(None)
+        if outcome is not None and len(items) > 1 and outcome.code in _AS_A_WHOLE:
+            for item in items:
+                await self._send_together([item], topic, queue_id)
+            return
+        if outcome is not None:
+            self._look_again(topic, outcome)
+        for item in items:
+            self._done(item, outcome)
+        self._settle()
+
+    async def _send_alone(self, item: _Item, queue_id: int) -> None:
+        outcome: EntrepotError | None = EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome")
+        try:
+            async with self._singles:
+                queue = (await self._cluster.routes.of(item.message.topic)).queue(queue_id)
+                self._on_sent(item.message, await self._send(item, queue))
+            outcome = None
+        except EntrepotError as refusal:
+            outcome = refusal.with_traceback(None)
+            self._look_again(item.message.topic, refusal)
+        finally:
+            self._done(item, outcome)
+            self._settle()
+
+    async def _send(self, item: _Item, queue: RouteQueue) -> Sent:
+        flag = HALF_FLAG if HALF in item.properties else 0
+        properties = encode(item.properties)
+        try:
+            answer = await self._request(codes.SEND, queue, item.message, properties, item.body, flag=flag)
+        except EntrepotError as refusal:
+            if _TIMER_LIMIT in refusal.message:
+                raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, refusal.message) from refusal
+            found = _BODY_LIMIT.search(refusal.message) if refusal.code is Code.BAD_REQUEST else None
+            if found is None or len(item.body) <= int(found[1]):
+                raise
+            text = f"the body has {len(item.body)} bytes, the limit is {found[1]}"
+            raise EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, text) from refusal
+        told = answer.fields
+        offset = told.get("queueOffset", "")
+        return Sent(
+            queue.broker,
+            queue.address,
+            told.get("msgId", ""),
+            int(offset) if offset.isdecimal() else -1,
+            told.get("recallHandle", ""),
+        )
+
+    async def _request(
+        self,
+        code: int,
+        queue: RouteQueue,
+        message: Message,
+        properties: str,
+        body: bytes,
+        *,
+        flag: int = 0,
+        is_batch: bool = False,
+    ) -> Frame:
+        """Send a request with messages (the short names of SendMessageRequestHeaderV2).  Raises its refusal."""
+        fields = {
+            "a": self._cluster.settings.producer_group,
+            "b": self._cluster.names.resource(message.topic),
+            "c": "TBW102",
+            "d": 0,
+            "e": queue.local_id,
+            "f": flag,
+            "g": message.born_time_ms or self._cluster.clock.now_ms(),
+            "h": 0,
+            "i": properties,
+            "j": 0,
+            "k": False,
+            "m": is_batch,
+            "n": queue.broker,
+        }
+        what = f"store a message of topic {message.topic!r}"
+        answer = await self._cluster.ask(queue.address, code, fields, body, what=what, good=_STORED)
+        if answer.code != SUCCESS and not self._cluster.settings.confirms_less_safe:
+            text = f"broker {queue.broker!r} has the message, and not as safely as it should: unknown outcome"
+            raise EntrepotError(Code.OUTCOME_UNKNOWN, f"{text} ({answer.remark or answer.code})")
+        return answer
+
+    def _look_again(self, topic: str, refusal: EntrepotError) -> None:
+        """Ask for the route again, which an answer, or its absence, has put in doubt."""
+        if refusal.code in (Code.TOPIC_NOT_FOUND, Code.UNAVAILABLE, Code.STORAGE_FULL, Code.FORBIDDEN, *UNKNOWN):
+            self._cluster.spawn(self._refresh(topic))
+
+    async def _refresh(self, topic: str) -> Route | None:
+        with suppress(EntrepotError):
+            return await self._cluster.routes.refresh(topic)
+        return None
 
     # -- confirming --------------------------------------------------------------------------------------------------
 
-    async def _finish(self, batch: _Batch, tasks: list[asyncio.Task[None]]) -> None:
-        try:
-            if tasks:
-                await asyncio.wait(tasks)
-            if any(task.cancelled() for task in tasks):
-                batch.failure = EntrepotError(Code.UNAVAILABLE, "the store was closed, unknown outcome")
-        except asyncio.CancelledError:
-            batch.failure = EntrepotError(Code.UNAVAILABLE, "the store was closed, unknown outcome")
-        batch.is_done = True
-        self.took.observe(asyncio.get_running_loop().time() - batch.began, len(batch.refusals))
-        while self._batches and self._batches[0].is_done:
+    def _done(self, item: _Item, outcome: EntrepotError | None) -> None:
+        if outcome is None:
+            item.batch.left -= 1
+        else:
+            self._failed(item, outcome)
+
+    def _failed(self, item: _Item, outcome: EntrepotError) -> None:
+        batch = item.batch
+        batch.left -= 1
+        if outcome.code not in UNKNOWN:
+            batch.refusals[item.index] = outcome
+        elif batch.failure is None:
+            batch.failure = EntrepotError(outcome.code, outcome.message)
+
+    def _settle(self) -> None:
+        """Confirm the batches that are done, in the order they came."""
+        now = asyncio.get_running_loop().time()
+        while self._batches and self._batches[0].left <= 0:
             done = self._batches.popleft()
+            self.took.observe(now - done.began, len(done.refusals))
             self.waiting -= len(done.refusals)
             done.confirmation.settle(done.failure)
-        if not self.backlogged:
+        if self._relieved and not self.backlogged:
             relieved, self._relieved = self._relieved, []
             for fault in call_each(relieved):
                 log.error("a callback of relief failed", exc_info=fault)
 
     async def close(self) -> None:
-        """Wait until everything accepted is answered; each call has its deadline."""
+        """Wait until everything accepted is answered; each request has its deadline."""
         while self._batches:
             with suppress(EntrepotError):
                 await self._batches[-1].confirmation.wait()
@@ -242,12 +355,3 @@ class Sending:
             self._relieved.append(callback)
         else:
             callback()
-
-
-def _note(batch: _Batch, index: int, refusal: EntrepotError) -> None:
-    """Note a refusal at its message's place; an open outcome fails the batch."""
-    if refusal.code not in UNKNOWN:
-        batch.refusals[index] = refusal
-    elif batch.failure is None:
-        unknown = refusal.message if "unknown outcome" in refusal.message else f"{refusal.message} (unknown outcome)"
-        batch.failure = EntrepotError(refusal.code, unknown)

@@ -1,23 +1,25 @@
-"""Settling: acknowledgements, renewals, releases and rejections of deliveries.  A cluster gives a renewed delivery a
-new receipt handle.  Callers of the port keep the old one, so the new one is remembered here: only the gateway that
-renewed a delivery can settle it; any gateway can settle others."""
+"""Settling: acknowledgements, renewals, releases and rejections of deliveries.
+
+A broker gives a renewed delivery a new receipt.  Callers of the port keep the old one, so the new one is remembered
+here: only the gateway that renewed a delivery can settle it; any gateway can settle others.  A broker answers
+acknowledgements of stale receipts like those of current ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from entrepot.domain.delivery import Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import REJECTED
-from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
-from entrepot.protocols.rocketmq.errors import refusal_of
-from entrepot.protocols.rocketmq.names import duration
-from entrepot.store_client.rocketmq.calls import ACK, CHANGE_INVISIBLE, FORWARD_TO_DLQ, Connection
-from entrepot.store_client.rocketmq.cluster import Cluster
-from entrepot.store_client.rocketmq.session import Session
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.frames import Frame
+from entrepot.protocols.rocketmq.remoting.receipts import ORDERED_QUEUE, PopReceipt, batch_of
+from entrepot.store_client.rocketmq.cluster import Cluster, json_body
 
 Refusals = list[EntrepotError | None]
 _VOID = ""
@@ -60,19 +62,34 @@ class Settling:
         return outcomes
 
     async def _acknowledge(self, topic: str, group: str, broker: str, handles: list[ClusterHandle]) -> Refusals:
-        session, connection = await self._place(topic, group, broker)
-        question = v2.AckMessageRequest(
-            group=self._cluster.namespaces.resource(group),
-            topic=self._cluster.namespaces.resource(topic),
-            entries=[
-                v2.AckMessageEntry(message_id=handle.message_id, receipt_handle=handle.receipt_handle)
-                for handle in handles
-            ],
-        )
-        answer = await session.call(connection, ACK, question)
-        if len(answer.entries) != len(handles):
-            return [refusal_of(answer.status)] * len(handles)
-        return [refusal_of(entry.status) for entry in answer.entries]
+        address = await self._cluster.address_of(broker)
+        receipts = [PopReceipt.parse(handle.receipt_handle) for handle in handles]
+        if len(receipts) == 1 or any(receipt.revive_queue == ORDERED_QUEUE for receipt in receipts):
+            return list(await asyncio.gather(*(self._acknowledge_one(topic, group, address, r) for r in receipts)))
+        names = self._cluster.names
+        acks = batch_of(names.resource(topic), names.resource(group), receipts)
+        body = json_body({"brokerName": broker, "acks": acks})
+        await self._cluster.ask(address, codes.BATCH_ACK, None, body, what="acknowledge messages")
+        return [None] * len(handles)
+
+    async def _acknowledge_one(self, topic: str, group: str, address: str, receipt: PopReceipt) -> EntrepotError | None:
+        fields = self._fields(topic, group, receipt)
+        try:
+            await self._cluster.ask(address, codes.ACK, fields, what="acknowledge a message")
+        except EntrepotError as refusal:
+            return refusal.with_traceback(None)
+        return None
+
+    def _fields(self, topic: str, group: str, receipt: PopReceipt) -> dict[str, object]:
+        group, topic = self._cluster.names.resource(group), self._cluster.names.resource(topic)
+        return {
+            "consumerGroup": group,
+            "topic": receipt.topic(topic, group),
+            "queueId": receipt.queue_id,
+            "extraInfo": receipt.text,
+            "offset": receipt.offset,
+            "bname": receipt.broker,
+        }
 
     async def change_invisible_duration(
         self,
@@ -85,43 +102,43 @@ class Settling:
         suspend: bool = False,
         reason: str = "",
     ) -> Refusals:
-        """Implements `Consumption.change_invisible_duration`, with a call for each handle: the protocol has no batches,
-        and no reasons."""
+        """Implements `Consumption.change_invisible_duration`, with a request for each handle: RocketMQ has no batches
+        of them, and no reasons.  Each delivery counts as an attempt, also with `suspend`."""
 
         async def change(text: str, handle: ClusterHandle) -> None:
             definition = self._cluster.group(group)
             wait_ms = invisible_ms
             if wait_ms is None:
                 wait_ms = definition.retry.delay_ms(handle.attempt) if release else definition.invisible_seconds * 1000
-            session, connection = await self._place(topic, group, handle.broker)
-            question = v2.ChangeInvisibleDurationRequest(
-                group=self._cluster.namespaces.resource(group),
-                topic=self._cluster.namespaces.resource(topic),
-                receipt_handle=handle.receipt_handle,
-                invisible_duration=duration(wait_ms),
-                message_id=handle.message_id,
-                suspend=suspend or None,
-            )
-            answer = await session.call(connection, CHANGE_INVISIBLE, question)
-            self._remember(text, _VOID if release else answer.receipt_handle or handle.receipt_handle)
+            receipt = PopReceipt.parse(handle.receipt_handle)
+            fields = {**self._fields(topic, group, receipt), "invisibleTime": wait_ms}
+            answer = await self._ask(receipt, codes.CHANGE_INVISIBLE, fields, "change an invisible time")
+            self._remember(text, _VOID if release else receipt.renewed(answer.fields).text)
 
         return await self._each(topic, group, receipts, change)
 
+    async def _ask(self, receipt: PopReceipt, code: int, fields: dict[str, object], what: str) -> Frame:
+        return await self._cluster.ask(await self._cluster.address_of(receipt.broker), code, fields, what=what)
+
     async def reject(self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED) -> Refusals:
-        """Implements `Consumption.reject`, with a call for each handle: the protocol has no batches, and no reasons."""
+        """Implements `Consumption.reject` in two steps: a copy to the dead letters, and the acknowledgement.  Between
+        them a message may be both dead and delivered again.  RocketMQ keeps no reasons."""
 
         async def forward(text: str, handle: ClusterHandle) -> None:
-            session, connection = await self._place(topic, group, handle.broker)
-            question = v2.ForwardMessageToDeadLetterQueueRequest(
-                group=self._cluster.namespaces.resource(group),
-                topic=self._cluster.namespaces.resource(topic),
-                receipt_handle=handle.receipt_handle,
-                message_id=handle.message_id,
-                delivery_attempt=handle.attempt,
-                max_delivery_attempts=self._cluster.group(group).max_attempts,
-            )
-            await session.call(connection, FORWARD_TO_DLQ, question)
-            self._renewed.pop(text, None)
+            receipt = PopReceipt.parse(handle.receipt_handle)
+            fields = {
+                "offset": receipt.commit_log_offset,
+                "group": self._cluster.names.resource(group),
+                "delayLevel": -1,
+                "originMsgId": handle.message_id,
+                "originTopic": self._cluster.names.resource(topic),
+                "unitMode": False,
+                "maxReconsumeTimes": self._cluster.group(group).max_attempts,
+                "bname": receipt.broker,
+            }
+            await self._ask(receipt, codes.SEND_BACK, fields, "move a message to the dead letters")
+            await self._ask(receipt, codes.ACK, self._fields(topic, group, receipt), "acknowledge a dead letter")
+            self._remember(text, _VOID)
 
         return await self._each(topic, group, receipts, forward)
 
@@ -152,15 +169,10 @@ class Settling:
         current = self._renewed.get(text, handle.receipt_handle)
         if (handle.topic, handle.group) != (topic, group) or current == _VOID:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not current")
-        return ClusterHandle(topic, group, handle.broker, handle.message_id, current, handle.attempt, handle.queue_id)
+        return replace(handle, receipt_handle=current)
 
     def _remember(self, text: str, receipt_handle: str) -> None:
         self._renewed[text] = receipt_handle
         self._renewed.move_to_end(text)
         if len(self._renewed) > self._cluster.settings.max_remembered:
             self._renewed.popitem(last=False)
-
-    async def _place(self, topic: str, group: str, broker: str) -> tuple[Session, Connection]:
-        route = await self._cluster.routes.of(topic)
-        session = await self._cluster.consumer_for_settling(group, topic)
-        return session, self._cluster.connection(route.places_of(broker))

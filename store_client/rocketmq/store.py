@@ -1,38 +1,35 @@
-"""RocketMqStore: a RocketMQ 5 cluster behind the ports, as one of its gRPC clients.  docs/rocketmq-cluster.md lists the
-protocol's call for each call of the ports, and those it cannot carry.
+"""RocketMqStore: a RocketMQ 5 cluster behind the ports, as one of its clients.  docs/rocketmq-cluster.md lists the
+requests for each call of the ports, and those it cannot carry.
 
-ADR 39: a store is a record of its ports. Invariant: a call that the cluster cannot carry is refused as UNSUPPORTED.
+ADR 39: a store is a record of its ports; ADR 84: it speaks RocketMQ's remoting protocol.  Invariant: a call that the
+cluster cannot carry is refused as UNSUPPORTED.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from entrepot.domain import ports
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
-from entrepot.store_client.rocketmq.absent import NoKeyValues, NoMessageFinder
+from entrepot.domain.message import Message
+from entrepot.store_client.rocketmq.absent import NoKeyValues
+from entrepot.store_client.rocketmq.catalog import Catalog
 from entrepot.store_client.rocketmq.cluster import Cluster
-from entrepot.store_client.rocketmq.pending import Pending
-from entrepot.store_client.rocketmq.ports import (
-    RocketMqCondition,
-    RocketMqConsumption,
-    RocketMqMessages,
-    RocketMqTimers,
-    RocketMqTransactions,
-)
+from entrepot.store_client.rocketmq.finding import RocketMqFinder
+from entrepot.store_client.rocketmq.ports import RocketMqCondition, RocketMqConsumption, RocketMqMessages
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.receiving import Receiving
-from entrepot.store_client.rocketmq.sending import Sending
+from entrepot.store_client.rocketmq.sending import Sending, Sent
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 from entrepot.store_client.rocketmq.settling import Settling
+from entrepot.store_client.rocketmq.timers import RocketMqTimers
 from entrepot.store_client.rocketmq.topology import RocketMqTopology
+from entrepot.store_client.rocketmq.transactions import RocketMqTransactions
 
 
 class RocketMqStore:
-    """Implements `domain.ports.Store`, as far as the protocol goes: the rest raises UNSUPPORTED.  It must be made on a
-    running event loop.  `side` serves the key-values, and is closed with it.  `group_defaults`: assumed definition of
-    groups without a put, since the cluster's own cannot be read."""
+    """Implements `domain.ports.Store`, as far as the cluster goes: the rest raises UNSUPPORTED.  It must be made on a
+    running event loop.  `side` serves the key-values, and is closed with it.  `group_defaults`: what a cluster does not
+    keep of a group, where nobody has put it here."""
 
     def __init__(
         self,
@@ -44,26 +41,34 @@ class RocketMqStore:
     ) -> None:
         self._side = side
         self._cluster = Cluster(settings, clock, group_defaults or ConsumerGroup("defaults"))
-        pending = Pending(self._cluster)
-        self._sending = Sending(self._cluster, pending.note_sent)
+        self._catalog = Catalog(self._cluster)
+        self._sending = Sending(self._cluster, self._note_sent)
         settling, reading = Settling(self._cluster), Reading(self._cluster)
+        topology = RocketMqTopology(self._cluster, reading, self._catalog)
         self._receiving = Receiving(self._cluster, settling)
+        self._timers = RocketMqTimers(self._cluster)
+        self._transactions = RocketMqTransactions(self._cluster, self._sending)
         self.messages: ports.Messages = RocketMqMessages(self._sending, reading)
-        self.consumption: ports.Consumption = RocketMqConsumption(self._receiving, settling, reading)
-        self.topology: ports.Topology = RocketMqTopology(self._cluster, reading)
+        self.consumption: ports.Consumption = RocketMqConsumption(self._receiving, settling, topology)
+        self.topology: ports.Topology = topology
         self.key_values: ports.KeyValues = NoKeyValues() if side is None else side.key_values
-        self.finder: ports.MessageFinder = NoMessageFinder()
-        self.timers: ports.Timers = RocketMqTimers(pending)
-        self.transactions: ports.Transactions = RocketMqTransactions(self._sending, pending)
-        self.condition: ports.Condition = RocketMqCondition(side, self._sending, self._receiving, pending)
+        self.finder: ports.MessageFinder = RocketMqFinder(self._cluster, reading)
+        self.timers: ports.Timers = self._timers
+        self.transactions: ports.Transactions = self._transactions
+        self.condition: ports.Condition = RocketMqCondition(
+            side, self._sending, self._receiving, self._timers, self._transactions
+        )
 
-    async def find_topics(self, names: Sequence[str]) -> None:
-        """Ask the cluster for topics, which are then known here.  Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
-        for name in names:
-            await self._cluster.routes.of(name)
+    def _note_sent(self, message: Message, sent: Sent) -> None:
+        self._timers.note_sent(message, sent)
+        self._transactions.note_sent(message, sent)
+
+    async def start(self) -> None:
+        """Look for topics and groups.  Raises UNAVAILABLE if no name server or broker answers."""
+        await self._catalog.start()
 
     async def close(self) -> None:
-        """Answer pops empty, give back messages on shelves, wait for open sends, and close the sessions."""
+        """Answer pops empty, give back messages on shelves, wait for open sends, and end the connections."""
         self._receiving.release_waiting()
         await self._receiving.close()
         await self._sending.close()

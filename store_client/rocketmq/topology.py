@@ -1,52 +1,140 @@
-"""RocketMqTopology: the cluster's topics, and local definitions of groups."""
+"""RocketMqTopology: the cluster's topics and groups, made and changed at all masters, one after the other.
+
+A broker keeps of a group its order and attempts; the rest of a definition is known in this process alone, and travels
+in the calls that need it.  A namespace is there once something is in it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
-from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.broker_of_queue import broker_number, first_queue
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress, parse_start
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
-from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, split_name
-from entrepot.domain.topic import Topic, TopicQueues, TopicStatus, own_queues
+from entrepot.domain.names import (
+    DEAD_LETTER_PREFIX,
+    DEFAULT_NAMESPACE,
+    RETRY_PREFIX,
+    check_group_name,
+    check_same_namespace,
+    check_stored_name,
+    is_system_topic,
+    split_name,
+)
+from entrepot.domain.position import Position
+from entrepot.domain.topic import Cleanup, Topic, TopicQueues, TopicStatus, TopicType
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.dialect import table
 from entrepot.store_client.rocketmq.absent import refuse
-from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.catalog import Catalog
+from entrepot.store_client.rocketmq.cluster import Cluster, json_body
 from entrepot.store_client.rocketmq.reading import Reading
+from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route
 
+_READ, _WRITE = 4, 2
+_MIXED: Final = "MIXED"
+_NO_QUEUES: Final = TopicQueues((), (), ())
 _Status = TypeVar("_Status")
 
 
 class RocketMqTopology:
-    """Implements `domain.ports.Topology`."""
+    """Implements `domain.ports.Topology`, and `Consumption.reset_group`."""
 
-    def __init__(self, cluster: Cluster, reading: Reading) -> None:
-        self._cluster, self._reading = cluster, reading
-        self.topic = cluster.topic  # only a known one; `put_topic` asks the cluster
-        self.group_status = reading.group_status
+    def __init__(self, cluster: Cluster, reading: Reading, catalog: Catalog) -> None:
+        self._cluster, self._reading, self._catalog = cluster, reading, catalog
+        self.topic = cluster.topic
         self.watch_topics = cluster.routes.watch
+        self._types = _MIXED
+        """Type of new topics that take any message; brokers may not allow MIXED."""
 
     def is_arriving(self, name: str) -> bool:
         return False
 
     def queues(self, topic: Topic) -> TopicQueues:
-        return own_queues(topic.queues, topic.writable_queues)
+        route = self._cluster.routes.known(topic.name)
+        return _NO_QUEUES if route is None else route.ids
 
     def made_at(self, name: str, queue_id: int) -> int:
         return 0  # the cluster does not tell
 
     def topics(self) -> list[Topic]:
-        return [route.definition() for route in self._cluster.routes.all()]
+        return [route.definition for route in self._cluster.routes.all()]
+
+    # -- topics ------------------------------------------------------------------------------------------------------
 
     async def put_topic(self, topic: Topic) -> Topic:
-        """Ask the cluster for a topic, which is then known here as the cluster has it, whatever was put.  Raises
-        UNSUPPORTED if the cluster has none: topics are made with RocketMQ's own tools."""
+        """Make a topic at all masters, or at those of its placement.  The rest of its definition is left out.  Raises
+        ILLEGAL_TOPIC, FORBIDDEN, PRECONDITION_FAILED (queues to remove have messages), UNSUPPORTED (compaction)."""
+        check_stored_name(topic.name, Code.ILLEGAL_TOPIC)
+        if is_system_topic(topic.name) and not split_name(topic.name)[1].startswith(DEAD_LETTER_PREFIX):
+            raise EntrepotError(Code.FORBIDDEN, f"topic {topic.name!r} is the system's own")
+        if topic.cleanup is Cleanup.COMPACT:
+            refuse("keep the last message of each key", "use a topic with the cleanup DELETE")
+        masters = await self._cluster.masters()
+        if unknown := sorted({name for name, _ in topic.placement} - masters.keys()):
+            raise EntrepotError(Code.BAD_REQUEST, f"placement: the cluster has no broker {unknown[0]!r}")
+        placed = {name: address for name, address in masters.items() if not topic.placement or topic.queues_on(name)}
+        before = self._cluster.routes.known(topic.name)
+        if before is not None:
+            await self._check_drained(topic, before)
+        for name, address in placed.items():
+            await self._put_at(topic, topic.queues_on(name) if topic.placement else topic.queues, address)
+        reads, writes = topic.permission.readable, topic.permission.writable
+        made = [
+            BrokerOfTopic(
+                name,
+                address,
+                (topic.queues_on(name) if topic.placement else topic.queues) * reads,
+                min(topic.writable_queues, topic.queues_on(name) if topic.placement else topic.queues) * writes,
+            )
+            for name, address in placed.items()
+        ]
+        others = [] if before is None else [broker for broker in before.brokers if broker.name not in placed]
+        route = Route.of(topic.name, (*made, *others), topic.type)
+        self._cluster.routes.learn(route)  # name servers hear of it a moment later
+        return route.definition
+
+    async def _check_drained(self, topic: Topic, before: Route) -> None:
+        removed = [
+            queue
+            for queue in before.queues.values()
+            if queue.local_id >= topic.queues_on(queue.broker) and queue.local_id < before.broker(queue.broker).reads
+        ]
+        if not removed:
+            return
+        places = {queue.queue_id: queue for queue in removed}
+        for group in sorted(self._cluster.groups):
+            for each in (await self.group_status(group)).progress:
+                if each.topic == topic.name and each.queue_id in places and (each.lag or each.in_flight):
+                    text = f"queue {each.queue_id} of topic {topic.name!r} has messages that group {group!r} waits for"
+                    raise EntrepotError(Code.PRECONDITION_FAILED, text)
+
+    async def _put_at(self, topic: Topic, queues: int, address: str) -> None:
+        permission = _READ * topic.permission.readable | _WRITE * topic.permission.writable
+        fields: dict[str, object] = {
+            "topic": self._cluster.names.resource(topic.name),
+            "defaultTopic": "TBW102",
+            "readQueueNums": queues,
+            "writeQueueNums": min(topic.writable_queues, queues),
+            "perm": permission,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+        }
+        kind = topic.type if topic.type is TopicType.PRIORITY else self._types
+        what = f"make topic {topic.name!r}"
         try:
-            return (await self._cluster.routes.refresh(topic.name)).definition()
+            await self._cluster.ask(
+                address, codes.PUT_TOPIC, {**fields, "attributes": f"+message.type={kind}"}, what=what
+            )
         except EntrepotError as refusal:
-            if refusal.code == Code.TOPIC_NOT_FOUND:
-                refuse(f"create topic {topic.name!r}", "make it with mqadmin updateTopic")
-            raise
+            if kind != _MIXED or _MIXED not in refusal.message:
+                raise
+            self._types = TopicType.NORMAL  # the brokers check no types; RocketMQ's own proxy does
+            fields["attributes"] = f"+message.type={self._types}"
+            await self._cluster.ask(address, codes.PUT_TOPIC, fields, what=what)
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
         outcomes: list[EntrepotError | None] = []
@@ -59,36 +147,77 @@ class RocketMqTopology:
         return outcomes
 
     async def delete_topic(self, name: str) -> None:
-        refuse("delete topics", "use mqadmin deleteTopic")
+        """Delete a topic at all masters and name servers.  Messages that wait for their time come nowhere."""
+        route = await self._cluster.routes.of(name)
+        await self._delete(
+            self._cluster.names.resource(name), {broker.name: broker.address for broker in route.brokers}
+        )
+        self._cluster.routes.forget(name)
+
+    async def _delete(self, resource: str, addresses: Mapping[str, str]) -> None:
+        what = f"delete topic {resource!r}"
+        for code, places in ((codes.DELETE_TOPIC, addresses.values()), (codes.FORGET_TOPIC, self._name_servers())):
+            for address in places:
+                await self._cluster.ask(address, code, {"topic": resource}, what=what)
+
+    def _name_servers(self) -> Sequence[str]:
+        return self._cluster.settings.name_servers
 
     async def topic_status(self, name: str) -> TopicStatus:
-        return TopicStatus((await self._cluster.routes.of(name)).definition(), await self._reading.bounds(name))
+        route = await self._cluster.routes.of(name)
+        return TopicStatus(route.definition, await self._reading.bounds(name))
 
     async def topic_statuses(self, names: Sequence[str]) -> list[TopicStatus]:
         return await _told(names, self.topic_status)
 
     def namespaces(self) -> list[str]:
-        """Return `default`, and the namespaces of topics and groups known here."""
-        names = [*(topic.name for topic in self.topics()), *self._cluster.groups]
+        """Return `default`, and the namespaces of known topics and groups."""
+        names = [*(route.topic for route in self._cluster.routes.all()), *self._cluster.groups]
         return [DEFAULT_NAMESPACE, *sorted({split_name(name)[0] for name in names} - {DEFAULT_NAMESPACE})]
 
     async def put_namespace(self, name: str) -> None:
-        refuse("create namespaces", "a namespace is there when topics are in it")
+        if name not in self.namespaces():
+            refuse("keep an empty namespace", "one is there once a topic is in it")
 
     async def delete_namespace(self, name: str) -> None:
-        refuse("delete namespaces")
+        if name not in self.namespaces():
+            raise EntrepotError(Code.BAD_REQUEST, f"there is no namespace {name!r}")
+        text = "has topics or groups" if name != DEFAULT_NAMESPACE else "is always there"
+        raise EntrepotError(Code.PRECONDITION_FAILED, f"namespace {name!r} {text}")
+
+    # -- groups ------------------------------------------------------------------------------------------------------
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
-        """Keep a definition here: calls carry its invisible time, retry delays, filter and attempts.  The group itself,
-        and its FIFO flag, are the cluster's (mqadmin updateSubGroup)."""
+        """Make or change a group at all masters: its order and attempts.  The rest is known here alone."""
         check_group_name(split_name(group.name)[1])
+        if parse_start(group.start) is not None:
+            refuse("begin a group at a time", "make it, and reset it to that time")
+        definition = json_body(
+            {
+                "groupName": self._cluster.names.resource(group.name),
+                "consumeEnable": True,
+                "consumeFromMinEnable": True,
+                "consumeMessageOrderly": group.fifo,
+                "retryMaxTimes": group.max_attempts - 1,
+            }
+        )
+        for address in (await self._cluster.masters()).values():
+            await self._cluster.ask(address, codes.PUT_GROUP, None, definition, what=f"make group {group.name!r}")
         self._cluster.groups[group.name] = group
         return group
 
     async def delete_group(self, name: str) -> None:
-        """Delete the local definition of a group."""
-        if self._cluster.groups.pop(name, None) is None:
+        """Delete a group with its offsets and retry topics at all masters; its dead letters stay."""
+        if name not in self._cluster.groups:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"group {name!r} is not known here")
+        masters = await self._cluster.masters()
+        resource = self._cluster.names.resource(name)
+        fields = {"groupName": resource, "cleanOffset": True}
+        for address in masters.values():
+            await self._cluster.ask(address, codes.DELETE_GROUP, fields, what=f"delete group {name!r}")
+        await self._delete(f"{RETRY_PREFIX}{resource}", masters)
+        self._catalog.taken_out.add(name)
+        self._cluster.groups.pop(name, None)
 
     def group(self, name: str) -> ConsumerGroup | None:
         return self._cluster.groups.get(name)
@@ -96,8 +225,58 @@ class RocketMqTopology:
     def groups(self) -> list[ConsumerGroup]:
         return [self._cluster.groups[name] for name in sorted(self._cluster.groups)]
 
+    async def group_status(self, name: str) -> GroupStatus:
+        """Return a group with its progress, as the brokers tell it.  Messages in a retry topic are not counted."""
+        if name not in self._cluster.groups:
+            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"group {name!r} is not known here")
+        fields = {"consumerGroup": self._cluster.names.resource(name), "topic": ""}
+
+        async def ask(address: str) -> object:
+            answer = await self._cluster.ask(
+                address, codes.CONSUME_STATS, fields, what=f"tell the progress of group {name!r}"
+            )
+            return table(answer.body, "offsetTable")
+
+        answers = await self._cluster.ask_all(await self._cluster.masters(), ask)
+        progress = [each for told in answers.values() for each in self._progress(split_name(name)[0], told)]
+        return GroupStatus(self._cluster.group(name), sorted(progress, key=lambda each: (each.topic, each.queue_id)))
+
+    def _progress(self, namespace: str, told: object) -> list[QueueProgress]:
+        found: list[QueueProgress] = []
+        for queue, about in told if isinstance(told, list) else []:
+            topic = self._cluster.names.name(str(queue.get("topic")))
+            if split_name(topic)[1].startswith(RETRY_PREFIX) or split_name(topic)[0] != namespace:
+                continue
+            number, local = broker_number(str(queue.get("brokerName"))), int(queue.get("queueId", 0))
+            end, committed = (max(int(about.get(key, 0)), 0) for key in ("brokerOffset", "consumerOffset"))
+            held = max(int(about.get("pullOffset", 0)) - committed, 0)
+            found.append(
+                QueueProgress(topic, first_queue(number) + local, committed, end, held, max(end - committed, 0))
+            )
+        return found
+
     async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
         return await _told(names, self.group_status)
+
+    async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
+        """Implements `Consumption.reset_group` by the brokers' own reset, which a consumer meets at its next request.
+        Messages in flight, and those in retry topics, stay what they are."""
+        check_same_namespace(topic, group)
+        route = await self._cluster.routes.of(topic)
+        if group not in self._cluster.groups:
+            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"group {group!r} is not known here")
+        for queue in route.queues.values() if queue_id is None else [route.queue(queue_id)]:
+            fields = {
+                "topic": self._cluster.names.resource(topic),
+                "group": self._cluster.names.resource(group),
+                "queueId": queue.local_id,
+                "offset": await self._reading.offset_of(topic, queue, position),
+                "timestamp": 0,
+                "isForce": True,
+                "bname": queue.broker,
+            }
+            await self._cluster.ask(queue.address, codes.RESET_OFFSET, fields, what=f"reset group {group!r}")
+        return await self.group_status(group)
 
 
 async def _told(names: Sequence[str], ask: Callable[[str], Awaitable[_Status]]) -> list[_Status]:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-PLACES = "the protocol does not say where a record lies in the log, or which hash it has"
+PLACES = "RocketMQ keeps no hash of a sub-topic, and reads by its own limits"
+LIMITS = "topics and groups of RocketMQ do not have these limits"
+LATE_SETTLING = "brokers answer OK to an acknowledgement of what is settled, or of a delivery that is over"
+COMES_BACK = "a queue that comes back has its old messages"
+ATTEMPTS = "each delivery of RocketMQ counts as an attempt"
+STARTS = "a group of RocketMQ begins at the first message or at the end, at its first request"
+RECALLS = "a broker does not say whether what is recalled was waiting"
 UNORDERED = "messages without a message group, or of two groups, have no order among them"
 AHEAD = "a tail is a long poll: it begins when the cluster has said where, and brings what came since"
 RECEIVES_32 = "a cluster gives 32 messages at once at most"
-FINDS_NOTHING = "the protocol finds and lists nothing"
+FINDS_NOTHING = "RocketMQ lists nothing that waits, and does not change its time"
 MULTI_DISPATCH = "the protocol has no further queues"
-TOPOLOGY = "topics, groups and namespaces are made and deleted with RocketMQ's tools"
+TOPOLOGY = "RocketMQ makes and deletes topics and groups by rules of its own"
 RELEASE = "to give back is to make invisible for a while, and counts as in flight until then"
 REASONS = "of a dead letter the protocol says only its topic and message id"
 RETRIES = "a cluster's retry topics, its limits and its compaction are its own affair"

@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.domain.ports import Store
 from entrepot.store_client.rocketmq import RocketMqSettings
-from tests.contract_rocketmq.operated import OperatedStore, PassingClock, RocketMqOperator
+from tests.contract_rocketmq.operated import PassingClock, SettledStore, at_rocketmq
 from tests.contract_rocketmq.real_differences import DIFFERENT, LEFT_OUT, TIME
 from tests.support.clock import ManualClock
 from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
@@ -22,7 +22,7 @@ MAX_MESSAGE_BYTES = 4096
 
 @pytest.fixture(params=["model", pytest.param("real", marks=on_rocketmq)])
 def engine(request: pytest.FixtureRequest) -> str:
-    """The cluster behind the proxy: a model in this process, or Apache RocketMQ."""
+    """The cluster: a model in this process, or Apache RocketMQ."""
     return str(request.param)
 
 
@@ -42,25 +42,16 @@ def brokers() -> int:
 
 
 @pytest.fixture
-def takes_wishes() -> bool:
-    """Whether a message goes to the queue that it names: tests of the contract count on it."""
-    return True
-
-
-@pytest.fixture
-async def cluster(
-    clock: ManualClock, hold_back_limit: int, brokers: int, takes_wishes: bool
-) -> AsyncIterator[RocketMqServer]:
+async def cluster(clock: ManualClock, hold_back_limit: int, brokers: int) -> AsyncIterator[RocketMqServer]:
     server = RocketMqServer(clock, brokers, max_message_bytes=MAX_MESSAGE_BYTES, hold_back_limit=hold_back_limit)
-    server.takes_wishes = takes_wishes
     await server.start()
     yield server
     await server.close()
 
 
 def settings_of(cluster: RocketMqServer, **others: Any) -> RocketMqSettings:
-    patient = {"request_timeout_ms": 10_000, "answer_ms": 10_000}  # a busy machine is no cluster that is away
-    return RocketMqSettings((("127.0.0.1", cluster.port),), **{**patient, **others})
+    patient = {"request_timeout_ms": 10_000}  # a busy machine is no cluster that is away
+    return RocketMqSettings((f"127.0.0.1:{cluster.port}",), **{**patient, **others})
 
 
 @pytest.fixture
@@ -70,15 +61,17 @@ def store(request: pytest.FixtureRequest, engine: str) -> Store:
 
 
 @pytest.fixture
-async def store_at_model(cluster: RocketMqServer, clock: ManualClock) -> AsyncIterator[OperatedStore]:
-    opened = OperatedStore(cluster, settings_of(cluster), clock, side=MemoryStore(clock))
+async def store_at_model(cluster: RocketMqServer, clock: ManualClock) -> AsyncIterator[SettledStore]:
+    opened = SettledStore(settings_of(cluster), clock, side=MemoryStore(clock))
+    await opened.start()
     yield opened
     await opened.close()
 
 
 @pytest.fixture
-async def store_at_real(rocketmq_cluster: RocketMqCluster, clock: PassingClock) -> AsyncIterator[OperatedStore]:
-    opened = RocketMqOperator(rocketmq_cluster).open(clock)
+async def store_at_real(rocketmq_cluster: RocketMqCluster, clock: PassingClock) -> AsyncIterator[SettledStore]:
+    opened = at_rocketmq(rocketmq_cluster, clock)
+    await opened.start()
     yield opened
     await opened.close()
 

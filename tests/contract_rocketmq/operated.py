@@ -1,4 +1,4 @@
-"""A store in front of a cluster with its operator beside it: what is put is made there first, as with mqadmin."""
+"""A store in front of a cluster, as tests of the contract use one."""
 
 from __future__ import annotations
 
@@ -6,85 +6,55 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.definitions.consumer_group import ConsumerGroup
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message, SystemProperty
-from entrepot.domain.topic import Permission, Topic
-from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.protocols.rocketmq.names import Namespaces
+from entrepot.domain.topic import Topic
+from entrepot.protocols.rocketmq.remoting.names import Names
 from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.rocketmq.cluster import RocketMqCluster
 from tests.support.stores.model_store import MemoryStore
 from tests.support.stores.replaced import replaced
-from tests.support.waiting import PATIENCE_SECONDS
 
 DEAD_LETTERS: Final = "%DLQ%"
-_PERMISSIONS: Final = {Permission.NONE: 0, Permission.WRITE: 2, Permission.READ: 4, Permission.READ_WRITE: 6}
 _turns: Final = itertools.count(1)
 
 
-class Operator(Protocol):
-    """Makes topics and groups at a cluster; RocketMqServer is one."""
-
-    async def put_topic(self, topic: Topic) -> None: ...
-
-    async def put_group(self, group: ConsumerGroup) -> None: ...
-
-
-class OperatedStore(RocketMqStore):
+class SettledStore(RocketMqStore):
     """Tests of the contract look at a confirmation's refusals at once, and take None for "nothing is refused".
 
-    `readable`: waits until all that the cluster has confirmed can be received.  Confirmations are told after it."""
+    `readable`: waits until all that the cluster has confirmed can be received.  Confirmations are told after it.
+    `broker`: the only one that gets topics, since tests count queues; empty: all."""
 
     def __init__(
         self,
-        operator: Operator,
         *args: Any,
         readable: Callable[[], Awaitable[None]] | None = None,
+        broker: str = "",
         **others: Any,
     ) -> None:
         super().__init__(*args, **others)
-        self.operator = operator
         self._readable = readable
+        self._broker = broker
         self._turn = asyncio.Lock()
         self._settling: set[asyncio.Task[None]] = set()
         self.own_messages, self.own_topology, self.own_transactions = self.messages, self.topology, self.transactions
         self.messages = replaced(self.messages, append=self.append)
         self.transactions = replaced(self.transactions, append_half=self.append_half)
-        self.topology = replaced(
-            self.topology, put_topics=self.put_topics, put_topic=self.put_topic, put_group=self.put_group
-        )
+        self.topology = replaced(self.topology, put_topics=self.put_topics, put_topic=self.put_topic)
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
-        for topic in topics:
-            await self.operator.put_topic(topic)
-        return [await self.until_known(topic) for topic in topics]
+        return await self.own_topology.put_topics([self._placed(topic) for topic in topics])
 
     async def put_topic(self, topic: Topic) -> Topic:
-        [refusal] = await self.put_topics([topic])
-        if refusal is not None:
-            raise refusal
-        found = self.own_topology.topic(topic.name)
-        assert found is not None
-        return found
+        return await self.own_topology.put_topic(self._placed(topic))
 
-    async def until_known(self, topic: Topic) -> EntrepotError | None:
-        """Ask for a topic until it is there, since name servers tell proxies of a new one in a while; the refusal."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                [refusal] = await self.own_topology.put_topics([topic])
-                if refusal is None or refusal.code != Code.UNSUPPORTED:
-                    return refusal
-                await asyncio.sleep(0.05)
-
-    async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
-        await self.operator.put_group(group)
-        return await self.own_topology.put_group(group)
+    def _placed(self, topic: Topic) -> Topic:
+        return replace(topic, placement=((self._broker, topic.queues),)) if self._broker else topic
 
     def append(self, messages: Sequence[Message]) -> Confirmation:
         return self._told_at_the_end(self.own_messages.append(messages))
@@ -125,48 +95,30 @@ class PassingClock:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnNames(Namespaces):
-    """Names of one test: the proxy ignores resource namespaces, so each name has a beginning of its own."""
+class OwnNames(Names):
+    """Names of one test at a cluster that other tests use, too: each has a beginning of its own."""
 
     beginning: str = ""
 
-    def stored(self, name: str) -> str:
-        """The name of a topic or group as brokers know it."""
+    def resource(self, name: str) -> str:
         plain = name.removeprefix(DEAD_LETTERS)
-        return name[: len(name) - len(plain)] + self.beginning + plain
+        return name[: len(name) - len(plain)] + self.beginning + plain.replace("/", "%")
 
-    def resource(self, name: str) -> v2.Resource:
-        return v2.Resource(name=self.stored(name))
-
-    def name(self, resource: v2.Resource) -> str:
-        return resource.name.replace(self.beginning, "", 1)
+    def name(self, resource: str) -> str:
+        """The name of a topic or group of this test; that of another one is none."""
+        return resource.replace(self.beginning, "", 1) if self.beginning in resource else ""
 
 
-class RocketMqOperator:
-    """Makes topics and groups at Apache RocketMQ.  Topics are at one broker, since tests count queues."""
+def at_rocketmq(cluster: RocketMqCluster, clock: PassingClock, **others: Any) -> SettledStore:
+    """A store over Apache RocketMQ in which every name is the test's own."""
+    settings = RocketMqSettings((f"127.0.0.1:{cluster.name_server_port}",), **{"request_timeout_ms": 10_000, **others})
 
-    def __init__(self, cluster: RocketMqCluster) -> None:
-        self.cluster = cluster
-        self.names = OwnNames(beginning=f"n{next(_turns)}-")
+    async def readable() -> None:
+        await asyncio.to_thread(cluster.wait_readable)
 
-    def open(self, clock: PassingClock, **others: Any) -> OperatedStore:
-        """A store over the cluster in which every name is the test's own."""
-        place = ("127.0.0.1", self.cluster.proxy_port)
-        settings = RocketMqSettings((place,), **{"request_timeout_ms": 10_000, "answer_ms": 2_000, **others})
-        opened = OperatedStore(self, settings, clock, readable=self.readable, side=MemoryStore(clock))
-        opened._cluster.namespaces = self.names
-        return opened
-
-    async def put_topic(self, topic: Topic) -> None:
-        name, may = self.names.stored(topic.name), _PERMISSIONS[topic.permission]
-        await asyncio.to_thread(self.cluster.put_topic, name, topic.queues, brokers=1, permission=may)
-
-    async def readable(self) -> None:
-        await asyncio.to_thread(self.cluster.wait_readable)
-
-    async def put_group(self, group: ConsumerGroup) -> None:
-        name = self.names.stored(group.name)
-        await asyncio.to_thread(self.cluster.put_group, name, fifo=group.fifo, max_attempts=group.max_attempts)
+    opened = SettledStore(settings, clock, readable=readable, broker=cluster.brokers[0].name, side=MemoryStore(clock))
+    opened._cluster.names = OwnNames(beginning=f"n{next(_turns)}-")
+    return opened
 
 
 def full_message() -> Message:

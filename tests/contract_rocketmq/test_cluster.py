@@ -1,32 +1,30 @@
-"""What only a store in front of a cluster does: types, brokers, broken connections, deadlines, settings, signatures."""
+"""What only a store in front of a cluster does: batches, brokers, broken connections, deadlines, signatures."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
 from typing import Any
 
-import grpc
 import pytest
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
-from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
-from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
+from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.query import MessageQuery
-from entrepot.domain.topic import Permission, Topic
+from entrepot.domain.topic import Cleanup, Permission, Topic
 from entrepot.domain.transaction import TransactionEnd
-from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
+from entrepot.protocols.rocketmq.remoting import codes as asked_for
 from entrepot.store_client.rocketmq import RocketMqStore, open_rocketmq
-from entrepot.store_client.rocketmq.calls import FIRST_RECONNECT_MS
 from tests.contract_rocketmq.conftest import settings_of
-from tests.contract_rocketmq.operated import OperatedStore, full_message
+from tests.contract_rocketmq.operated import SettledStore, full_message
 from tests.support.clock import ManualClock
-from tests.support.processes.slow_proxy import SlowProxy
+from tests.support.processes.ports import free_port
 from tests.support.rocketmq.server import RocketMqServer
 from tests.support.stores.steps import (
     LONG_POLL_MS,
@@ -49,20 +47,29 @@ def engine() -> str:
 
 
 @pytest.fixture
-def takes_wishes() -> bool:
-    return False
-
-
-async def open_second(cluster: RocketMqServer, clock: ManualClock, **others: Any) -> RocketMqStore:
+async def second(cluster: RocketMqServer, clock: ManualClock) -> AsyncIterator[RocketMqStore]:
     """Another gateway's store."""
-    return RocketMqStore(settings_of(cluster, **others), clock)
+    opened = RocketMqStore(settings_of(cluster), clock)
+    await opened.start()
+    yield opened
+    await opened.close()
+
+
+async def opened(cluster: RocketMqServer, clock: ManualClock, **others: Any) -> RocketMqStore:
+    store = RocketMqStore(settings_of(cluster, **others), clock)
+    await store.start()
+    return store
+
+
+async def known(store: RocketMqStore, name: str = "t", queues: int = 1) -> None:
+    await store.topology.put_topic(Topic(name, queues=queues))
 
 
 # -- sending ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_message_comes_back_as_it_was_sent(store: OperatedStore):
-    await store.topology.put_topic(Topic("t", queues=1))
+async def test_a_message_comes_back_as_it_was_sent(store: SettledStore):
+    await known(store)
     sent = full_message()
     assert await append_all(store, sent) == [None]
     [found] = await pop(store, "t")
@@ -71,411 +78,474 @@ async def test_a_message_comes_back_as_it_was_sent(store: OperatedStore):
             assert getattr(found.message, name) == getattr(sent, name), name
 
 
-async def test_an_empty_body_comes_through(store: OperatedStore):
-    await store.topology.put_topic(Topic("t", queues=1))
+async def test_an_empty_body_comes_through(store: SettledStore):
+    await known(store)
     assert await append_all(store, replace(message("t", b""), message_id=b"1")) == [None]
     assert bodies(await pop(store, "t")) == [""]
 
 
-async def test_a_batch_is_few_calls_and_one_message_group_is_in_order(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=4))
-    assert await append_all(store, *(message("t", str(i)) for i in range(100))) == [None] * 100
-    assert [len(question.messages) for question in cluster.asked("SendMessage")] == [32, 32, 32, 4]
-    await store.topology.put_topic(Topic("f", queues=4))
-    confirmations = [
-        store.messages.append([replace(message("f", f"{g}{i}"), message_group=g) for g in "abc"]) for i in range(10)
-    ]
-    assert await settled(confirmations[-1]) is None
-    await store.topology.put_group(ConsumerGroup("g", fifo=True))
-    found = bodies(await pop(store, "f"))
-    for group in "abc":
-        assert [body for body in found if body[0] == group] == [f"{group}{i}" for i in range(10)]
+async def test_what_comes_while_a_request_is_under_way_goes_together(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    confirmations = [store.messages.append([message("t", str(i))]) for i in range(100)]
+    assert [await settled(each) for each in confirmations] == [None] * 100
+    sends = len(cluster.asked(asked_for.SEND)) + len(cluster.asked(asked_for.SEND_BATCH))
+    assert sends <= 4, "one queue has one request under way"
+    found = await store.messages.read("t", 0, 0, 100)
+    assert [each.body for each in found] == [str(i).encode() for i in range(100)]
 
 
-async def test_types_are_said_and_what_the_topic_does_not_take_is_refused(
-    store: OperatedStore, cluster: RocketMqServer, clock: ManualClock
-):
-    await cluster.put_topic(Topic("n", queues=1), (v2.NORMAL,))
-    await cluster.put_topic(Topic("f", queues=1), (v2.FIFO,))
-    for name in "nf":
-        await store.own_topology.put_topic(Topic(name))
+async def test_an_odd_message_is_refused_alone(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    odd = replace(message("t", bytes((4 << 20) + 1)), message_id=b"odd")
+    outcomes = await append_all(store, message("t", "a"), odd, message("t", "b"))
+    assert outcomes == [None, Code.MESSAGE_BODY_TOO_LARGE, None]
+    assert bodies(await pop(store, "t")) == ["a", "b"]
+
+
+async def test_a_message_that_fits_no_frame_is_refused_at_once(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    assert await append_all(store, message("t", bytes(16 << 20))) == [Code.MESSAGE_BODY_TOO_LARGE]
+    many = tuple((f"name-{i}", "v" * 1000) for i in range(40))
+    outcome = await append_all(store, replace(message("t", "b"), properties=many))
+    assert outcome == [Code.MESSAGE_PROPERTIES_TOO_LARGE]
+    assert not cluster.asked(asked_for.SEND)
+
+
+async def test_a_batch_never_holds_what_is_timed(store: SettledStore, cluster: RocketMqServer, clock: ManualClock):
+    """RocketMQ would deliver nothing that is timed any more: the model fails the test."""
+    await known(store)
     later = {SystemProperty.DELIVER_AT_MS: clock.now_ms() + 60_000}
-    grouped = replace(message("n", "x"), message_group="g")
-    outcomes = await append_all(
-        store,
-        message("n", "a"),
-        grouped,
-        replace(message("n", "x"), system=later),
-        message("f", "b"),
-        message("no", "x"),
-    )
-    assert outcomes == [None, Code.BAD_REQUEST, Code.BAD_REQUEST, None, Code.TOPIC_NOT_FOUND]
-    kinds = [m.system_properties.message_type for q in cluster.asked("SendMessage") for m in q.messages]
-    assert sorted(kinds) == [v2.NORMAL, v2.FIFO]
-    [found] = await pop(store, "f")
-    assert found.message.message_group == "", "the group it was given to keep its order is not the producer's"
+    timed = [replace(message("t", f"later{i}"), system=later) for i in range(3)]
+    assert await append_all(store, *timed, *(message("t", str(i)) for i in range(3))) == [None] * 6
+    assert len(cluster.asked(asked_for.SEND)) == 3
+    assert all("TIMER" not in request.fields["i"] for request in cluster.asked(asked_for.SEND_BATCH))
 
 
-async def test_a_refusal_of_the_cluster_stands_at_its_message(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
-    cluster.accepts["t"] = (v2.FIFO,)  # the route that the store knows still says that it takes any
-    outcomes = await append_all(store, message("t", "a"), replace(message("t", "b"), message_group="g"))
-    assert outcomes == [Code.BAD_REQUEST, None]
+async def test_a_batch_goes_to_all_brokers(clock: ManualClock):
+    cluster = RocketMqServer(clock, 2)
+    await cluster.start()
+    store = await opened(cluster, clock)
+    await known(store, queues=2)
+    sent = [message("t", str(i), -1) for i in range(8)]
+    confirmation = store.messages.append(sent)
+    assert await settled(confirmation) is None and confirmation.refusals == [None] * 8
+    bounds = {each.queue_id: each.max_offset for each in await store.messages.bounds("t")}
+    assert bounds == {0: 2, 1: 2, 10_000: 2, 10_001: 2}
+    places = {each.commit_log_offset >> 44 for q in bounds for each in await store.messages.read("t", q, 0, 9)}
+    assert places == {0, 1}, "each broker has a log of its own"
+    found = await store.consumption.pop(pop_request(8))
+    assert sorted(bodies(found)) == [str(i) for i in range(8)]
+    assert codes(await store.consumption.acknowledge("t", "g", handles(found))) == [None] * 8
+    await store.close()
+    await cluster.close()
 
 
-async def test_further_queues_cannot_be_carried(store: OperatedStore):
-    await store.topology.put_topics([Topic("t", queues=1), Topic("u", queues=1)])
-    many = replace(message("t", "a"), further_queues=(("u", 0),))
-    assert await append_all(store, many) == [Code.UNSUPPORTED]
-    assert await pop(store, "t") == []
+def pop_request(count: int) -> PopRequest:
+    return PopRequest("t", "g", count, 1_000)
 
 
-async def test_a_broken_connection_leaves_the_outcome_unknown(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
-    cluster.faults["SendMessage"] = [grpc.StatusCode.UNAVAILABLE]
+@pytest.mark.parametrize(
+    ("code", "refusal"),
+    [(14, Code.STORAGE_FULL), (2, Code.TOO_MANY_REQUESTS), (215, Code.TOO_MANY_REQUESTS), (16, Code.FORBIDDEN)],
+)
+async def test_a_refusal_of_the_cluster_stands_at_its_message(
+    store: SettledStore, cluster: RocketMqServer, code: int, refusal: Code
+):
+    await known(store)
+    cluster.faults[asked_for.SEND] = [code]
+    assert await append_all(store, message("t", "a")) == [refusal]
+    assert await append_all(store, message("t", "b")) == [None]
+
+
+async def test_less_safe_than_promised_is_unknown_unless_that_is_enough(
+    store: SettledStore, cluster: RocketMqServer, clock: ManualClock
+):
+    await known(store)
+    cluster.faults[asked_for.SEND] = [(10,)]
     failure = await settled(store.messages.append([message("t", "a")]))
-    assert failure is not None and failure.code == Code.UNAVAILABLE and "unknown outcome" in failure.message
-    assert bodies(await pop(store, "t")) == ["a"], "it was stored all the same"
-    await append(store, "t", "b")
+    assert failure is not None and failure.code == Code.OUTCOME_UNKNOWN
+    easy = await opened(cluster, clock, confirms_less_safe=True)
+    cluster.faults[asked_for.SEND] = [(12,)]
+    assert await settled(easy.messages.append([message("t", "b")])) is None
+    assert [each.body for each in await store.messages.read("t", 0, 0, 9)] == [b"a", b"b"], "both are stored"
+    await easy.close()
 
 
-async def test_a_deadline_leaves_the_outcome_unknown(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
-    await store.topology.put_topic(Topic("t", queues=1))
-    hasty = await open_second(cluster, clock)
-    await hasty.find_topics(["t"])
-    assert await settled(hasty.messages.append([message("t", "first")])) is None
-    cluster.faults["SendMessage"] = ["hang"]
-    hasty._cluster.producer.timeout_seconds = 0.2
-    first, second = hasty.messages.append([message("t", "a")]), hasty.messages.append([message("t", "b")])
-    order: list[str] = []
-    second.when_settled(lambda failure: order.append("second"))
-    first.when_settled(lambda failure: order.append("first"))
-    failure = await settled(first)
+async def test_further_queues_cannot_be_carried(store: SettledStore):
+    await known(store)
+    assert await append_all(store, replace(message("t", "a"), further_queues=(("t", 0),))) == [Code.UNSUPPORTED]
+
+
+async def test_a_broken_connection_leaves_the_outcome_unknown(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    cluster.faults[asked_for.SEND] = ["break"]
+    failure = await settled(store.messages.append([message("t", "stored")]))
+    assert failure is not None and failure.code == Code.OUTCOME_UNKNOWN and "unknown outcome" in failure.message
+    assert await append_all(store, message("t", "next")) == [None]
+    assert bodies(await pop(store, "t")) == ["stored", "next"], "and nothing was repeated"
+
+
+async def test_a_deadline_leaves_the_outcome_unknown(cluster: RocketMqServer, clock: ManualClock):
+    store = await opened(cluster, clock, request_timeout_ms=300)
+    await known(store)
+    cluster.faults[asked_for.SEND] = ["hang"]
+    failure = await settled(store.messages.append([message("t", "a")]))
     assert failure is not None and failure.code == Code.REQUEST_TIMEOUT and "unknown outcome" in failure.message
-    await until(lambda: len(order) == 2, "both confirmed")
-    assert order == ["first", "second"]
-    await hasty.close()
+    await store.close()
 
 
-async def test_a_fault_of_ours_confirms_nothing(store: OperatedStore, monkeypatch: pytest.MonkeyPatch):
-    await store.topology.put_topic(Topic("t", queues=1))
-    monkeypatch.setattr("entrepot.store_client.rocketmq.sending.refusal_of", lambda status: 1 / 0)
-    failure = await settled(store.messages.append([message("t", "a")]))
-    assert failure is not None and failure.code == Code.INTERNAL_ERROR and "unknown outcome" in failure.message
-    monkeypatch.setattr("entrepot.store_client.rocketmq.receiving.from_wire", lambda *args: 1 / 0)
-    assert await refusal_of(pop(store, "t", wait_ms=10_000)) == Code.INTERNAL_ERROR
+async def test_a_server_that_leaves_is_asked_again_over_a_new_connection(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    cluster.faults[asked_for.SEND] = [asked_for.GO_AWAY]
+    assert await append_all(store, message("t", "a")) == [None]
+    assert bodies(await pop(store, "t")) == ["a"]
 
 
-async def test_a_cluster_that_was_away_is_found_again(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
-    await append(store, "t", "a")
+async def test_a_cluster_that_was_away_is_found_again(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
     await cluster.stop()
-    failure = await settled(store.messages.append([message("t", "lost")]))
-    assert failure is not None and failure.code == Code.UNAVAILABLE
-    cluster.clients.clear()
-    await cluster.start()
 
+    async def is_stored(body: str) -> bool:
+        confirmation = store.messages.append([message("t", body)])
+        failure = await settled(confirmation)
+        return failure is None and not any(confirmation.refusals or ())
+
+    assert not await is_stored("lost")
+    await cluster.start()
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while await settled(store.messages.append([message("t", "b")])) is not None:
+        while not await is_stored("back"):
             await asyncio.sleep(0.01)
-    assert bodies(await pop(store, "t", wait_ms=10_000)) == ["a", "b"]
+    assert bodies(await pop(store, "t")) == ["back"]
 
 
-async def test_no_cluster_at_all(cluster: RocketMqServer, clock: ManualClock):
-    await cluster.stop()
-    assert await refusal_of(open_rocketmq([f"127.0.0.1:{cluster.port}"], clock, topics=["t"])) == Code.UNAVAILABLE
-    assert await refusal_of(open_rocketmq(["nowhere"], clock)) == Code.BAD_REQUEST
-    await cluster.start()
+async def test_no_cluster_at_all(clock: ManualClock):
+    assert await refusal_of(open_rocketmq([f"127.0.0.1:{free_port()}"], clock)) == Code.UNAVAILABLE
+    assert await refusal_of(open_rocketmq(["127.0.0.1"], clock)) == Code.BAD_REQUEST
 
 
-async def test_a_far_cluster_has_time_for_its_first_answer(cluster: RocketMqServer, clock: ManualClock):
+async def test_the_next_name_server_is_asked(cluster: RocketMqServer, clock: ManualClock):
+    servers = [f"127.0.0.1:{free_port()}", f"127.0.0.1:{cluster.port}"]
+    store = await open_rocketmq(servers, clock)
+    await store.topology.put_topic(Topic("t"))
+    assert store.topology.topics() == [Topic("t")]
+    await store.close()
+
+
+async def test_brokers_may_be_reached_at_other_places(cluster: RocketMqServer, clock: ManualClock):
     await cluster.put_topic(Topic("t", queues=1))
-    with SlowProxy(cluster.port) as far:
-        far.delay_seconds = 3 * FIRST_RECONNECT_MS / 1000
-        place = f"127.0.0.1:{far.port('grpc')}"
-        opened = await open_rocketmq([place], clock, topics=["t"], request_timeout_ms=10_000)
-        await opened.close()
+    told = f"127.0.0.1:{cluster.at['broker-0'].port}"
+    elsewhere = await opened(cluster, clock)
+    await elsewhere.close()
+    away = {"addresses": {told: f"127.0.0.1:{free_port()}"}}
+    assert await refusal_of(opened(cluster, clock, **away)) == Code.UNAVAILABLE
 
 
 # -- receiving -------------------------------------------------------------------------------------------------------
 
 
-class TestTwoBrokers:
-    @pytest.fixture
-    def brokers(self) -> int:
-        return 2
-
-    async def test_pops_take_from_all_brokers(self, store: OperatedStore, cluster: RocketMqServer):
-        topic = await store.topology.put_topic(Topic("t", queues=2))
-        assert topic.queues == 4
-        assert await append_all(store, *(message("t", str(i)) for i in range(12))) == [None] * 12
-        found: list[Delivery] = []
-        while len(found) < 12:
-            some = await pop(store, "t", count=5, wait_ms=10_000)
-            assert len(some) <= 5
-            found += some
-        assert sorted(map(int, bodies(found))) == list(range(12))
-        assert {d.message.queue_id for d in found} == {0, 1, 2, 3}
-        assert {ClusterHandle.decode(h).broker for h in handles(found)} == set(cluster.brokers)
-        assert codes(await store.consumption.acknowledge("t", "g", handles(found))) == [None] * 12
-
-    async def test_a_long_poll_is_woken_whichever_broker_it_is(self, store: OperatedStore, cluster: RocketMqServer):
-        await store.topology.put_topic(Topic("t", queues=1))
-        for body in "ab":  # they go to the brokers in turn
-            waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
-            await until(lambda: cluster.asked("ReceiveMessage"), "the receives")
-            await append(store, "t", body)
-            assert bodies(await waiting) == [body]
-
-    async def test_one_that_is_away_does_not_hide_the_other(self, store: OperatedStore, cluster: RocketMqServer):
-        await store.topology.put_topic(Topic("t", queues=1))
-        await append(store, "t", "a", "b")
-        cluster.faults["ReceiveMessage"] = [v2.INTERNAL_SERVER_ERROR]
-        assert len(await pop(store, "t", wait_ms=10_000)) == 1
-        cluster.faults["ReceiveMessage"] = [v2.INTERNAL_SERVER_ERROR, v2.INTERNAL_SERVER_ERROR]
-        assert await refusal_of(pop(store, "t", "other")) == Code.INTERNAL_ERROR
-
-
-async def test_what_came_too_late_is_for_the_next_pop(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
-    given_up = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
-    await until(lambda: cluster.asked("ReceiveMessage"), "the receive")
-    given_up.cancel()
-    await append(store, "t", "a")
-    [found] = await pop(store, "t", wait_ms=10_000)
-    assert (found.message.body, found.attempt) == (b"a", 1)
-
-
-async def test_what_nobody_fetches_is_given_back(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
-    await store.topology.put_topic(Topic("t", queues=1))
-    other = await open_second(cluster, clock, keep_ms=1)
-    waiting = asyncio.create_task(pop(other, "t", wait_ms=LONG_POLL_MS, invisible_ms=3_600_000))  # type: ignore[arg-type]
-    await until(lambda: cluster.asked("ReceiveMessage"), "the receive")
+async def test_what_came_too_late_is_for_the_next_pop(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
+    await until(lambda: cluster.asked(asked_for.POP), "it is asked")
     waiting.cancel()
-    await append(store, "t", "a")
-    [found] = await pop(store, "t", wait_ms=10_000)
-    assert found.attempt == 2
-    await other.close()
+    await append(store, "t", "late")
+    assert bodies(await pop(store, "t", wait_ms=LONG_POLL_MS)) == ["late"]
+    assert len(cluster.asked(asked_for.POP)) == 1
 
 
-async def test_filters_of_the_protocol_and_of_ours(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
-    names = ("t/a", "t/b", "t/a/c")
-    assert await append_all(store, *(replace(message("t", name), sub_topic=name) for name in names)) == [None] * 3
-    wanted = FilterExpression(FilterKind.SUB_TOPIC, "t/a/#")
-    found = await store.consumption.pop(PopRequest("t", "g", 10, filter=wanted))
-    assert bodies(found) == ["t/a", "t/a/c"]
-    [ack] = cluster.asked("AckMessage")
-    assert len(ack.entries) == 1, "what it does not want is settled"
-    by_name = FilterExpression(FilterKind.SQL92, "entrepot_sub_topic = 't/b'")
-    assert bodies(await store.consumption.pop(PopRequest("t", "h", 10, filter=by_name))) == ["t/b"]
-    bad = FilterExpression(FilterKind.SQL92, "a >")
-    assert (
-        await refusal_of(store.consumption.pop(PopRequest("t", "g", 10, filter=bad))) == Code.ILLEGAL_FILTER_EXPRESSION
-    )
+async def test_what_nobody_fetches_is_given_back(cluster: RocketMqServer, clock: ManualClock):
+    store = await opened(cluster, clock, keep_ms=10)
+    await known(store)
+    waiting = asyncio.create_task(store.consumption.pop(replace(pop_request(1), wait_ms=LONG_POLL_MS)))
+    await until(lambda: cluster.asked(asked_for.POP), "it is asked")
+    waiting.cancel()
+    assert await settled(store.messages.append([message("t", "late", -1)])) is None
+    await until(lambda: cluster.asked(asked_for.CHANGE_INVISIBLE), "it is given back")
+    await store.close()
+
+
+async def test_a_pop_of_several_brokers_has_what_one_has(clock: ManualClock):
+    cluster = RocketMqServer(clock, 2)
+    await cluster.start()
+    store = await opened(cluster, clock)
+    await known(store)
+    assert await settled(store.messages.append([message("t", "there", 10_000)])) is None
+    assert bodies(await store.consumption.pop(replace(pop_request(5), wait_ms=LONG_POLL_MS))) == ["there"]
+    cluster.at["broker-0"].listener.close()
+    await store.close()
+    await cluster.close()
+
+
+async def test_tags_go_to_the_broker_and_other_filters_are_ours(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    sent = [
+        replace(message("t", body), tag=tag, sub_topic=f"t/{tag}", properties=(("price", price),))
+        for body, tag, price in (("1", "red", "10.5"), ("2", "blue", "9"))
+    ]
+    assert await append_all(store, *sent) == [None, None]
+    for group, kind, text, wire in (
+        ("tags", FilterKind.TAG, "red", "red"),
+        ("sql", FilterKind.SQL92, "price > 10", "*"),
+        ("names", FilterKind.SUB_TOPIC, "t/red", "*"),
+    ):
+        wanted = FilterExpression(kind, text)
+        request = PopRequest("t", group, 10, filter=wanted)
+        assert bodies(await store.consumption.pop(request)) == ["1"], group
+        assert cluster.asked(asked_for.POP)[-1].fields["exp"] == wire
 
 
 # -- settling --------------------------------------------------------------------------------------------------------
 
 
 async def test_any_gateway_settles_what_another_one_popped(
-    store: OperatedStore, cluster: RocketMqServer, clock: ManualClock
+    store: SettledStore, second: RocketMqStore, clock: ManualClock
 ):
-    await store.topology.put_topic(Topic("t", queues=1))
-    await append(store, "t", "a", "b")
-    found = handles(await pop(store, "t"))
-    other = await open_second(cluster, clock)
-    assert codes(await other.consumption.acknowledge("t", "g", found)) == [None, None]
-    assert codes(await store.consumption.acknowledge("t", "g", found)) == [Code.INVALID_RECEIPT_HANDLE] * 2
-    await other.close()
-
-
-async def test_a_renewed_delivery_is_settled_with_the_handle_it_came_with(store: OperatedStore, clock: ManualClock):
-    await store.topology.put_topic(Topic("t", queues=1))
-    await append(store, "t", "a")
-    [handle] = handles(await pop(store, "t", invisible_ms=10_000))
-    for _ in range(3):
-        assert codes(await store.consumption.change_invisible_duration("t", "g", [handle], 10_000, release=False)) == [
-            None
-        ]
-        clock.advance(9_000)
-    assert await pop(store, "t") == []
-    assert codes(await store.consumption.acknowledge("t", "g", [handle])) == [None]
-    clock.advance(60_000)
+    await known(store)
+    await append(store, "t", "a", "b", "c")
+    taken = handles(await pop(store, "t"))
+    assert codes(await second.consumption.acknowledge("t", "g", taken)) == [None] * 3
+    clock.advance(3_600_000)
     assert await pop(store, "t") == []
 
 
-async def test_a_handle_leads_to_no_place_that_the_route_does_not_name(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
+async def test_many_acknowledgements_are_one_request(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    await append(store, "t", *map(str, range(20)))
+    taken = handles(await pop(store, "t", count=20))
+    assert codes(await store.consumption.acknowledge("t", "g", taken)) == [None] * 20
+    assert (len(cluster.asked(asked_for.BATCH_ACK)), len(cluster.asked(asked_for.ACK))) == (1, 0)
+    status = await store.topology.group_status("g")
+    assert [(each.committed_offset, each.lag) for each in status.progress] == [(20, 0)]
+
+
+async def test_a_renewed_delivery_is_settled_with_the_handle_it_came_with(store: SettledStore, clock: ManualClock):
+    await known(store)
     await append(store, "t", "a")
-    [handle] = handles(await pop(store, "t"))
-    forged = replace(ClusterHandle.decode(handle), broker="evil.example:80").encode()
-    assert codes(await store.consumption.acknowledge("t", "g", [forged])) == [None], "it is asked where the topic is"
-    assert len(cluster.asked("AckMessage")) == 1
+    [old] = handles(await pop(store, "t", invisible_ms=1_000))
+    change = store.consumption.change_invisible_duration
+    assert codes(await change("t", "g", [old], 60_000, release=False)) == [None]
+    clock.advance(30_000)
+    assert await pop(store, "t") == []
+    assert codes(await store.consumption.acknowledge("t", "g", [old])) == [None]
+    clock.advance(600_000)
+    assert await pop(store, "t") == []
 
 
-async def test_dead_letters(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
-    await append(store, "t", "a", "b")
-    found = handles(await pop(store, "t"))
-    assert codes(await store.consumption.reject("t", "g", found[:1])) == [None]
-    [question] = cluster.asked("ForwardMessageToDeadLetterQueue")
-    assert (question.delivery_attempt, question.max_delivery_attempts) == (1, 16)
-    assert codes(await store.consumption.reject("t", "g", found[:1])) == [Code.INVALID_RECEIPT_HANDLE]
-    cluster.accepts["%DLQ%g"] = (v2.NORMAL,)
-    [dead] = await pop(store, "%DLQ%g", "mourner")
-    assert (dead.message.topic, dead.message.body) == ("%DLQ%g", b"a")
+async def test_one_that_comes_again_is_settled_in_its_retry_topic(store: SettledStore, clock: ManualClock):
+    """The model fails a request for the wrong topic."""
+    await known(store)
+    await append(store, "t", "a")
+    await pop(store, "t", invisible_ms=1_000)
+    clock.advance(2_000)
+    [again] = await pop(store, "t", invisible_ms=1_000)
+    assert again.attempt == 2
+    assert codes(await store.consumption.acknowledge("t", "g", handles([again]))) == [None]
+    clock.advance(600_000)
+    assert await pop(store, "t") == []
+
+
+async def test_a_handle_leads_to_no_place_that_the_cluster_does_not_name(store: SettledStore):
+    await known(store)
+    await append(store, "t", "a")
+    [text] = handles(await pop(store, "t"))
+    elsewhere = replace(ClusterHandle.decode(text), broker="evil:1").encode()
+    assert codes(await store.consumption.acknowledge("t", "g", [elsewhere])) == [Code.UNAVAILABLE]
+    forged = replace(ClusterHandle.decode(text), receipt_handle="1 2 3").encode()
+    assert codes(await store.consumption.acknowledge("t", "g", [forged])) == [Code.INVALID_RECEIPT_HANDLE]
+
+
+async def test_dead_letters_tell_where_they_come_from(store: SettledStore):
+    await known(store)
+    await append(store, "t", "bad")
+    taken = handles(await pop(store, "t"))
+    assert codes(await store.consumption.reject("t", "g", taken)) == [None]
+    await store._catalog.look()
+    [dead] = await pop(store, "%DLQ%g", "mourners")
+    assert (dead.message.topic, dead.message.body) == ("%DLQ%g", b"bad")
     assert dead.message.system_text(SystemProperty.DEAD_LETTER_TOPIC) == "t"
-
-
-async def test_a_settling_that_breaks_off_is_told_for_each_handle(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
-    await append(store, "t", "a", "b")
-    found = handles(await pop(store, "t"))
-    cluster.faults["AckMessage"] = [grpc.StatusCode.UNAVAILABLE]
-    assert codes(await store.consumption.acknowledge("t", "g", found)) == [Code.UNAVAILABLE] * 2
 
 
 # -- timers, transactions --------------------------------------------------------------------------------------------
 
 
-async def test_a_timed_message_is_recalled_by_its_sender(store: OperatedStore, clock: ManualClock):
-    await store.topology.put_topic(Topic("t", queues=1))
+async def test_any_gateway_recalls_a_timed_message(store: SettledStore, second: RocketMqStore, clock: ManualClock):
+    await known(store)
     at = clock.now_ms() + 60_000
-    one, two = (replace(message("t", b), system={SystemProperty.DELIVER_AT_MS: at}) for b in "ab")
-    assert await append_all(store, one, two) == [None, None]
+    timed = replace(message("t", "a"), message_id=b"1" * 16, system={SystemProperty.DELIVER_AT_MS: at})
+    assert await append_all(store, timed) == [None]
+    await second.topology.put_topic(Topic("t", queues=1))
+    await second.timers.recall("t", timed.message_id, at)
+    clock.advance(120_000)
     assert await pop(store, "t") == []
-    await store.timers.recall("t", one.message_id, at)
-    assert await refusal_of(store.timers.recall("t", one.message_id, at)) == Code.OFFSET_NOT_FOUND
-    clock.advance(60_000)
-    assert bodies(await pop(store, "t", wait_ms=10_000)) == ["b"]
-    assert await refusal_of(store.timers.recall("t", two.message_id, at)) == Code.OFFSET_NOT_FOUND
+    assert await refusal_of(second.timers.recall("t", timed.message_id, at)) == Code.OFFSET_NOT_FOUND
 
 
 def half(body: str) -> Message:
     return replace(message("t", body), system={SystemProperty.TRANSACTION_ID: f"tx-{body}"})
 
 
-async def test_a_transaction_is_committed_or_rolled_back(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
+async def test_a_transaction_is_committed_or_rolled_back(store: SettledStore):
+    await known(store)
     assert await settled(store.transactions.append_half([half("a"), half("b")])) is None
-    assert await pop(store, "t") == []
-    ends = [TransactionEnd("t", "tx-a", True), TransactionEnd("t", "tx-b", False), TransactionEnd("t", "tx-c", True)]
-    assert codes(await store.transactions.end_transactions(ends)) == [None, None, Code.INVALID_TRANSACTION_ID]
+    ends = [TransactionEnd("t", "tx-a", True), TransactionEnd("t", "tx-b", False)]
+    assert codes(await store.transactions.end_transactions(ends)) == [None, None]
     assert bodies(await pop(store, "t")) == ["a"]
-    assert {question.source for question in cluster.asked("EndTransaction")} == {v2.SOURCE_CLIENT}
 
 
-async def test_a_cluster_asks_after_a_transaction(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
-    await store.topology.put_topic(Topic("t", queues=1))
+async def test_a_commit_whose_answer_is_lost_is_not_repeated(store: SettledStore, cluster: RocketMqServer):
+    """RocketMQ would deliver the message twice."""
+    await known(store)
     assert await settled(store.transactions.append_half([half("a")])) is None
-    clock.advance(6_000)
+    cluster.faults[asked_for.END_TRANSACTION] = ["break"]
+    end = TransactionEnd("t", "tx-a", True)
+    assert codes(await store.transactions.end_transactions([end])) == [Code.OUTCOME_UNKNOWN]
+    assert codes(await store.transactions.end_transactions([end])) == [Code.INVALID_TRANSACTION_ID]
+    assert len(cluster.asked(asked_for.END_TRANSACTION)) == 1
+
+
+async def test_any_gateway_is_asked_after_a_transaction(
+    store: SettledStore, second: RocketMqStore, cluster: RocketMqServer, clock: ManualClock
+):
+    await known(store)
+    assert await settled(store.transactions.append_half([half("a")])) is None
+    await second.transactions.take_checks([], 0)
+    await until(lambda: len(cluster.asked(asked_for.HEARTBEAT)) >= 2, "both are known as producers")
+    clock.advance(600_000)
     await cluster.check_transactions()
-    asked = await until_checked(store)
+    [asked] = await _checks(second)
     assert (asked.body, asked.system_text(SystemProperty.TRANSACTION_ID)) == (b"a", "tx-a")
-    assert await store.transactions.take_checks(["t"], 10) == [], "it is asked once each time"
-    assert codes(await store.transactions.end_transactions([TransactionEnd("t", "tx-a", True)])) == [None]
-    [question] = cluster.asked("EndTransaction")
-    assert question.source == v2.SOURCE_SERVER_CHECK
+    assert codes(await second.transactions.end_transactions([TransactionEnd("t", "tx-a", True)])) == [None]
     assert bodies(await pop(store, "t")) == ["a"]
 
 
-async def until_checked(store: OperatedStore) -> Any:
+async def _checks(store: RocketMqStore) -> list[Any]:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not (found := await store.transactions.take_checks(["t"], 10)):
             await asyncio.sleep(0.01)
-    return found[0]
+    return list(found)
+
+
+# -- topics and groups -----------------------------------------------------------------------------------------------
+
+
+async def test_topics_and_groups_are_made_changed_and_deleted(store: SettledStore, second: RocketMqStore):
+    made = await store.topology.put_topic(Topic("t", queues=4, write_queues=2, permission=Permission.READ_WRITE))
+    assert (made.queues, made.write_queues) == (4, 2)
+    assert [*store.topology.queues(made).writable] == [0, 1]
+    await store.topology.put_group(ConsumerGroup("g", max_attempts=5, fifo=True))
+    await second._catalog.look()
+    assert second.topology.topic("t") == made
+    group = second.topology.group("g")
+    assert group is not None and (group.max_attempts, group.fifo) == (5, True)
+    await second.topology.delete_group("g")
+    await second.topology.delete_topic("t")
+    await store._catalog.look()
+    assert store.topology.topic("t") is None
+    assert await refusal_of(store.topology.topic_status("t")) == Code.TOPIC_NOT_FOUND
+
+
+async def test_a_topic_whose_messages_a_group_waits_for_keeps_its_queues(store: SettledStore):
+    await known(store, queues=2)
+    assert await append_all(store, message("t", "a", 1)) == [None]
+    await store.topology.put_group(ConsumerGroup("g"))
+    [taken] = await pop(store, "t")
+    assert await refusal_of(store.topology.put_topic(Topic("t", queues=1))) == Code.PRECONDITION_FAILED
+    await store.consumption.acknowledge("t", "g", handles([taken]))
+    assert (await store.topology.put_topic(Topic("t", queues=1))).queues == 1
+
+
+async def test_brokers_without_mixed_topics_get_normal_ones(store: SettledStore, cluster: RocketMqServer):
+    cluster.takes_mixed = False
+    await known(store)
+    assert cluster.at["broker-0"].types["t"] == "NORMAL"
+
+
+async def test_watchers_hear_of_an_operators_topics(store: SettledStore, cluster: RocketMqServer):
+    heard: list[str] = []
+    stop = store.topology.watch_topics(heard.append)
+    await cluster.put_topic(Topic("made", queues=3))
+    await store._catalog.look()
+    assert heard == ["made"] and store.topology.topic("made") == Topic("made", queues=3)
+    stop()
+
+
+async def test_namespaces_are_before_the_names(store: SettledStore, cluster: RocketMqServer):
+    await cluster.brokers["broker-0"].topology.put_namespace("team")
+    await known(store, "team/t")
+    assert await append_all(store, message("team/t", "a")) == [None]
+    assert cluster.asked(asked_for.SEND)[0].fields["b"] == "team%t"
+    assert bodies(await pop(store, "team/t", "team/g")) == ["a"]
+    assert store.topology.namespaces() == ["default", "team"]
+    assert await refusal_of(known(store, "team%t")) == Code.ILLEGAL_TOPIC
+
+
+async def test_the_default_namespace_may_have_a_name(cluster: RocketMqServer, clock: ManualClock):
+    await cluster.brokers["broker-0"].topology.put_namespace("INST")
+    store = await opened(cluster, clock, namespace="INST")
+    await known(store)
+    assert await settled(store.messages.append([message("t", "a", -1)])) is None
+    assert cluster.asked(asked_for.SEND)[0].fields["b"] == "INST%t"
+    assert bodies(await store.consumption.pop(pop_request(1))) == ["a"]
+    await store.close()
 
 
 # -- who and what ----------------------------------------------------------------------------------------------------
 
 
-async def test_calls_are_signed(clock: ManualClock):
-    server = RocketMqServer(clock, accounts={"key": "secret"})
-    await server.start()
-    await server.put_topic(Topic("t", queues=1))
-    place = [f"127.0.0.1:{server.port}"]
-    signed = await open_rocketmq(place, clock, topics=["t"], access_key="key", secret="secret")
-    assert await settled(signed.messages.append([message("t", "a")])) is None
-    for access_key, secret in (("key", "wrong"), ("nobody", "secret"), ("", "")):
-        opening = open_rocketmq(place, clock, topics=["t"], access_key=access_key, secret=secret)
-        assert await refusal_of(opening) == Code.UNAUTHORIZED
-    await signed.close()
-    await server.close()
-
-
-async def test_clients_say_what_they_are_and_goodbye(store: OperatedStore, cluster: RocketMqServer):
+async def test_requests_are_signed(clock: ManualClock):
+    cluster = RocketMqServer(clock, accounts={"key": "secret"})
+    await cluster.start()
+    address = f"127.0.0.1:{cluster.port}"
+    store = await open_rocketmq([address], clock, access_key="key", secret="secret")
     await store.topology.put_topic(Topic("t", queues=1))
-    await append(store, "t", "a")
-    await pop(store, "t")
-    await until(lambda: all(client.heartbeats for client in cluster.clients.values()), "heartbeats")
-    kinds = {client.settings.client_type: client.settings for client in cluster.clients.values() if client.settings}
-    assert [topic.name for topic in kinds[v2.PRODUCER].publishing.topics] == ["t"]
-    assert kinds[v2.SIMPLE_CONSUMER].subscription.group.name == "g"
+    assert await settled(store.messages.append([message("t", "ü")])) is None
     await store.close()
-    assert sorted(cluster.terminated) == sorted(cluster.clients)
+    for key in ("key", ""):
+        assert await refusal_of(open_rocketmq([address], clock, access_key=key, secret="other")) == Code.FORBIDDEN
+    await cluster.close()
 
 
-async def test_names_of_a_namespace_are_resources_of_it(cluster: RocketMqServer, clock: ManualClock):
-    for namespace in ("home", "team"):
-        await cluster.brokers["broker-0"].topology.put_namespace(namespace)
-        await cluster.put_topic(Topic(f"{namespace}/t", queues=1))
-    at_home = await open_second(cluster, clock, namespace="home")
-    await at_home.find_topics(["t", "team/t"])
-    assert [topic.name for topic in at_home.topology.topics()] == ["t", "team/t"]
-    assert at_home.topology.namespaces() == ["default", "team"]
-    assert await settled(at_home.messages.append([message("t", "a"), message("team/t", "b")])) is None
-    [one], [two] = await pop(at_home, "t"), await pop(at_home, "team/t", "team/g")  # type: ignore[arg-type]
-    assert (one.message.topic, one.message.body) == ("t", b"a")
-    assert (two.message.topic, two.message.body) == ("team/t", b"b")
-    await at_home.close()
+async def test_messages_are_looked_up(store: SettledStore):
+    await known(store)
+    sent = [replace(message("t", str(i)), keys=("k",), message_id=bytes([i]) * 16) for i in range(5)]
+    assert await append_all(store, *sent) == [None] * 5
+    first = await store.finder.query(MessageQuery("t", key="k", limit=3))
+    rest = await store.finder.query(MessageQuery("t", key="k", limit=3, cursor=first.next))
+    assert [m.body for m in first.messages + rest.messages] == [b"4", b"3", b"2", b"1", b"0"]
+    assert rest.next is None
+    [found] = await store.finder.messages_by_id(sent[2].message_id)
+    assert (await store.finder.message_at(found.commit_log_offset)).body == b"2"
+    assert await refusal_of(store.finder.message_at(1 << 60)) == Code.OFFSET_NOT_FOUND
+    assert await refusal_of(store.finder.query(MessageQuery("t", cursor="?"))) == Code.BAD_REQUEST
 
 
-async def test_topics_are_what_the_cluster_has(cluster: RocketMqServer, clock: ManualClock):
-    await cluster.put_topic(Topic("t", queues=3, permission=Permission.READ))
-    opened = await open_rocketmq([f"127.0.0.1:{cluster.port}"], clock, route_refresh_ms=20)
-    changed: list[str] = []
-    opened.topology.watch_topics(changed.append)
-    assert opened.topology.topic("t") is None and opened.topology.topics() == []
-    assert await opened.topology.put_topic(Topic("t", queues=8)) == Topic("t", queues=3, permission=Permission.READ)
-    assert await refusal_of(opened.topology.put_topic(Topic("no"))) == Code.UNSUPPORTED
-    assert changed == ["t"]
-    await cluster.put_topic(Topic("t", queues=4))
-    await until(lambda: opened.topology.topic("t") == Topic("t", queues=4), "the route to be asked again")
-    await cluster.brokers["broker-0"].topology.delete_topic("t")
-    await until(lambda: opened.topology.topic("t") is None, "the topic to be forgotten")
-    await opened.close()
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda s: s.key_values.get(["k"]),
+        lambda s: s.consumption.resend_dead_letters("g", [0]),
+        lambda s: s.timers.retime("t", b"1", 1, 2),
+        lambda s: s.timers.timed_messages(),
+        lambda s: s.transactions.half_messages(),
+        lambda s: s.finder.message_trace(b"1"),
+        lambda s: s.finder.record_origin(0),
+        lambda s: s.topology.put_namespace("empty"),
+        lambda s: s.topology.put_topic(Topic("c", cleanup=Cleanup.COMPACT)),
+        lambda s: s.topology.put_group(ConsumerGroup("g", start="2026-01-01T00:00:00Z")),
+    ],
+)
+async def test_what_a_cluster_cannot_carry_is_refused(cluster: RocketMqServer, clock: ManualClock, ask: Any):
+    store = await opened(cluster, clock)
+    refused: Awaitable[Any] = ask(store)
+    assert await refusal_of(refused) == Code.UNSUPPORTED
+    await store.close()
 
 
-async def test_what_the_protocol_cannot_carry_is_refused(
-    store: OperatedStore, cluster: RocketMqServer, clock: ManualClock
-):
-    calls: list[Awaitable[Any]] = [
-        store.finder.query(MessageQuery("t")),
-        store.finder.messages_by_id(b"a"),
-        store.finder.message_at(0),
-        store.finder.message_consumers(StoredMessage("t", b"")),
-        store.finder.message_trace(b"a"),
-        store.timers.retime("t", b"a", 1, 2),
-        store.timers.timed_messages(),
-        store.consumption.resend_dead_letters("g", [0]),
-        store.topology.delete_topic("t"),
-        store.topology.put_namespace("n"),
-        store.topology.delete_namespace("n"),
-    ]
-    for call in calls:
-        assert await refusal_of(call) == Code.UNSUPPORTED
-    alone = await open_second(cluster, clock)
-    calls = [alone.key_values.get(["k"]), alone.key_values.scan("k"), alone.key_values.write([])]
-    for call in calls:
-        assert await refusal_of(call) == Code.UNSUPPORTED
-    with pytest.raises(EntrepotError) as refused:
-        alone.key_values.watch("k", print, print)
-    assert refused.value.code == Code.UNSUPPORTED
-    await alone.close()
-
-
-async def test_a_server_without_the_offset_calls_says_so(store: OperatedStore, cluster: RocketMqServer):
-    await store.topology.put_topic(Topic("t", queues=1))
-    cluster.faults["QueryOffset"] = [grpc.StatusCode.UNIMPLEMENTED] * 2
-    assert await refusal_of(store.messages.bounds("t")) == Code.UNSUPPORTED
+async def test_a_group_is_reset_to_a_position(store: SettledStore, clock: ManualClock):
+    await known(store)
+    await append(store, "t", "a", "b", "c")
+    assert len(await pop(store, "t", invisible_ms=600_000)) == 3
+    await store.consumption.reset_group("g", "t", Position(PositionKind.OFFSET, 1))
+    assert bodies(await pop(store, "t")) == ["b", "c"]
+    with pytest.raises(EntrepotError):
+        await store.consumption.reset_group("nobody", "t", Position(PositionKind.EARLIEST, 0))

@@ -34,8 +34,7 @@ def clock() -> ManualClock:
 async def test_events_go_through_a_gateway_in_front_of_a_cluster(cluster: RocketMqServer, tmp_path: Path) -> None:
     await cluster.put_topic(Topic("orders"))
     settings = {
-        "rocketmq.endpoints": f'["127.0.0.1:{cluster.port}"]',
-        "rocketmq.topics": '["orders"]',
+        "rocketmq.name_servers": f'["127.0.0.1:{cluster.port}"]',
         "rocketmq.side_data_dir": str(tmp_path / "side"),
     }
     gateway = GatewayProcess(tmp_path, [], settings, "gateway")
@@ -53,8 +52,10 @@ async def test_events_go_through_a_gateway_in_front_of_a_cluster(cluster: Rocket
             acknowledge = f"{url}/topics/orders/eventsubscriptions/workers:acknowledge"
             async with client.post(acknowledge, json={"lockTokens": [token]}) as answer:
                 assert (await answer.json())["succeededLockTokens"] == [token]
-            async with client.put(f"{url}/api/v1/topics/other", json={}) as answer:
-                assert answer.status == 501, "topics are made with RocketMQ's own tools"
+            async with client.put(f"{url}/api/v1/topics/other", json={"queues": 2}) as answer:
+                assert answer.status == 201, await answer.text()
+            made = cluster.brokers["broker-0"].topology.topic("other")
+            assert made is not None and made.queues == 2
         assert await asyncio.to_thread(gateway.stop) == 0
     finally:
         gateway.kill()

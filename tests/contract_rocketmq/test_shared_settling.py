@@ -2,6 +2,11 @@ from tests.contract import test_settling
 from tests.contract_rocketmq import carried as why
 
 NOT_CARRIED: dict[str, str] = {
+    "test_acknowledging_twice_is_refused": why.LATE_SETTLING,
+    "test_expiry_raises_the_attempt": why.LATE_SETTLING,
+    "test_what_is_suspended_was_no_attempt": why.ATTEMPTS,
+    "test_a_suspended_last_attempt_comes_again": why.ATTEMPTS,
+    "test_deliveries_settle_what_their_receipt_handles_do": why.LATE_SETTLING,
     "test_rejecting_moves_to_the_dead_letters_once": why.REASONS,
     "test_after_the_last_attempt_comes_the_dead_letter": why.REASONS,
     "test_dead_letters_are_read_by_another_group": why.TOPOLOGY,

@@ -2,6 +2,7 @@ from tests.contract import test_timers
 from tests.contract_rocketmq import carried as why
 
 NOT_CARRIED: dict[str, str] = {
+    "test_only_what_waits_can_be_recalled": why.RECALLS,
     "test_at_its_time_it_is_a_message_like_any": why.ONE_KIND,
     "test_a_timed_message_is_never_early": why.FINDS_NOTHING,
     "test_further_queues_get_it_at_its_time": why.MULTI_DISPATCH,

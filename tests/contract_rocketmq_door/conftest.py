@@ -21,10 +21,12 @@ from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.gateway.settings.listeners import GroupsSettings, TopicsSettings
 from entrepot.gateway.settings.security import SecuritySettings
 from entrepot.protocols.rocketmq.published import published
-from tests.contract_rocketmq.conftest import MAX_MESSAGE_BYTES, settings_of
-from tests.contract_rocketmq.operated import OperatedStore
+from tests.contract_rocketmq_door.operated import OperatedStore
 from tests.support.clock import ManualClock
+from tests.support.rocketmq.sdk import RocketMqSettings
 from tests.support.stores.model_store import MemoryStore
+
+MAX_MESSAGE_BYTES = 4096
 
 
 @pytest.fixture
@@ -101,6 +103,7 @@ async def cluster(
 
 @pytest.fixture
 async def store(cluster: Any, clock: ManualClock) -> AsyncIterator[OperatedStore]:
-    opened = OperatedStore(cluster, settings_of(cluster), clock, side=MemoryStore(clock))
+    settings = RocketMqSettings((("127.0.0.1", cluster.port),), request_timeout_ms=10_000, answer_ms=10_000)
+    opened = OperatedStore(cluster, settings, clock, side=MemoryStore(clock))
     yield opened
     await opened.close()

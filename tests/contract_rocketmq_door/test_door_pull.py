@@ -1,6 +1,6 @@
-from tests.contract_rocketmq import carried as why
-from tests.contract_rocketmq import test_shared_pull
+from tests.contract import test_pull
+from tests.contract_rocketmq_door import carried as why
 
 NOT_CARRIED: dict[str, str] = {}
 
-globals().update(why.carried(test_shared_pull, NOT_CARRIED))
+globals().update(why.carried(test_pull, NOT_CARRIED))

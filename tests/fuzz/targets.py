@@ -36,14 +36,24 @@ from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import WireError
 from entrepot.protocols.rocketmq.filters import filter_of
 from entrepot.protocols.rocketmq.headers import parse_authorization
-from entrepot.protocols.rocketmq.mapping import from_wire
 from entrepot.protocols.rocketmq.names import Namespaces
 from entrepot.protocols.rocketmq.published import PublishLimits, published
+from entrepot.protocols.rocketmq.remoting import dialect
+from entrepot.protocols.rocketmq.remoting import frames as rocketmq_frames
+from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt
+from entrepot.protocols.rocketmq.remoting.records import (
+    Record,
+    decode_batch,
+    decode_records,
+    encode_batch,
+    encode_record,
+)
 from tests.fuzz.desync_corpus import CORPUS
 from tests.support.amqp.machine import CHANNEL, HANDSHAKE, opened_machine
 from tests.support.amqp.machine import Machine as AmqpMachine
 from tests.support.http.machine import HttpMachine, Outcome, Run
 from tests.support.mqtt.machine import Machine as MqttMachine
+from tests.support.rocketmq.sdk.messages import from_wire
 from tests.wire.amqp.test_amqp_fuzz import assert_one_end
 
 MAX_STEP: Final = 64
@@ -179,6 +189,15 @@ def rocketmq(data: bytes) -> None:
     parse_authorization(data.decode("latin-1"))
 
 
+def rocketmq_remoting(data: bytes) -> None:
+    """What a cluster's brokers and name servers answer."""
+    for read in (rocketmq_frames.FrameReader().receive, decode_records, decode_batch, dialect.read):
+        with contextlib.suppress(EntrepotError):
+            read(data)
+    with contextlib.suppress(EntrepotError):
+        PopReceipt.parse(data.decode("latin-1"))
+
+
 def names(data: bytes) -> None:
     """Names and handles that clients give back."""
     text = data.decode("utf-8", "replace")
@@ -201,7 +220,19 @@ def _message(kind: type[Any], data: bytes) -> Any:
 
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     function.__name__: function
-    for function in (mqtt, amqp, http_requests, proxy, remoting, records, cloudevents, filters, rocketmq, names)
+    for function in (
+        mqtt,
+        amqp,
+        http_requests,
+        proxy,
+        remoting,
+        records,
+        cloudevents,
+        filters,
+        rocketmq,
+        rocketmq_remoting,
+        names,
+    )
 }
 
 EVENT: Final = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","time":"2026-01-01T00:00:00Z","data":{"a":[1]}}'
@@ -225,6 +256,13 @@ SEEDS: Final[dict[str, list[bytes]]] = {
     "rocketmq": [
         v2.Message(body=b"x", system_properties=v2.SystemProperties(message_id="01" * 17)).SerializeToString(),
         b"MQv2-HMAC-SHA1 Credential=a, SignedHeaders=x-mq-date-time, Signature=00",
+    ],
+    "rocketmq_remoting": [
+        rocketmq_frames.encode(rocketmq_frames.Frame(310, 1, {"a": "b"}, b"body")),
+        encode_record(Record("t", 0, 1, 2, b"body", {"TAGS": "a"}, born_host="::1", host="1.2.3.4", port=9)),
+        encode_batch([(b"a", {"x": "1"}), (b"", {})]),
+        b'{"t":{{"queueId":0}:{"maxOffset":2}},"a":{0:"x"}}',
+        b"0 1 2 3 1 broker 4 5 6",
     ],
     "names": [b"-2h/a/#", b"earliest/a", b"group/a/+/b", b"10/a"],
 }

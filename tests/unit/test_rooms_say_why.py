@@ -62,6 +62,7 @@ MAIN: Final = {
     "protocols/proxy": "header.py",
     "protocols/remoting": "connection.py",
     "protocols/rocketmq": "published.py",
+    "protocols/rocketmq/remoting": "frames.py",
     "domain": HEAD,
     "domain/access": "evaluator.py",
     "domain/definitions": "revision.py",

@@ -136,11 +136,11 @@ class BrokerPlace:
 
 
 class RocketMqCluster(Started):
-    """A name server, `brokers` masters with a proxy before them, on an empty folder.  They are killed at the end.
+    """A name server and `brokers` masters on an empty folder, with a `proxy` before them.  They are killed at the end.
 
     `controlled`: the brokers are replicas of one name instead, and a controller chooses their master."""
 
-    def __init__(self, directory: Path, brokers: int = 1, *, controlled: bool = False, proxy: bool = True) -> None:
+    def __init__(self, directory: Path, brokers: int = 1, *, controlled: bool = False, proxy: bool = False) -> None:
         require_rocketmq()
         self.directory = directory
         self.name_server_port, self.proxy_port = free_port(), free_port()
@@ -148,7 +148,7 @@ class RocketMqCluster(Started):
         self._wants_proxy = proxy
         self.brokers: list[BrokerPlace] = []
         for number in range(brokers):
-            name = "broker-a" if controlled else f"broker-{'abcdefgh'[number]}"
+            name = "broker-0" if controlled else f"broker-{number}"
             self.brokers.append(BrokerPlace(name, number, free_ports_apart(_FAST_PORT)[1]))
         self.processes: list[JavaProcess] = []
 
@@ -330,7 +330,7 @@ def _text(value: Any) -> str:
 
 @pytest.fixture(scope="session")
 def rocketmq_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMqCluster]:
-    """Two brokers and a proxy for all tests of one worker: they start in half a minute.  Tests take names of their own,
+    """Two brokers for all tests of one worker: they start in half a minute.  Tests take names of their own,
     and have the mark `on_rocketmq`."""
     with RocketMqCluster(tmp_path_factory.mktemp("rocketmq"), 2) as cluster:
         yield cluster

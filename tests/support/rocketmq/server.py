@@ -1,565 +1,669 @@
-"""A small RocketMQ 5 cluster for tests: the published gRPC service over memory stores, one for each broker.
+"""A small RocketMQ cluster for tests: name server and brokers of the remoting protocol, each broker a memory store.
 
-It is written from the protocol and knows nothing of our client: it keeps messages as their producer wrote them.  Like
-the real proxies it wants a client id, answers consumers only whose Settings it has, checks message types, refuses
-empty bodies and RocketMQ's own property names, adds a property of its own to messages of a group, and gives a changed
-delivery a new receipt handle.
+It is written from the protocol, and from what RocketMQ 5.5.0 was seen to answer.  Acknowledgements of what is settled
+are answered like others, and a refused message refuses its batch.  An empty body is an error of the broker, properties
+without a value vanish, and a message that comes again has its receipt with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import re
-import secrets
+import json
+from base64 import b64decode, urlsafe_b64decode
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
-from zlib import crc32
-
-import grpc
-import grpc.aio
-from google.protobuf.timestamp_pb2 import Timestamp
+from typing import Any, Final
 
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.names import RETRY_PREFIX
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from entrepot.domain.topic import Permission, Topic
+from entrepot.domain.topic import Permission, Topic, TopicType
 from entrepot.domain.transaction import TransactionEnd
-from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.remoting.frames import Frame, FrameReader, encode
+from entrepot.protocols.rocketmq.remoting.message_ids import RecordPlace, offset_id
+from entrepot.protocols.rocketmq.remoting.property_text import decode as properties_of
+from entrepot.protocols.rocketmq.remoting.records import Record, decode_batch, encode_record
+from entrepot.protocols.rocketmq.remoting.signing import SIGNATURE, signature_of
 from tests.support.stores.model_store import MemoryStore
 
-SERVICE = "apache.rocketmq.v2.MessagingService"
-OK = v2.Status(code=v2.OK, message="OK")
-WIRE = "wire"
-ANY_TYPE = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)
-_SIGNATURE = re.compile(r"MQv2-HMAC-SHA1 Credential=([^,]*), SignedHeaders=x-mq-date-time, Signature=([0-9a-fA-F]+)")
-
-Handler = Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]
+MAX_BODY: Final = 4 << 20
+MAX_PROPERTIES: Final = 32_767
+_PERMISSIONS: Final = {Permission.NONE: 0, Permission.WRITE: 2, Permission.READ: 4, Permission.READ_WRITE: 6}
+_OF_BITS: Final = {bits: permission for permission, bits in _PERMISSIONS.items()}
+_TEXT, _BORN_MS, _RECONSUMED = "wire_properties", "wire_born", "wire_reconsumed"
+Place = tuple[str, str, int, int]
 
 
 class Refused(Exception):
-    def __init__(self, code: Any, text: str = "refused") -> None:
-        super().__init__(text)
-        self.status = v2.Status(code=code, message=text)
+    """An answer that is no success."""
 
-
-def status_of(error: EntrepotError) -> v2.Status:
-    """Numbers are the same where RocketMQ has one."""
-    code: Any = int(error.code) if int(error.code) in v2.Code.values() else v2.INTERNAL_ERROR
-    return v2.Status(code=code, message=error.message)
+    def __init__(self, code: int, remark: str = "refused", fields: dict[str, Any] | None = None) -> None:
+        super().__init__(remark)
+        self.code, self.remark, self.fields = code, remark, fields or {}
 
 
 @dataclass
-class Client:
-    """A client by its id: its Settings, and how to tell it something."""
+class Popped:
+    """One delivery: its receipt handle at the store."""
 
-    settings: v2.Settings | None = None
-    commands: asyncio.Queue[v2.TelemetryCommand] = field(default_factory=asyncio.Queue)
-    heartbeats: int = 0
-
-
-@dataclass
-class Hand:
-    """What a receipt handle of the cluster stands for."""
-
-    broker: str
-    topic: str
     group: str
+    topic: str
     handle: str
 
 
+@dataclass
+class Broker:
+    """A broker: its store, its port, and what it has given away."""
+
+    name: str
+    store: MemoryStore
+    port: int = 0
+    popped: dict[Place, Popped] = field(default_factory=dict)
+    halves: dict[int, tuple[str, str]] = field(default_factory=dict)
+    listener: Any = None
+    producers: set[asyncio.StreamWriter] = field(default_factory=set)
+    types: dict[str, str] = field(default_factory=dict)
+    begun: set[tuple[str, str]] = field(default_factory=set)
+
+
 class RocketMqServer:
-    """`brokers` by name.  `faults`: what happens to the next calls of a name: a gRPC status to abort with after the
-    work is done, a `v2` code to refuse with, or "hang"."""
+    """`brokers` by name.  `faults`: what happens to the next requests of a code: a code to refuse with, "hang", "break"
+    (the connection ends after the work is done) or "early" (before it).  `accounts`: secrets by access key."""
 
     def __init__(
         self, clock: Clock, brokers: int = 1, *, accounts: dict[str, str] | None = None, **limits: Any
     ) -> None:
         self.clock = clock
-        self.brokers = {f"broker-{i}": MemoryStore(clock, **limits) for i in range(brokers)}
-        self.accepts: dict[str, tuple[Any, ...]] = {}
-        self.clients: dict[str, Client] = defaultdict(Client)
+        self.at = {f"broker-{i}": Broker(f"broker-{i}", MemoryStore(clock, **limits)) for i in range(brokers)}
         self.accounts = accounts
-        self.faults: dict[str, list[Any]] = defaultdict(list)
-        self.calls: list[tuple[str, Any]] = []
-        self.terminated: list[str] = []
-        self.hands: dict[str, Hand] = {}
+        self.faults: dict[int, list[Any]] = defaultdict(list)
+        self.calls: list[tuple[int, Frame]] = []
         self.port = 0
-        self.takes_wishes = False
-        """Whether a message goes to the queue that it names; the real proxies do not ask."""
-        self._turn = 0
-        self._server: Any = None
+        self.takes_mixed = True
+        self._name_server: Any = None
+        self._pops = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def brokers(self) -> dict[str, MemoryStore]:
+        return {name: broker.store for name, broker in self.at.items()}
 
     async def start(self) -> None:
-        """Listen on the port it had before, else on a free one."""
-        self._server = grpc.aio.server()
-        self._server.add_generic_rpc_handlers([self._handlers()])
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
-        await self._server.start()
+        """Listen on the ports it had before, else on free ones."""
+        self._name_server = await asyncio.start_server(self._served(None), "127.0.0.1", self.port)
+        self.port = self._name_server.sockets[0].getsockname()[1]
+        for broker in self.at.values():
+            broker.listener = await asyncio.start_server(self._served(broker), "127.0.0.1", broker.port)
+            broker.port = broker.listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        await self._server.stop(None)
+        """End everything but the stores."""
+        for listener in (self._name_server, *(broker.listener for broker in self.at.values())):
+            listener.close()
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close(self) -> None:
         await self.stop()
-        for broker in self.brokers.values():
-            await broker.close()
+        for broker in self.at.values():
+            await broker.store.close()
 
-    def asked(self, name: str) -> list[Any]:
-        """The questions of all calls of a name."""
-        return [question for call, question in self.calls if call == name]
+    def asked(self, code: int) -> list[Frame]:
+        """All requests of a code."""
+        return [request for each, request in self.calls if each == code]
 
     # -- what an operator does ---------------------------------------------------------------------------------------
 
-    async def put_topic(self, topic: Topic, accepts: tuple[Any, ...] = ANY_TYPE) -> None:
-        self.accepts[topic.name] = accepts
-        for broker in self.brokers.values():
-            await broker.topology.put_topic(topic)
+    async def put_topic(self, topic: Topic) -> None:
+        for broker in self.at.values():
+            await broker.store.topology.put_topic(topic)
 
     async def put_group(self, group: ConsumerGroup) -> None:
-        for broker in self.brokers.values():
-            await broker.topology.put_group(group)
+        for broker in self.at.values():
+            await broker.store.topology.put_group(group)
 
     async def check_transactions(self) -> None:
         """Ask producers after the half messages that are due."""
-        for broker in self.brokers.values():
-            for half in await broker.transactions.take_checks([topic.name for topic in broker.topology.topics()], 100):
-                check = v2.RecoverOrphanedTransactionCommand(
-                    message=self._as_sent(half), transaction_id=half.system_text(SystemProperty.TRANSACTION_ID) or ""
-                )
-                for client in self.clients.values():
-                    if client.settings and half.topic in {t.name for t in client.settings.publishing.topics}:
-                        command = v2.TelemetryCommand(recover_orphaned_transaction_command=check)
-                        client.commands.put_nowait(command)
+        for broker in self.at.values():
+            names = [topic.name for topic in broker.store.topology.topics()]
+            for half in await broker.store.transactions.take_checks(names, 100):
+                own = half.system_text(SystemProperty.TRANSACTION_ID) or ""
+                place = next(each for each, (_, name) in broker.halves.items() if name == own)
+                record = self._record(broker, half)
+                fields = {
+                    "tranStateTableOffset": "0",
+                    "commitLogOffset": str(place),
+                    "transactionId": record.properties["UNIQ_KEY"],
+                    "bname": broker.name,
+                }
+                request = Frame(39, 1, fields, encode_record(record), is_one_way=True)
+                for writer in broker.producers:
+                    writer.write(encode(request))
 
-    # -- the service -------------------------------------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------------------------------------
 
-    def _handlers(self) -> Any:
-        unary: dict[str, tuple[Any, Any, Handler]] = {
-            "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, self._query_route),
-            "Heartbeat": (v2.HeartbeatRequest, v2.HeartbeatResponse, self._heartbeat),
-            "SendMessage": (v2.SendMessageRequest, v2.SendMessageResponse, self._send),
-            "AckMessage": (v2.AckMessageRequest, v2.AckMessageResponse, self._ack),
-            "ForwardMessageToDeadLetterQueue": (
-                v2.ForwardMessageToDeadLetterQueueRequest,
-                v2.ForwardMessageToDeadLetterQueueResponse,
-                self._forward,
-            ),
-            "ChangeInvisibleDuration": (
-                v2.ChangeInvisibleDurationRequest,
-                v2.ChangeInvisibleDurationResponse,
-                self._change,
-            ),
-            "QueryOffset": (v2.QueryOffsetRequest, v2.QueryOffsetResponse, self._query_offset),
-            "GetOffset": (v2.GetOffsetRequest, v2.GetOffsetResponse, self._get_offset),
-            "UpdateOffset": (v2.UpdateOffsetRequest, v2.UpdateOffsetResponse, self._update_offset),
-            "EndTransaction": (v2.EndTransactionRequest, v2.EndTransactionResponse, self._end_transaction),
-            "RecallMessage": (v2.RecallMessageRequest, v2.RecallMessageResponse, self._recall),
-            "NotifyClientTermination": (
-                v2.NotifyClientTerminationRequest,
-                v2.NotifyClientTerminationResponse,
-                self._terminate,
-            ),
-        }
-        methods = {
-            name: grpc.unary_unary_rpc_method_handler(
-                self._unary(name, response, work), question.FromString, response.SerializeToString
-            )
-            for name, (question, response, work) in unary.items()
-        }
-        for name, question, response, work in (
-            ("ReceiveMessage", v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receive),
-            ("PullMessage", v2.PullMessageRequest, v2.PullMessageResponse, self._pull),
-        ):
-            methods[name] = grpc.unary_stream_rpc_method_handler(
-                self._stream(name, response, work), question.FromString, response.SerializeToString
-            )
-        methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
-            self._telemetry, v2.TelemetryCommand.FromString, v2.TelemetryCommand.SerializeToString
-        )
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
-
-    def _unary(self, name: str, response: Any, work: Handler) -> Any:
-        async def handle(question: Any, context: Any) -> Any:
-            self.calls.append((name, question))
-            fault = self.faults[name].pop(0) if self.faults[name] else None
+    def _served(self, broker: Broker | None) -> Callable[..., Awaitable[None]]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.add(writer)
+            frames = FrameReader()
             try:
-                self._check_client(context)
-                if isinstance(fault, int):
-                    raise Refused(fault)
-                if fault == "hang":
-                    await asyncio.Event().wait()
-                answer = await work(question, context)
-            except Refused as refused:
-                return response(status=refused.status)
-            except EntrepotError as error:
-                return response(status=status_of(error))
-            if fault is not None:
-                await context.abort(fault, "the connection broke")
-            return answer
+                while data := await reader.read(1 << 16):
+                    for request in frames.receive(data):
+                        task = asyncio.create_task(self._answer(broker, request, writer))
+                        self._tasks.add(task)
+                        task.add_done_callback(self._tasks.discard)
+            except (ConnectionError, asyncio.CancelledError):  # the test is over
+                pass
+            finally:
+                self._writers.discard(writer)
+                if broker is not None:
+                    broker.producers.discard(writer)
+                writer.close()
 
-        return handle
+        return serve
 
-    def _stream(self, name: str, response: Any, work: Any) -> Any:
-        async def handle(question: Any, context: Any) -> AsyncIterator[Any]:
-            self.calls.append((name, question))
-            fault = self.faults[name].pop(0) if self.faults[name] else None
-            try:
-                self._check_client(context)
-                if isinstance(fault, int):
-                    raise Refused(fault)
-                if fault == "hang":
-                    await asyncio.Event().wait()
-                if fault is not None:
-                    await context.abort(fault, "the connection broke")
-                async for answer in work(question, context):
-                    yield answer
-            except Refused as refused:
-                yield response(status=refused.status)
-            except EntrepotError as error:
-                yield response(status=status_of(error))
-
-        return handle
-
-    def _check_client(self, context: Any) -> Client:
-        headers = dict(context.invocation_metadata())
-        if not headers.get("x-mq-client-id"):
-            raise Refused(v2.CLIENT_ID_REQUIRED)
-        if self.accounts is not None:
-            found = _SIGNATURE.fullmatch(headers.get("authorization", ""))
-            secret = self.accounts.get(found[1]) if found else None
-            date_time = headers.get("x-mq-date-time", "")
-            if found is None or secret is None:
-                raise Refused(v2.UNAUTHORIZED, "no such account")
-            if hmac.new(secret.encode(), date_time.encode(), hashlib.sha1).hexdigest() != found[2].lower():
-                raise Refused(v2.UNAUTHORIZED, "wrong signature")
-        return self.clients[headers["x-mq-client-id"]]
-
-    async def _telemetry(self, questions: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        client = self._check_client(context)
-
-        async def listen() -> None:
-            async for command in questions:
-                if command.HasField("settings"):
-                    client.settings = command.settings
-                    client.commands.put_nowait(v2.TelemetryCommand(status=OK, settings=command.settings))
-
-        listening = asyncio.create_task(listen())
+    async def _answer(self, broker: Broker | None, request: Frame, writer: asyncio.StreamWriter) -> None:
+        self.calls.append((request.code, request))
+        fault = self.faults[request.code].pop(0) if self.faults[request.code] else None
+        if fault == "early":
+            writer.transport.abort()
+            return
+        if fault == "hang":
+            await asyncio.Event().wait()
         try:
-            while True:
-                yield await client.commands.get()
-        finally:
-            listening.cancel()
+            if isinstance(fault, int):
+                raise Refused(fault)
+            self._check_signature(request)
+            fields, body = await self._work(broker, request, writer)
+            answer = Frame(0, request.number, {k: _text(v) for k, v in fields.items()}, body, is_answer=True)
+        except Refused as refused:
+            told = {name: _text(value) for name, value in refused.fields.items()}
+            answer = Frame(refused.code, request.number, told, b"", is_answer=True, remark=refused.remark)
+        except EntrepotError as error:
+            answer = Frame(_CODES.get(error.code, 1), request.number, {}, b"", is_answer=True, remark=error.message)
+        if fault == "break":
+            writer.transport.abort()
+        elif not request.is_one_way:
+            if isinstance(fault, tuple):
+                answer.code = fault[0]
+            writer.write(encode(answer))
 
-    async def _heartbeat(self, question: Any, context: Any) -> Any:
-        client = self._check_client(context)
-        if client.settings is None:
-            raise Refused(v2.UNRECOGNIZED_CLIENT_TYPE)
-        client.heartbeats += 1
-        return v2.HeartbeatResponse(status=OK)
+    def _check_signature(self, request: Frame) -> None:
+        if self.accounts is None:
+            return
+        secret = self.accounts.get(request.fields.get("AccessKey", ""))
+        if secret is None or signature_of(request.fields, request.body, secret) != request.fields.get(SIGNATURE):
+            raise Refused(16, "authentication failed")
 
-    async def _terminate(self, question: Any, context: Any) -> Any:
-        client_id = dict(context.invocation_metadata())["x-mq-client-id"]
-        self.terminated.append(client_id)
-        self.clients[client_id].settings = None
-        return v2.NotifyClientTerminationResponse(status=OK)
+    async def _work(
+        self, broker: Broker | None, request: Frame, writer: asyncio.StreamWriter
+    ) -> tuple[dict[str, Any], bytes]:
+        told = request.fields
+        if broker is None:
+            return self._of_name_server(request.code, told)
+        if request.code == 34:
+            broker.producers.add(writer)
+            return {}, b""
+        found = {**_AT_BROKER}.get(request.code)
+        if found is None:
+            raise Refused(3, f"request type {request.code} not supported")
+        answer: tuple[dict[str, Any], bytes] = await found(self, broker, told, request.body)
+        return answer
 
-    async def _query_route(self, question: Any, context: Any) -> Any:
-        name = _name(question.topic)
-        found = []
-        for broker_name, broker in self.brokers.items():
-            topic = broker.topology.topic(name)
-            if topic is None:
-                raise Refused(v2.TOPIC_NOT_FOUND, f"no topic {name}")
-            endpoints = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=self.port)])
-            found += [
-                v2.MessageQueue(
-                    topic=question.topic,
-                    id=queue_id,
-                    permission=_PERMISSIONS[topic.permission],
-                    broker=v2.Broker(name=broker_name, id=0, endpoints=endpoints),
-                    accept_message_types=self.accepts.get(name, ANY_TYPE),
-                )
-                for queue_id in range(topic.queues)
-            ]
-        return v2.QueryRouteResponse(status=OK, message_queues=found)
+    # -- name server -------------------------------------------------------------------------------------------------
+
+    def _of_name_server(self, code: int, told: dict[str, str]) -> tuple[dict[str, Any], bytes]:
+        if code == 106:  # never standard JSON
+            each = [f'"{n}":{{"brokerAddrs":{{0:"{_address(b)}"}},"brokerName":"{n}"}}' for n, b in self.at.items()]
+            names = json.dumps([*self.at])
+            return {}, f'{{"brokerAddrTable":{{{",".join(each)}}},"clusterAddrTable":{{"tests":{names}}}}}'.encode()
+        if code == 216:
+            return {}, b""
+        if code != 105:
+            raise Refused(3)
+        queues, brokers = [], []
+        for name, broker in self.at.items():
+            topic = broker.store.topology.topic(_ours(told["topic"]))
+            if topic is not None:
+                queues.append({"brokerName": name, **_config(topic, told["topic"])})
+                brokers.append({"cluster": "tests", "brokerName": name, "brokerAddrs": {"0": _address(broker)}})
+        if not queues:
+            raise Refused(17, f"No topic route info in name server for the topic: {told['topic']}")
+        return {}, json.dumps({"queueDatas": queues, "brokerDatas": brokers}).encode()
+
+    # -- topics and groups -------------------------------------------------------------------------------------------
+
+    async def _put_topic(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        kind = told["attributes"].removeprefix("+message.type=")
+        if kind == "MIXED" and not self.takes_mixed:
+            raise Refused(29, "MIXED message type is not supported.")
+        reads, writes = int(told["readQueueNums"]), int(told["writeQueueNums"])
+        topic = Topic(
+            _ours(told["topic"]),
+            reads,
+            TopicType.PRIORITY if kind == "PRIORITY" else TopicType.NORMAL,
+            _OF_BITS[int(told["perm"])],
+            write_queues=writes,
+        )
+        broker.types[topic.name] = kind
+        await broker.store.topology.put_topic(topic)
+        return {}, b""
+
+    async def _topics(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        table = {_theirs(topic.name): _config(topic, _theirs(topic.name)) for topic in broker.store.topology.topics()}
+        table |= {name: {"readQueueNums": 1, "writeQueueNums": 1, "perm": 7} for name in ("TBW102", broker.name)}
+        start, count = int(told.get("topicSeq", 0)), int(told.get("maxTopicNum", 1 << 30))
+        page = dict(list(table.items())[start : start + count])
+        return {"totalTopicNum": len(table)}, json.dumps({"topicConfigTable": page}).encode()
+
+    async def _groups(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        table = {
+            _theirs(group.name): {"consumeMessageOrderly": group.fifo, "retryMaxTimes": group.max_attempts - 1}
+            for group in broker.store.topology.groups()
+        }
+        return {}, json.dumps({"subscriptionGroupTable": table}).encode()
+
+    async def _put_group(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        definition = json.loads(body)
+        name, attempts = _ours(definition["groupName"]), definition.get("retryMaxTimes", 16) + 1
+        fifo = definition.get("consumeMessageOrderly", False)
+        await broker.store.topology.put_group(ConsumerGroup(name, max_attempts=attempts, fifo=fifo))
+        return {}, b""
+
+    async def _delete_group(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        await _if_there(broker.store.topology.delete_group(_ours(told["groupName"])))
+        return {}, b""
+
+    async def _delete_topic(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if not told["topic"].startswith(RETRY_PREFIX):
+            await _if_there(broker.store.topology.delete_topic(_ours(told["topic"])))
+        return {}, b""
 
     # -- producing ---------------------------------------------------------------------------------------------------
 
-    async def _send(self, question: Any, context: Any) -> Any:
-        if len({wire.topic.name for wire in question.messages}) != 1:
-            raise Refused(v2.BAD_REQUEST, "messages of one topic")
-        entries = [await self._send_one(wire, context) for wire in question.messages]
-        codes = {entry.status.code for entry in entries}
-        status = entries[0].status if len(codes) == 1 else v2.Status(code=v2.MULTIPLE_RESULTS)
-        return v2.SendMessageResponse(status=status, entries=entries)
+    async def _send(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if not body:
+            raise Refused(1, "java.lang.NullPointerException: Cannot read the array length")
+        properties = properties_of(told.get("i", ""))
+        [place] = await self._store(broker, told, [(body, properties)], len(told.get("i", "").encode()))
+        found: dict[str, Any] = {"queueId": told["e"], "queueOffset": place[1], "msgId": self._id(broker, place[0])}
+        found["transactionId"] = properties.get("UNIQ_KEY", "")
+        if "TIMER_DELIVER_MS" in properties:
+            found["recallHandle"] = "a handle"
+        return found, b""
 
-    async def _send_one(self, wire: Any, context: Any) -> Any:
-        try:
-            return await self._store(wire)
-        except Refused as refused:
-            return v2.SendResultEntry(status=refused.status, message_id=wire.system_properties.message_id)
-        except EntrepotError as error:
-            return v2.SendResultEntry(status=status_of(error), message_id=wire.system_properties.message_id)
+    async def _send_batch(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if "TIMER_" in told.get("i", ""):
+            raise AssertionError("this would end all timers of a real broker for good")
+        if len(body) > MAX_BODY:
+            raise Refused(1, "java.lang.RuntimeException: message body size exceeded")
+        places = await self._store(broker, told, decode_batch(body), 0)
+        ids = ",".join(self._id(broker, place) for place, _ in places)
+        return {"queueId": told["e"], "queueOffset": places[0][1], "msgId": ids}, b""
 
-    async def _store(self, wire: Any) -> Any:
-        system, name = wire.system_properties, _name(wire.topic)
-        self._check_message(wire, name)
-        broker_name, queue_id = self._place(name, system.message_group)
-        if self.takes_wishes:
-            queue_id = system.queue_id
-        broker = self.brokers[broker_name]
-        own: dict[str, str | bytes] = {WIRE: wire.SerializeToString()}
-        answer = v2.SendResultEntry(status=OK, message_id=system.message_id)
-        if system.message_type == v2.DELAY:
-            due = system.delivery_timestamp.seconds * 1000 + system.delivery_timestamp.nanos // 1_000_000
-            own[SystemProperty.DELIVER_AT_MS] = due
-            answer.recall_handle = f"{broker_name} {name} {system.message_id} {due}"
-        if system.message_type == v2.TRANSACTION:
-            answer.transaction_id = secrets.token_hex(8)
-            own[SystemProperty.TRANSACTION_ID] = answer.transaction_id
-        message = Message(
-            name,
-            wire.body,
-            queue_id=queue_id,
-            tag=system.tag,
-            keys=tuple(system.keys),
-            message_group=system.message_group,
-            message_id=system.message_id.encode(),
-            properties=tuple(wire.user_properties.items()),
-            system=own,
-        )
-        append = broker.transactions.append_half if system.message_type == v2.TRANSACTION else broker.messages.append
-        confirmation = append([message])
-        if confirmation.refusals is not None and confirmation.refusals[0] is not None:
-            raise confirmation.refusals[0]
-        done = asyncio.get_running_loop().create_future()
+    def _id(self, broker: Broker, place: int) -> str:
+        return offset_id(RecordPlace("127.0.0.1", broker.port, place))
+
+    async def _store(
+        self, broker: Broker, told: dict[str, str], messages: list[tuple[bytes, dict[str, str]]], size: int
+    ) -> list[tuple[int, int]]:
+        topic, queue_id = _ours(told["b"]), int(told["e"])
+        known = broker.store.topology.topic(topic)
+        if known is None:
+            raise Refused(17, f"topic[{told['b']}] not exist, apply first please!")
+        if not 0 <= queue_id < known.writable_queues:
+            raise Refused(29, f"request queueId[{queue_id}] is illegal")
+        if size > MAX_PROPERTIES or any(len(body) > MAX_BODY for body, _ in messages):
+            raise Refused(13, f"the message is illegal. msg body length limit {MAX_BODY}B")
+        is_half = int(told["f"]) & 0xC == 0x4
+        made = [self._message(topic, queue_id, told, body, own, is_half=is_half) for body, own in messages]
+        append = broker.store.transactions.append_half if is_half else broker.store.messages.append
+        before = (await broker.store.messages.bounds(topic))[queue_id].max_offset
+        confirmation = append(made)
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         confirmation.when_settled(done.set_result)
         await done
-        return answer
+        if refusal := next((each for each in confirmation.refusals or () if each is not None), None):
+            raise refusal
+        if is_half:
+            [half] = [
+                h for h in await broker.store.transactions.half_messages(topic) if h.message.system == made[0].system
+            ]
+            place = half.message.commit_log_offset
+            broker.halves[place] = topic, made[0].system_text(SystemProperty.TRANSACTION_ID) or ""
+            return [(place, 0)]
+        if SystemProperty.DELIVER_AT_MS in made[0].system:
+            return [(0, 0)]
+        stored = await broker.store.messages.read(topic, queue_id, before, len(made))
+        return [(each.commit_log_offset, each.queue_offset) for each in stored]
 
-    def _check_message(self, wire: Any, name: str) -> None:
-        system = wire.system_properties
-        if name not in self.accepts:
-            raise Refused(v2.TOPIC_NOT_FOUND, f"no topic {name}")
-        if not wire.body:
-            raise Refused(v2.MESSAGE_BODY_EMPTY)
-        if not system.message_id:
-            raise Refused(v2.ILLEGAL_MESSAGE_ID)
-        if {"KEYS", "TAGS", "UNIQ_KEY"} & set(wire.user_properties):
-            raise Refused(v2.ILLEGAL_MESSAGE_PROPERTY_KEY)
-        deduced = v2.NORMAL
-        if system.message_type == v2.TRANSACTION:
-            deduced = v2.TRANSACTION
-        elif system.HasField("delivery_timestamp"):
-            deduced = v2.DELAY
-        elif system.message_group:
-            deduced = v2.FIFO
-        elif system.HasField("priority"):
-            deduced = v2.PRIORITY
-        if deduced != system.message_type or deduced not in self.accepts[name]:
-            raise Refused(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "the topic does not take this type")
+    def _message(
+        self, topic: str, queue_id: int, told: dict[str, str], body: bytes, own: dict[str, str], *, is_half: bool
+    ) -> Message:
+        system: dict[str, Any] = {_TEXT: json.dumps(own), _BORN_MS: told["g"]}
+        if is_half:
+            system[SystemProperty.TRANSACTION_ID] = own["UNIQ_KEY"]
+        elif (at_ms := int(own.get("TIMER_DELIVER_MS", 0))) > self.clock.now_ms():
+            system[SystemProperty.DELIVER_AT_MS] = at_ms
+        return Message(
+            topic,
+            body,
+            queue_id=queue_id,
+            tag=own.get("TAGS", ""),
+            keys=tuple(own.get("KEYS", "").split()),
+            message_group=own.get("__SHARDINGKEY", ""),
+            message_id=own.get("UNIQ_KEY", "").encode(),
+            system=system,
+        )
 
-    def _place(self, name: str, group: str) -> tuple[str, int]:
-        places = [(b, q) for b, s in self.brokers.items() for q in range(s.topology.topic(name).queues)]  # type: ignore[union-attr]
-        if group:
-            return places[crc32(group.encode()) % len(places)]
-        self._turn += 1
-        return places[self._turn % len(places)]
+    async def _recall(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        version, topic, name, at_ms, key = urlsafe_b64decode(told["recallHandle"]).decode().split(" ")
+        if (version, name) != ("v1", broker.name) or int(at_ms) <= self.clock.now_ms():
+            raise Refused(604, "recall failed, timestamp invalid")
+        await _if_there(broker.store.timers.recall(_ours(topic), key.encode(), int(at_ms)))
+        return {"msgId": key}, b""
 
-    async def _recall(self, question: Any, context: Any) -> Any:
-        broker, name, message_id, due = question.recall_handle.split(" ")
-        if int(due) <= self.clock.now_ms():
-            raise Refused(v2.INTERNAL_SERVER_ERROR, "recall failed, timestamp invalid")
-        try:
-            await self.brokers[broker].timers.recall(name, message_id.encode(), int(due))
-        except EntrepotError as error:
-            raise Refused(v2.MESSAGE_NOT_FOUND) from error
-        return v2.RecallMessageResponse(status=OK, message_id=message_id)
-
-    async def _end_transaction(self, question: Any, context: Any) -> Any:
-        end = TransactionEnd(_name(question.topic), question.transaction_id, question.resolution == v2.COMMIT)
-        for broker in self.brokers.values():
-            if (await broker.transactions.end_transactions([end]))[0] is None:
-                return v2.EndTransactionResponse(status=OK)
-        raise Refused(v2.INVALID_TRANSACTION_ID)
+    async def _end_transaction(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        found = broker.halves.get(int(told["commitLogOffset"]))
+        if found is None:
+            raise Refused(1, "Find prepared transaction message failed")
+        end = TransactionEnd(*found, told["commitOrRollback"] == "8")
+        [refusal] = await broker.store.transactions.end_transactions([end])
+        if refusal is not None:
+            raise Refused(1, refusal.message)
+        return {}, b""
 
     # -- consuming ---------------------------------------------------------------------------------------------------
 
-    async def _receive(self, question: Any, context: Any) -> AsyncIterator[Any]:
-        client = self._check_client(context)
-        if client.settings is None or client.settings.subscription.group.name != question.group.name:
-            raise Refused(v2.UNRECOGNIZED_CLIENT_TYPE)
-        topic, group = _name(question.message_queue.topic), _name(question.group)
-        broker_name = question.message_queue.broker.name
-        deliveries = await self.brokers[broker_name].consumption.pop(
-            PopRequest(
-                topic,
-                group,
-                question.batch_size,
-                _ms(question.long_polling_timeout),
-                _ms(question.invisible_duration),
-                _filter(question.filter_expression),
-                question.attempt_id,
-            )
-        )
+    async def _pop(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if int(told["maxMsgNums"]) > 32:
+            raise Refused(29, "pop message's num is greater than 32")
+        topic, group, poll_ms = _ours(told["topic"]), _ours(told["consumerGroup"]), int(told["pollTime"])
+        wanted = None if told["exp"] == "*" else FilterExpression(FilterKind(told["expType"]), told["exp"])
+        count, invisible_ms = int(told["maxMsgNums"]), int(told["invisibleTime"])
+        if (group, topic) not in broker.begun:
+            broker.begun.add((group, topic))
+            if told["initMode"] == "1":
+                await broker.store.topology.put_group(broker.store.topology.group(group) or ConsumerGroup(group))
+                await broker.store.consumption.reset_group(group, topic, LATEST_POSITION)
+        request = PopRequest(topic, group, count, poll_ms, invisible_ms, wanted, told.get("attemptId", ""))
+        deliveries = [*await broker.store.consumption.pop(request)]
         if not deliveries:
-            raise Refused(v2.MESSAGE_NOT_FOUND, "no new message")
-        yield v2.ReceiveMessageResponse(status=OK)
-        for delivery in deliveries:
-            text = self._mint(Hand(broker_name, topic, group, delivery.receipt_handle))
-            wire = self._as_stored(delivery.message)
-            wire.system_properties.receipt_handle = text
-            wire.system_properties.delivery_attempt = delivery.attempt
-            yield v2.ReceiveMessageResponse(message=wire)
-        yield v2.ReceiveMessageResponse(delivery_timestamp=Timestamp(seconds=self.clock.now_ms() // 1000))
+            raise Refused(210, "NO_MESSAGE_IN_QUEUE")
+        self._pops += 1
+        records = [self._given(broker, group, topic, each, invisible_ms) for each in deliveries]
+        starts: dict[int, int] = {}
+        for record in records:
+            starts.setdefault(record.queue_id, record.queue_offset)
+        info = ";".join(f"0 {queue} {start}" for queue, start in starts.items())
+        told_of = {"popTime": self._pops, "invisibleTime": invisible_ms, "reviveQid": 3, "restNum": 0}
+        return {**told_of, "startOffsetInfo": info}, b"".join(map(encode_record, records))
 
-    def _mint(self, hand: Hand) -> str:
-        text = secrets.token_hex(8)
-        self.hands[text] = hand
-        return text
+    def _given(self, broker: Broker, group: str, topic: str, delivery: Delivery, invisible_ms: int) -> Record:
+        record = self._record(broker, delivery.message)
+        place = (str(self._pops), "0" if delivery.attempt == 1 else "1", record.queue_id, record.queue_offset)
+        broker.popped[place] = Popped(group, topic, delivery.receipt_handle)
+        record.reconsume_times = delivery.attempt - 1
+        if delivery.attempt > 1:
+            where = f"{broker.name} {record.queue_id} {record.queue_offset}"
+            record.properties["POP_CK"] = f"{record.queue_offset} {self._pops} {invisible_ms} 3 1 {where}"
+        return record
 
-    def _as_sent(self, message: StoredMessage) -> Any:
-        return v2.Message.FromString(message.system[WIRE])  # type: ignore[arg-type]
-
-    def _as_stored(self, message: StoredMessage) -> Any:
-        wire = self._as_sent(message)
-        wire.topic.name = message.topic.rpartition("/")[2]
-        system = wire.system_properties
-        system.queue_id = message.queue_id
-        system.queue_offset = message.queue_offset
-        if system.message_group:
-            wire.user_properties["__SHARDINGKEY"] = system.message_group
-        system.store_timestamp.seconds, rest = divmod(message.store_time_ms, 1000)
-        system.store_timestamp.nanos = rest * 1_000_000
-        system.body_digest.type = v2.MD5
-        system.body_digest.checksum = hashlib.md5(wire.body).hexdigest().upper()
-        if (topic := message.system_text(SystemProperty.DEAD_LETTER_TOPIC)) is not None:
-            system.dead_letter_queue.topic = topic
-            system.dead_letter_queue.message_id = system.message_id
-        return wire
-
-    def _hand(self, question: Any, text: str) -> Hand:
-        hand = self.hands.get(text)
-        if hand is None or (hand.topic, hand.group) != (_name(question.topic), _name(question.group)):
-            raise Refused(v2.INVALID_RECEIPT_HANDLE)
-        return hand
-
-    async def _ack(self, question: Any, context: Any) -> Any:
-        entries = []
-        for entry in question.entries:
-            status = OK
-            try:
-                hand = self._hand(question, entry.receipt_handle)
-                [refusal] = await self.brokers[hand.broker].consumption.acknowledge(
-                    hand.topic, hand.group, [hand.handle]
-                )
-                if refusal is not None:
-                    status = status_of(refusal)
-            except Refused as refused:
-                status = refused.status
-            entries.append(
-                v2.AckMessageResultEntry(
-                    message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
-                )
-            )
-        codes = {entry.status.code for entry in entries}
-        status = entries[0].status if len(codes) == 1 else v2.Status(code=v2.MULTIPLE_RESULTS)
-        return v2.AckMessageResponse(status=status, entries=entries)
-
-    async def _change(self, question: Any, context: Any) -> Any:
-        hand = self._hand(question, question.receipt_handle)
-        [refusal] = await self.brokers[hand.broker].consumption.change_invisible_duration(
-            hand.topic,
-            hand.group,
-            [hand.handle],
-            _ms(question.invisible_duration),
-            release=False,
-            suspend=question.suspend,
+    def _record(self, broker: Broker, message: StoredMessage) -> Record:
+        properties = {k: v for k, v in json.loads(message.system_text(_TEXT) or "{}").items() if v}
+        properties |= {"CLUSTER": "tests", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+        attempts = message.system_text(SystemProperty.DEAD_LETTER_ATTEMPTS)
+        if (origin := message.system_text(SystemProperty.DEAD_LETTER_TOPIC)) is not None:
+            properties["RETRY_TOPIC"] = _theirs(origin)
+        return Record(
+            _theirs(message.topic),
+            message.queue_id,
+            message.queue_offset,
+            message.commit_log_offset,
+            message.body,
+            properties,
+            born_time_ms=int(message.system_text(_BORN_MS) or 0),
+            born_host="127.0.0.1",
+            store_time_ms=message.store_time_ms,
+            host="127.0.0.1",
+            port=broker.port,
+            reconsume_times=int(attempts or 0),
         )
-        if refusal is not None:
-            raise refusal
-        del self.hands[question.receipt_handle]
-        return v2.ChangeInvisibleDurationResponse(status=OK, receipt_handle=self._mint(hand))
 
-    async def _forward(self, question: Any, context: Any) -> Any:
-        hand = self._hand(question, question.receipt_handle)
-        [refusal] = await self.brokers[hand.broker].consumption.reject(hand.topic, hand.group, [hand.handle])
-        if refusal is not None:
-            raise refusal
-        return v2.ForwardMessageToDeadLetterQueueResponse(status=OK)
+    def _hand(self, broker: Broker, told: dict[str, str]) -> tuple[Place, Popped | None]:
+        _, popped, _, _, retry, name, queue_id, offset, *_ = told["extraInfo"].split(" ")
+        topic, group = told["topic"], told["consumerGroup"]
+        place = (popped, retry, int(queue_id), int(offset))
+        found = broker.popped.get(place)
+        assert name == broker.name and told["offset"] == offset and told["queueId"] == queue_id
+        if found is not None:
+            expected = f"{RETRY_PREFIX}{group}_{_theirs(found.topic)}" if retry == "1" else _theirs(found.topic)
+            assert topic == expected, f"{topic} is not {expected}"
+        return place, found if found is not None and _theirs(found.group) == group else None
+
+    async def _ack(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        _, found = self._hand(broker, told)
+        if found is not None:
+            await broker.store.consumption.acknowledge(found.topic, found.group, [found.handle])
+        return {}, b""
+
+    async def _ack_batch(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        for each in json.loads(body)["acks"]:
+            bits = int.from_bytes(b64decode(each["b"]), "little")
+            for place in range(bits.bit_length()):
+                key = (str(each["pt"]), each["r"], each["q"], each["so"] + place)
+                found = broker.popped.get(key) if bits >> place & 1 else None
+                if found is not None and (_theirs(found.group), _theirs(found.topic)) == (each["c"], each["t"]):
+                    await broker.store.consumption.acknowledge(found.topic, found.group, [found.handle])
+        return {}, b""
+
+    async def _change(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        place, found = self._hand(broker, told)
+        self._pops += 1
+        if found is not None:
+            change = broker.store.consumption.change_invisible_duration
+            wait_ms = int(told["invisibleTime"])
+            [refusal] = await change(found.topic, found.group, [found.handle], wait_ms, release=False)
+            if refusal is None:
+                broker.popped[str(self._pops), *place[1:]] = broker.popped.pop(place)  # type: ignore[index]
+        return {"popTime": self._pops, "invisibleTime": told["invisibleTime"], "reviveQid": 4}, b""
+
+    async def _send_back(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        message = await broker.store.finder.message_at(int(told["offset"]))
+        group = _ours(told["group"])
+        for (_, _, queue_id, offset), found in reversed(broker.popped.items()):
+            if (queue_id, offset, found.group) == (message.queue_id, message.queue_offset, group):
+                await broker.store.consumption.reject(found.topic, group, [found.handle])
+                break
+        return {}, b""
 
     # -- offsets -----------------------------------------------------------------------------------------------------
 
-    def _queue(self, question: Any) -> tuple[MemoryStore, str, int]:
-        queue = question.message_queue
-        return self.brokers[queue.broker.name], _name(queue.topic), queue.id
-
-    async def _pull(self, question: Any, context: Any) -> AsyncIterator[Any]:
-        broker, topic, queue_id = self._queue(question)
-        wanted = _filter(question.filter_expression)
+    async def _pull(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        topic, queue_id, start = _ours(told["topic"]), int(told["queueId"]), int(told["queueOffset"])
+        flags, count = int(told["sysFlag"]), int(told["maxMsgNums"])
+        assert flags & 4 and not flags & 1 and count <= 32
         grown = asyncio.Event()
-        tail = broker.messages.tail(topic, queue_id, None, lambda messages: grown.set())
+        tail = broker.store.messages.tail(topic, queue_id, None, lambda messages: grown.set())
         try:
-            pulled = await broker.messages.pull(topic, queue_id, question.offset, question.batch_size, wanted)
-            if not pulled.messages and (wait_ms := _ms(question.long_polling_timeout)):
-                async with asyncio.timeout(wait_ms / 1000):
+            bounds = (await broker.store.messages.bounds(topic))[queue_id]
+            if flags & 2 and start == bounds.max_offset:
+                async with asyncio.timeout(int(told["suspendTimeoutMillis"]) / 1000):
                     await grown.wait()
-                pulled = await broker.messages.pull(topic, queue_id, question.offset, question.batch_size, wanted)
         except TimeoutError:
             pass
         finally:
             tail.close()
-        yield v2.PullMessageResponse(status=OK if pulled.messages else v2.Status(code=v2.MESSAGE_NOT_FOUND))
-        for message in pulled.messages:
-            yield v2.PullMessageResponse(message=self._as_stored(message))
-        yield v2.PullMessageResponse(next_offset=pulled.next_offset)
+        bounds = (await broker.store.messages.bounds(topic))[queue_id]
+        told_of = {"minOffset": bounds.min_offset, "maxOffset": bounds.max_offset, "suggestWhichBrokerId": 0}
+        if not bounds.min_offset <= start <= bounds.max_offset:
+            nearest = min(max(start, bounds.min_offset), bounds.max_offset)
+            raise Refused(21, "", {**told_of, "nextBeginOffset": nearest})
+        wanted = None if told["subscription"] == "*" else FilterExpression(FilterKind.TAG, told["subscription"])
+        pulled = await broker.store.messages.pull(topic, queue_id, start, count, wanted)
+        records = b"".join(encode_record(self._record(broker, message)) for message in pulled.messages)
+        told_of["nextBeginOffset"] = pulled.next_offset
+        if not pulled.messages:
+            raise Refused(19 if pulled.next_offset == start else 20, "", told_of)
+        return told_of, records
 
-    async def _query_offset(self, question: Any, context: Any) -> Any:
-        broker, topic, queue_id = self._queue(question)
-        position = EARLIEST_POSITION if question.query_offset_policy == v2.BEGINNING else LATEST_POSITION
-        if question.query_offset_policy == v2.TIMESTAMP:
-            at = question.timestamp
-            position = Position(PositionKind.TIME, at.seconds * 1000 + at.nanos // 1_000_000)
-        return v2.QueryOffsetResponse(status=OK, offset=await broker.messages.offset_at(topic, queue_id, position))
+    async def _bound(self, broker: Broker, told: dict[str, str], position: Position) -> tuple[dict[str, Any], bytes]:
+        topic = _ours(told["topic"])
+        known = broker.store.topology.topic(topic)
+        if known is None or int(told["queueId"]) >= known.queues:
+            return {"offset": 0}, b""
+        return {"offset": await broker.store.messages.offset_at(topic, int(told["queueId"]), position)}, b""
 
-    async def _get_offset(self, question: Any, context: Any) -> Any:
-        broker, topic, queue_id = self._queue(question)
-        if broker.topology.group(_name(question.group)) is not None:
-            for progress in (await broker.topology.group_status(_name(question.group))).progress:
-                if (progress.topic, progress.queue_id) == (topic, queue_id):
-                    return v2.GetOffsetResponse(status=OK, offset=progress.committed_offset)
-        raise EntrepotError(Code.OFFSET_NOT_FOUND, "no offset of that group")
+    async def _max(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        return await self._bound(broker, told, LATEST_POSITION)
 
-    async def _update_offset(self, question: Any, context: Any) -> Any:
-        broker, topic, queue_id = self._queue(question)
-        position = Position(PositionKind.OFFSET, question.offset)
-        await broker.consumption.reset_group(_name(question.group), topic, position, queue_id)
-        return v2.UpdateOffsetResponse(status=OK)
+    async def _min(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        return await self._bound(broker, told, EARLIEST_POSITION)
+
+    async def _at_time(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        return await self._bound(broker, told, Position(PositionKind.TIME, int(told["timestamp"])))
+
+    async def _stats(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        group, pairs = _ours(told["consumerGroup"]), []
+        if broker.store.topology.group(group) is not None:
+            for each in (await broker.store.topology.group_status(group)).progress:
+                queue = {"brokerName": broker.name, "queueId": each.queue_id, "topic": _theirs(each.topic)}
+                held = each.committed_offset + each.in_flight
+                about = {"brokerOffset": each.max_offset, "consumerOffset": each.committed_offset, "pullOffset": held}
+                pairs.append(f"{json.dumps(queue)}:{json.dumps(about)}")
+        return {}, f'{{"consumeTps":0.0,"offsetTable":{{{",".join(pairs)}}}}}'.encode()
+
+    async def _reset(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        position = Position(PositionKind.OFFSET, int(told["offset"]))
+        topic, group = _ours(told["topic"]), _ours(told["group"])
+        await broker.store.consumption.reset_group(group, topic, position, int(told["queueId"]))
+        return {}, b""
+
+    async def _offset_of_group(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        group = _ours(told["consumerGroup"])
+        if broker.store.topology.group(group) is not None:
+            for each in (await broker.store.topology.group_status(group)).progress:
+                if (each.topic, each.queue_id) == (_ours(told["topic"]), int(told["queueId"])):
+                    return {"offset": each.committed_offset}, b""
+        raise Refused(22, "Not found")
+
+    # -- look-up -----------------------------------------------------------------------------------------------------
+
+    async def _query(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        found: list[StoredMessage] = []
+        topic, key = _ours(told["topic"]), told["key"]
+        for bounds in await broker.store.messages.bounds(topic):
+            span = bounds.max_offset - bounds.min_offset
+            if span:
+                found += await broker.store.messages.read(topic, bounds.queue_id, bounds.min_offset, span)
+        is_id = told["_UNIQUE_KEY_QUERY"] == "true"
+        found = [m for m in found if (m.message_id.decode() == key if is_id else key in m.keys)]
+        least, most = int(told["beginTimestamp"]), int(told["endTimestamp"])
+        found = [m for m in found if least <= m.store_time_ms <= most][: int(told["maxNum"])]
+        if not found:
+            raise Refused(22, "can not find message, maybe time range not correct")
+        return {}, b"".join(encode_record(self._record(broker, m)) for m in found)
+
+    async def _view(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        try:
+            message = await broker.store.finder.message_at(int(told["offset"]))
+        except EntrepotError as error:
+            raise Refused(1, "can not find message by the offset") from error
+        return {}, encode_record(self._record(broker, message))
+
+    async def _groups_of_topic(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        topic, names = _ours(told["topic"]), []
+        for group in broker.store.topology.groups():
+            status = await broker.store.topology.group_status(group.name)
+            if any(each.topic == topic for each in status.progress):
+                names.append(_theirs(group.name))
+        return {}, json.dumps({"groupList": names}).encode()
 
 
-_PERMISSIONS = {
-    Permission.NONE: v2.NONE,
-    Permission.READ: v2.READ,
-    Permission.WRITE: v2.WRITE,
-    Permission.READ_WRITE: v2.READ_WRITE,
+_AT_BROKER: Final = {
+    11: RocketMqServer._pull,
+    12: RocketMqServer._query,
+    14: RocketMqServer._offset_of_group,
+    17: RocketMqServer._put_topic,
+    21: RocketMqServer._topics,
+    29: RocketMqServer._at_time,
+    30: RocketMqServer._max,
+    31: RocketMqServer._min,
+    33: RocketMqServer._view,
+    36: RocketMqServer._send_back,
+    37: RocketMqServer._end_transaction,
+    200: RocketMqServer._put_group,
+    201: RocketMqServer._groups,
+    207: RocketMqServer._delete_group,
+    208: RocketMqServer._stats,
+    215: RocketMqServer._delete_topic,
+    222: RocketMqServer._reset,
+    300: RocketMqServer._groups_of_topic,
+    310: RocketMqServer._send,
+    320: RocketMqServer._send_batch,
+    370: RocketMqServer._recall,
+    200050: RocketMqServer._pop,
+    200051: RocketMqServer._ack,
+    200053: RocketMqServer._change,
+    200151: RocketMqServer._ack_batch,
+}
+_CODES: Final = {
+    Code.TOPIC_NOT_FOUND: 17,
+    Code.FORBIDDEN: 16,
+    Code.CONSUMER_GROUP_NOT_FOUND: 26,
+    Code.ILLEGAL_FILTER_EXPRESSION: 23,
+    Code.TOO_MANY_REQUESTS: 2,
+    Code.STORAGE_FULL: 14,
+    Code.MESSAGE_BODY_TOO_LARGE: 13,
+    Code.MESSAGE_PROPERTIES_TOO_LARGE: 13,
+    Code.BAD_REQUEST: 29,
+    Code.ILLEGAL_TOPIC: 29,
 }
 
 
-def _name(resource: Any) -> str:
-    return f"{resource.resource_namespace}/{resource.name}" if resource.resource_namespace else resource.name
+async def _if_there(work: Awaitable[Any]) -> None:
+    """Brokers answer alike whether a thing was there or not."""
+    try:
+        await work
+    except EntrepotError:
+        return
 
 
-def _ms(duration: Any) -> int:
-    return duration.seconds * 1000 + duration.nanos // 1_000_000
+def _config(topic: Topic, name: str) -> dict[str, Any]:
+    kind = {"message.type": "PRIORITY"} if topic.type is TopicType.PRIORITY else {}
+    queues = {"readQueueNums": topic.queues, "writeQueueNums": topic.writable_queues}
+    return {"topicName": name, **queues, "perm": _PERMISSIONS[topic.permission], "attributes": kind}
 
 
-def _filter(expression: Any) -> FilterExpression:
-    return FilterExpression(FilterKind.SQL92 if expression.type == v2.SQL else FilterKind.TAG, expression.expression)
+def _address(broker: Broker) -> str:
+    return f"127.0.0.1:{broker.port}"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _ours(name: str) -> str:
+    """The memory store's name: a namespace before `/`."""
+    prefix = next((each for each in ("%DLQ%", "%RETRY%") if name.startswith(each)), "")
+    namespace, between, plain = name[len(prefix) :].partition("%")
+    return f"{namespace}/{prefix}{plain}" if between and namespace else name
+
+
+def _theirs(name: str) -> str:
+    namespace, between, plain = name.partition("/")
+    if not between:
+        return name
+    prefix = next((each for each in ("%DLQ%", "%RETRY%") if plain.startswith(each)), "")
+    return f"{prefix}{namespace}%{plain[len(prefix) :]}"

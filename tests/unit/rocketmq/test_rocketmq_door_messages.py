@@ -12,9 +12,10 @@ from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.delivered import delivered, message_id_text
 from entrepot.protocols.rocketmq.headers import parse_authorization
-from entrepot.protocols.rocketmq.mapping import domain_id, from_wire, to_wire
+from entrepot.protocols.rocketmq.mapping import domain_id
 from entrepot.protocols.rocketmq.names import Namespaces
 from entrepot.protocols.rocketmq.published import PublishLimits, published
+from tests.support.rocketmq.sdk.messages import from_wire, to_wire
 from tests.unit.rocketmq.test_rocketmq_mapping import messages
 
 HOME, LIMITS = Namespaces(), PublishLimits(properties=1000, property_bytes=1 << 20)

@@ -26,14 +26,12 @@ from entrepot.protocols.rocketmq.mapping import (
     TAG,
     deliver_at_ms,
     domain_id,
-    from_wire,
-    message_type,
-    to_wire,
     wire_id,
 )
 from entrepot.protocols.rocketmq.names import Namespaces
 from entrepot.protocols.rocketmq.properties import NOT_FACTS, PREFIX, RESERVED
 from tests.support.cases import cases
+from tests.support.rocketmq.sdk.messages import from_wire, message_type, to_wire
 
 FACTS = frozenset({SUB_TOPIC, QOS, TAG, KEYS, MESSAGE_GROUP, MESSAGE_ID, BODY_IS_EMPTY})
 HOME = Namespaces()

@@ -17,9 +17,10 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.protocols.rocketmq.mapping import deliver_at_ms, from_wire, wire_id
-from entrepot.store_client.rocketmq.calls import END_TRANSACTION, RECALL, Connection
-from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.protocols.rocketmq.mapping import deliver_at_ms, wire_id
+from tests.support.rocketmq.sdk.calls import END_TRANSACTION, RECALL, Connection
+from tests.support.rocketmq.sdk.cluster import Cluster
+from tests.support.rocketmq.sdk.messages import from_wire
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from entrepot.domain.background import background
 from entrepot.domain.errors import EntrepotError
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import refusal_of
-from entrepot.store_client.rocketmq.calls import (
+from tests.support.rocketmq.sdk.calls import (
     HEARTBEAT,
     TERMINATION,
     Answer,

@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol, as its brokers and name servers speak it: bytes to values and back, without sockets."""

@@ -1,0 +1,148 @@
+"""Messages: ours to RocketMQ's records, and back.
+
+A value with a property of RocketMQ goes there, as far as that can say it; the rest is a fact of `properties`.  A round
+trip changes nothing: a message that was sent from here comes back as it was.
+
+    message id      UNIQ_KEY: 16 bytes in the form of RocketMQ's gRPC clients, another id as its hash and as a fact
+    tag, keys       TAGS; KEYS, with blanks between
+    message group   __SHARDINGKEY
+    delivery time   TIMER_DELIVER_MS, while it is to come
+    body            as it is; a single record without one is refused, so that goes as one zero byte with a fact
+    user's          properties of the same names, as far as they travel
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, of_texts
+from entrepot.domain.names import DEAD_LETTER_PREFIX, split_name
+from entrepot.protocols.rocketmq.mapping import (
+    BODY_IS_EMPTY,
+    EMPTY_BODY,
+    KEYS,
+    MESSAGE_GROUP,
+    MESSAGE_ID,
+    QOS,
+    SUB_TOPIC,
+    TAG,
+    domain_id,
+    is_published,
+    keys_of,
+    sayable_keys,
+    sayable_tag,
+    wire_id,
+)
+from entrepot.protocols.rocketmq.properties import RESERVED, bring_back, carry, is_plain
+from entrepot.protocols.rocketmq.remoting import property_text
+from entrepot.protocols.rocketmq.remoting.names import Names
+from entrepot.protocols.rocketmq.remoting.records import Record, inflated
+
+UNIQUE_KEY, TAGS, INDEX_KEYS = "UNIQ_KEY", "TAGS", "KEYS"
+SHARDING_KEY, BORN_HOST = "__SHARDINGKEY", "__BORNHOST"
+DELIVER_MS, HALF, PRODUCER_GROUP = "TIMER_DELIVER_MS", "TRAN_MSG", "PGROUP"
+RETRY_TOPIC, RECEIPT = "RETRY_TOPIC", "POP_CK"
+_BROKERS_OWN: Final = RESERVED | {"ORIGIN_GROUP"}
+"""Properties that RocketMQ uses itself, and its brokers add."""
+MAX_GROUP_CHARACTERS: Final = 1024
+"""Longest message group that is a sharding key; a longer one is a fact alone, and still chooses the queue."""
+
+
+def body_for(message: Message) -> bytes:
+    """Return the body of a message's record."""
+    return message.body or EMPTY_BODY
+
+
+def properties_for(message: Message, deliver_at_ms: int | None = None) -> dict[str, str]:
+    """Return the properties of a message's record.  It must have a message id.  `deliver_at_ms`: its time, if that is
+    to come.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+    facts: dict[str, PropertyValue] = dict(as_texts(message.system))
+    found = {UNIQUE_KEY: wire_id(message.message_id)}
+    if domain_id(found[UNIQUE_KEY]) != message.message_id:
+        facts[MESSAGE_ID] = message.message_id
+    found |= {TAGS: sayable_tag(message, facts), INDEX_KEYS: " ".join(sayable_keys(message, facts))}
+    group = message.message_group
+    if group and is_plain(group) and len(group) <= MAX_GROUP_CHARACTERS:
+        found[SHARDING_KEY] = group
+    elif group:
+        facts[MESSAGE_GROUP] = group
+    if deliver_at_ms is not None:
+        found[DELIVER_MS] = str(deliver_at_ms)
+    born_host = message.system_text(SystemProperty.BORN_HOST) or ""
+    if is_plain(born_host):
+        found[BORN_HOST] = born_host
+    if message.sub_topic not in ("", split_name(message.topic)[1]):
+        facts[SUB_TOPIC] = message.sub_topic
+    if message.qos != 2:
+        facts[QOS] = str(message.qos)
+    if not message.body:
+        facts[BODY_IS_EMPTY] = "1"
+    found |= carry(message.properties, facts)
+    size = len(property_text.encode(found).encode())
+    if size > property_text.MAX_TEXT_BYTES:
+        raise EntrepotError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"the properties have {size} bytes as RocketMQ keeps them, the limit is {property_text.MAX_TEXT_BYTES}",
+        )
+    return found
+
+
+def stored_message(
+    record: Record, names: Names, queue_id: int, *, topic: str = "", queue_offset: int | None = None
+) -> StoredMessage:
+    """Return the message of a record.  `queue_id`: ours; `topic`: of ours where it was read, if that is not the
+    record's; `queue_offset`: likewise.  Raises MESSAGE_CORRUPTED."""
+    if record.fault:
+        raise CorruptedError(record.fault)
+    told = record.properties
+    properties, facts = bring_back({name: value for name, value in told.items() if name not in _BROKERS_OWN})
+    topic = topic or names.name(record.topic)
+    body = inflated(record)
+    is_empty = facts.pop(BODY_IS_EMPTY, "") == "1" and body == EMPTY_BODY
+    message = StoredMessage(topic, b"" if is_empty else body, properties=properties)
+    message.sub_topic = _text(facts.pop(SUB_TOPIC, None), split_name(topic)[1])
+    qos = facts.pop(QOS, "2")
+    message.qos = int(qos) if qos in ("0", "1", "2") else 2
+    message.tag = _text(facts.pop(TAG, None), told.get(TAGS, ""))
+    message.keys = keys_of(facts.pop(KEYS, None), tuple(told.get(INDEX_KEYS, "").split()))
+    message.message_group = _text(facts.pop(MESSAGE_GROUP, None), told.get(SHARDING_KEY, ""))
+    own_id = facts.pop(MESSAGE_ID, None)
+    message.message_id = own_id if isinstance(own_id, bytes) else domain_id(told.get(UNIQUE_KEY, ""))
+    message.born_time_ms = max(record.born_time_ms, 0)
+    message.filter_hash = filter_hash(message.sub_topic, message.tag)
+    _add_well_known(record, names, topic, facts)
+    if facts:
+        message.system = of_texts(facts)
+    message.queue_id = queue_id
+    message.queue_offset = record.queue_offset if queue_offset is None else queue_offset
+    message.commit_log_offset = record.commit_log_offset
+    message.store_time_ms = max(record.store_time_ms, 0)
+    return message
+
+
+def _add_well_known(record: Record, names: Names, topic: str, facts: dict[str, PropertyValue]) -> None:
+    """Add facts that the cluster tells beside the message itself."""
+    told = record.properties
+    correlation_id = facts.get(SystemProperty.CORRELATION_ID)
+    if isinstance(correlation_id, str):
+        facts[SystemProperty.CORRELATION_ID] = correlation_id.encode()
+    said = {
+        # A record tells the sender, which is the producer itself if the id is of RocketMQ's own clients.
+        SystemProperty.BORN_HOST: told.get(
+            BORN_HOST, "" if is_published(told.get(UNIQUE_KEY, "")) else record.born_host
+        ),
+        SystemProperty.DELIVER_AT_MS: told.get(DELIVER_MS, ""),
+    }
+    if split_name(topic)[1].startswith(DEAD_LETTER_PREFIX):
+        said[SystemProperty.DEAD_LETTER_TOPIC] = names.name(told[RETRY_TOPIC]) if RETRY_TOPIC in told else ""
+        said[SystemProperty.DEAD_LETTER_MESSAGE_ID] = told.get(UNIQUE_KEY, "")
+        said[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(record.reconsume_times)
+    for name, value in said.items():
+        if value and name not in facts:
+            facts[name] = value
+
+
+def _text(fact: PropertyValue | None, otherwise: str) -> str:
+    return fact if isinstance(fact, str) else otherwise

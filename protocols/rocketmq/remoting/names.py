@@ -1,0 +1,55 @@
+"""Names of topics and groups: ours to RocketMQ's, and back.
+
+RocketMQ writes a namespace before the name, with `%` between (`NamespaceUtil`): `team%orders`, `%DLQ%team%workers`.
+So a plain name that would read as one of a namespace is refused: both would be one topic.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import (
+    DEAD_LETTER_PREFIX,
+    DEFAULT_NAMESPACE,
+    MAX_NAMESPACE_LENGTH,
+    RETRY_PREFIX,
+    qualified,
+    split_name,
+)
+
+_SEPARATOR: Final = "%"
+_NAMESPACED: Final = re.compile(r"([a-zA-Z0-9_-]+)%(.+)")
+_PREFIXES: Final = (DEAD_LETTER_PREFIX, RETRY_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The cluster's namespace of our namespace `default`, or none; the others keep their names."""
+
+    home: str = ""
+
+    def resource(self, name: str) -> str:
+        """Return RocketMQ's name of a topic or group.  Raises ILLEGAL_TOPIC for one that reads as another."""
+        namespace, plain = split_name(name)
+        prefix = next((each for each in _PREFIXES if plain.startswith(each)), "")
+        rest = plain[len(prefix) :]
+        within = self.home if namespace == DEFAULT_NAMESPACE else namespace
+        if not within:
+            if _NAMESPACED.fullmatch(rest):
+                raise EntrepotError(
+                    Code.ILLEGAL_TOPIC, f"{name!r} would be a name of a namespace at a RocketMQ cluster"
+                )
+            return plain
+        return f"{prefix}{within}{_SEPARATOR}{rest}"
+
+    def name(self, resource: str) -> str:
+        """Return our name of a topic or group of the cluster."""
+        prefix = next((each for each in _PREFIXES if resource.startswith(each)), "")
+        found = _NAMESPACED.fullmatch(resource[len(prefix) :])
+        if found is None or len(found[1]) > MAX_NAMESPACE_LENGTH:
+            return resource
+        namespace = DEFAULT_NAMESPACE if found[1] == self.home else found[1]
+        return qualified(namespace, prefix + found[2])

@@ -1,0 +1,189 @@
+"""Catalog: what the brokers say of their topics and groups, asked again and again, since they tell no changes.
+
+A topic is of every broker whose table has it.  Where brokers may not be asked (their rights need the cluster's), topics
+in use are kept fresh by their routes alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import structlog
+
+from entrepot.domain.definitions.consumer_group import MAX_ATTEMPTS_LIMIT, ConsumerGroup
+from entrepot.domain.errors import AWAY, Code, EntrepotError
+from entrepot.domain.names import DEAD_LETTER_PREFIX, check_group_name, check_stored_name, split_name
+from entrepot.domain.topic import TopicType
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.dialect import table
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.routes import Route, broker_of_topic
+
+PAGE: Final = 2_000
+"""Topics or groups of one answer: a broker with many would pass the length of a frame."""
+MAX_PAGES: Final = 500
+_SYSTEM: Final = frozenset(
+    (
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+    )
+)
+_SYSTEM_BEGINS: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%LMQ%")
+_SYSTEM_ENDS: Final = ("_REPLY_TOPIC",)
+_SYSTEM_GROUPS: Final = (
+    "CID_",
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_",
+    "__MONITOR_CONSUMER",
+    "CLIENT_INNER_",
+)
+log = structlog.get_logger(__name__)
+
+
+class Catalog:
+    """The view of all topics and groups; `start` keeps it fresh."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.taken_out: set[str] = set()
+        """Groups that were deleted here, and may still be in an answer under way."""
+
+    async def start(self) -> None:
+        """Look once, and go on looking.  Raises UNAVAILABLE where no name server or broker answers."""
+        await self.look()
+        self._cluster.keep("topics of the RocketMQ cluster", self._look_for_ever)
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._cluster.settings.route_refresh_ms / 1000)
+            try:
+                await self.look()
+            except EntrepotError as refusal:
+                log.warning("could not look at topics", seldom="rocketmq", problem=refusal.message)
+
+    async def look(self) -> None:
+        """Ask all brokers for their topics and groups.  Raises UNAVAILABLE if none answers."""
+        masters = await self._cluster.masters()
+        tables = await asyncio.gather(*map(self._topics_of, masters.values()), return_exceptions=True)
+        refusals = [each for each in tables if isinstance(each, BaseException)]
+        if unexpected := [each for each in refusals if not isinstance(each, EntrepotError)]:
+            raise unexpected[0]
+        if len(refusals) == len(tables):
+            refusal = refusals[0]
+            assert isinstance(refusal, EntrepotError)
+            if refusal.code in AWAY:
+                raise refusal
+            log.warning("topics are known by their use alone", seldom="rocketmq", problem=refusal.message)
+            return
+        told = {name: each for name, each in zip(masters, tables, strict=True) if isinstance(each, dict)}
+        self._learn_topics(told, masters, is_complete=not refusals)
+        await self._look_at_groups(masters)
+
+    async def _topics_of(self, address: str) -> dict[str, Any]:
+        return await self._paged(address, codes.ALL_TOPIC_CONFIG, "topic", "topicConfigTable", "tell its topics")
+
+    async def _paged(self, address: str, code: int, kind: str, name: str, what: str) -> dict[str, Any]:
+        """Return a whole table of a broker, page by page; an older broker gives all of it at once."""
+        found: dict[str, Any] = {}
+        total = f"total{kind.capitalize()}Num"
+        for _ in range(MAX_PAGES):
+            fields = {f"{kind}Seq": len(found), f"max{kind.capitalize()}Num": PAGE}
+            answer = await self._cluster.ask(address, code, fields, what=what)
+            page = table(answer.body, name)
+            before = len(found)
+            found |= page if isinstance(page, dict) else {}
+            count = answer.fields.get(total, "")
+            if len(found) == before or not count.isdecimal() or len(found) >= int(count):
+                break
+        return found
+
+    def _learn_topics(
+        self, told: Mapping[str, dict[str, Any]], masters: Mapping[str, str], *, is_complete: bool
+    ) -> None:
+        names = self._cluster.names
+        seen: set[str] = set()
+        for resource in sorted({name for each in told.values() for name in each}):
+            name = names.name(resource)
+            if _is_systems(resource, masters) or not _is_valid(name):
+                continue
+            having = {broker: each[resource] for broker, each in told.items() if isinstance(each.get(resource), dict)}
+            known = self._cluster.routes.known(name)
+            kept = [] if is_complete or known is None else [b for b in known.brokers if b.name not in told]
+            made = [broker_of_topic(broker, masters[broker], config) for broker, config in having.items()]
+            route = Route.of(name, (*made, *kept), _type_of(having.values()))
+            if route.brokers:
+                seen.add(name)
+                self._cluster.routes.learn(route)
+        if is_complete:
+            for route in self._cluster.routes.all():
+                if route.topic not in seen and not _is_systems(names.resource(route.topic), masters):
+                    self._cluster.routes.forget(route.topic)
+
+    async def _look_at_groups(self, masters: Mapping[str, str]) -> None:
+        taken_out, self.taken_out = self.taken_out, set()
+        for address in masters.values():
+            try:
+                told = await self._paged(
+                    address, codes.ALL_GROUPS, "group", "subscriptionGroupTable", "tell its groups"
+                )
+            except EntrepotError as refusal:
+                log.info("could not look at groups", seldom="rocketmq", problem=refusal.message)
+                continue
+            for resource, config in told.items():
+                name = self._cluster.names.name(resource)
+                own = resource in (self._cluster.settings.reader_group, self._cluster.settings.producer_group)
+                if own or resource.startswith(_SYSTEM_GROUPS) or name in taken_out | self.taken_out:
+                    continue
+                if _is_valid_group(name) and isinstance(config, dict):
+                    self._cluster.groups[name] = with_told(self._cluster.group(name), config)
+
+
+def with_told(group: ConsumerGroup, config: Mapping[str, Any]) -> ConsumerGroup:
+    """Return a group with what a broker keeps of it: its order, and its attempts."""
+    retries = config.get("retryMaxTimes")
+    attempts = group.max_attempts
+    if isinstance(retries, int) and 0 <= retries < MAX_ATTEMPTS_LIMIT and attempts <= MAX_ATTEMPTS_LIMIT:
+        attempts = retries + 1
+    return replace(group, max_attempts=attempts, fifo=config.get("consumeMessageOrderly") is True)
+
+
+def _type_of(configs: Iterable[Mapping[str, Any]]) -> TopicType:
+    for config in configs:
+        attributes = config.get("attributes")
+        if isinstance(attributes, dict) and attributes.get("message.type") == TopicType.PRIORITY:
+            return TopicType.PRIORITY
+    return TopicType.NORMAL
+
+
+def _is_systems(resource: str, masters: Mapping[str, str]) -> bool:
+    """True for topics that RocketMQ has for itself: brokers and clusters have one of their names each."""
+    if resource.startswith(DEAD_LETTER_PREFIX):
+        return False
+    is_named = resource in _SYSTEM or resource.startswith(_SYSTEM_BEGINS) or resource.endswith(_SYSTEM_ENDS)
+    return is_named or resource in masters
+
+
+def _is_valid(name: str) -> bool:
+    if not name:
+        return False
+    try:
+        check_stored_name(name, Code.ILLEGAL_TOPIC)
+    except EntrepotError:
+        return False
+    return True
+
+
+def _is_valid_group(name: str) -> bool:
+    try:
+        check_group_name(split_name(name)[1])
+    except EntrepotError:
+        return False
+    return True

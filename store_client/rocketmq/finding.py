@@ -1,0 +1,223 @@
+"""The look-up of messages: by id, by key, and by the time they were stored.
+
+A broker's index has hashes of topic and key, so every broker of a topic is asked, and what merely has the hash is left
+out.  An index has no order over brokers: answers are sorted here, and a cursor is a time with what was given of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from entrepot.domain.broker_of_queue import broker_number, broker_of_place, first_place, first_queue, local_place
+from entrepot.domain.errors import AWAY, Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.query import (
+    MAX_QUERY_MESSAGES,
+    ConsumptionState,
+    MessageConsumer,
+    MessageHop,
+    MessagePage,
+    MessageQuery,
+    RecordOrigin,
+)
+from entrepot.domain.timestamp import MAX_EPOCH_MS
+from entrepot.protocols.rocketmq.mapping import wire_id
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.dialect import table
+from entrepot.protocols.rocketmq.remoting.frames import SUCCESS
+from entrepot.protocols.rocketmq.remoting.messages import stored_message
+from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
+from entrepot.store_client.rocketmq.absent import refuse
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.reading import Reading
+from entrepot.store_client.rocketmq.routes import BrokerOfTopic, RouteQueue
+
+MOST_BY_ID: Final = 32
+"""Messages with one id that a broker gives."""
+MOST_BY_KEY: Final = 64
+"""Messages with one key that a broker gives (`maxMsgsNumBatch`)."""
+TOPICS_AT_ONCE: Final = 16
+"""Topics that are asked for an id at one time."""
+_FOUND: Final = (SUCCESS, codes.NOT_FOUND)
+
+
+class _Cursor(msgspec.Struct):
+    """Where a listing goes on: before `before_ms` (exclusive), without the places of `given` at the last time."""
+
+    before_ms: int
+    given: list[int]
+
+
+class RocketMqFinder:
+    """Implements `domain.ports.MessageFinder`."""
+
+    def __init__(self, cluster: Cluster, reading: Reading) -> None:
+        self._cluster, self._reading = cluster, reading
+
+    async def query(self, query: MessageQuery) -> MessagePage:
+        """Implements `MessageSearch.query`."""
+        limit = min(max(query.limit, 1), MAX_QUERY_MESSAGES)
+        cursor = _cursor_of(query.cursor)
+        before_ms = min(cursor.before_ms, MAX_EPOCH_MS if query.to_ms is None else query.to_ms)
+        route = await self._cluster.routes.of(query.topic)
+        wanted = limit + len(cursor.given) + 1
+        if query.key is not None:
+            asked = [self._by_key(query, query.key, broker, before_ms) for broker in route.brokers]
+        else:
+            asked = [self._newest(query, queue, before_ms, wanted) for queue in route.queues.values()]
+        answers = await asyncio.gather(*asked)
+        given = {*cursor.given}
+        found = [m for answer in answers for m in answer if m.commit_log_offset not in given]
+        found = [m for m in found if (query.from_ms or 0) <= m.store_time_ms < before_ms]
+        found.sort(key=_newest_first)
+        page = found[:limit]
+        if len(found) <= limit:
+            return MessagePage(page, None)
+        last_ms = page[-1].store_time_ms
+        at_last = [m.commit_log_offset for m in page if m.store_time_ms == last_ms]
+        kept = cursor.given if last_ms + 1 == cursor.before_ms else []
+        following = _Cursor(last_ms + 1, [*kept, *at_last])
+        return MessagePage(page, msgspec.json.encode(following).decode())
+
+    async def _by_key(
+        self, query: MessageQuery, key: str, broker: BrokerOfTopic, before_ms: int
+    ) -> list[StoredMessage]:
+        """Return the messages of a broker with a key.  An index gives the oldest first, and a few at a time."""
+        since, end = query.from_ms or 0, max(before_ms - 1, 0)
+        found: dict[int, StoredMessage] = {}
+        while len(found) < MAX_QUERY_MESSAGES:
+            fields = {"beginTimestamp": since, "endTimestamp": end, "maxNum": MOST_BY_KEY}
+            records = await self._ask(query.topic, broker, key, fields, is_id=False)
+            told = [self._stored(record, broker.name, query.topic) for record in records]
+            before = len(found)
+            found |= {m.commit_log_offset: m for m in told if m is not None and key in m.keys}
+            if len(records) < MOST_BY_KEY or len(found) == before:
+                break
+            since = max(record.store_time_ms for record in records)
+        return list(found.values())
+
+    async def _newest(self, query: MessageQuery, queue: RouteQueue, before_ms: int, wanted: int) -> list[StoredMessage]:
+        """Return the newest messages of a queue before a time."""
+        bounds = await self._reading.bounds_of(query.topic, queue)
+        end = bounds.max_offset
+        if before_ms <= self._cluster.clock.now_ms():
+            end = min(end, await self._reading.offset_before(query.topic, queue, before_ms))
+        start = max(end - wanted, bounds.min_offset)
+        if start >= end:
+            return []
+        return (await self._reading.pull(query.topic, queue.queue_id, start, end - start)).messages
+
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
+        """Implements `MessageSearch.messages_by_id`, with a request for each known topic: an index is of one topic."""
+        turns = asyncio.Semaphore(TOPICS_AT_ONCE)
+        key = wire_id(message_id)
+
+        async def ask(topic: str, broker: BrokerOfTopic) -> list[StoredMessage]:
+            async with turns:
+                try:
+                    records = await self._ask(topic, broker, key, {"beginTimestamp": 0, "endTimestamp": MAX_EPOCH_MS})
+                except EntrepotError as refusal:
+                    if refusal.code not in AWAY or everywhere:
+                        raise
+                    return []
+            found = [self._stored(record, broker.name, topic) for record in records]
+            return [message for message in found if message is not None and message.message_id == message_id]
+
+        asked = [ask(route.topic, broker) for route in self._cluster.routes.all() for broker in route.brokers]
+        answers = await asyncio.gather(*asked)
+        return sorted((m for answer in answers for m in answer), key=_newest_first)[:MAX_QUERY_MESSAGES]
+
+    async def _ask(
+        self, topic: str, broker: BrokerOfTopic, key: str, fields: dict[str, int], *, is_id: bool = True
+    ) -> list[Record]:
+        asked = {
+            "topic": self._cluster.names.resource(topic),
+            "key": key,
+            "maxNum": MOST_BY_ID,
+            **fields,
+            "_UNIQUE_KEY_QUERY": is_id,
+            "bname": broker.name,
+        }
+        answer = await self._cluster.ask(broker.address, codes.QUERY, asked, what="look messages up", good=_FOUND)
+        return decode_records(answer.body) if answer.code == SUCCESS else []
+
+    def _stored(self, record: Record, broker: str, topic: str = "") -> StoredMessage | None:
+        number = broker_number(broker)
+        try:
+            queue_id = first_queue(number) + record.queue_id
+            message = stored_message(record, self._cluster.names, queue_id, topic=topic)
+        except EntrepotError:  # it cannot be read, and so it is not what was looked for
+            return None
+        message.commit_log_offset += first_place(number)
+        return message
+
+    async def message_at(self, commit_log_offset: int) -> StoredMessage:
+        """Implements `MessageSearch.message_at`."""
+        missing = EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
+        if commit_log_offset < 0:
+            raise missing
+        broker = await self._cluster.name_of(broker_of_place(commit_log_offset))
+        place = local_place(commit_log_offset)
+        good = (SUCCESS, codes.SYSTEM_ERROR, codes.NOT_FOUND)
+        answer = await self._cluster.ask(
+            await self._cluster.address_of(broker), codes.VIEW, {"offset": place}, what="show a message", good=good
+        )
+        records = decode_records(answer.body) if answer.code == SUCCESS else []
+        found = self._stored(records[0], broker) if records and records[0].commit_log_offset == place else None
+        if found is None:
+            raise missing
+        return found
+
+    async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
+        """Implements `MessageFinder.message_consumers` by committed offsets, as far as brokers tell these.  Messages in
+        flight, or in a retry topic, count as consumed."""
+        queue = (await self._cluster.routes.of(message.topic)).queue(message.queue_id)
+        resource = self._cluster.names.resource(message.topic)
+        answer = await self._cluster.ask(
+            queue.address, codes.GROUPS_OF_TOPIC, {"topic": resource}, what="tell the groups of a topic"
+        )
+        listed = table(answer.body, "groupList")
+        groups = sorted({str(name) for name in listed} - {self._cluster.settings.reader_group}) if listed else []
+        states = await asyncio.gather(*(self._state(group, resource, queue, message) for group in groups))
+        return [state for state in states if state is not None]
+
+    async def _state(
+        self, group: str, resource: str, queue: RouteQueue, message: StoredMessage
+    ) -> MessageConsumer | None:
+        fields: dict[str, Any] = {
+            "consumerGroup": group,
+            "topic": resource,
+            "queueId": queue.local_id,
+            "setZeroIfNotFound": False,
+        }
+        answer = await self._cluster.ask(
+            queue.address, codes.QUERY_OFFSET, fields, what="tell the offset of a group", good=_FOUND
+        )
+        if answer.code != SUCCESS:
+            return None
+        is_behind = int(answer.fields.get("offset", "0")) > message.queue_offset
+        state = ConsumptionState.CONSUMED if is_behind else ConsumptionState.NOT_YET
+        return MessageConsumer(self._cluster.names.name(group), state, int(is_behind))
+
+    async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
+        refuse("tell which master wrote a message")
+
+    async def message_trace(self, message_id: bytes) -> list[MessageHop]:
+        refuse("say which way a message took")
+
+
+def _newest_first(message: StoredMessage) -> tuple[int, int]:
+    return -message.store_time_ms, -message.commit_log_offset
+
+
+def _cursor_of(text: str | None) -> _Cursor:
+    """Return the cursor of a text.  Raises BAD_REQUEST."""
+    if text is None:
+        return _Cursor(MAX_EPOCH_MS, [])
+    try:
+        return msgspec.json.decode(text, type=_Cursor)
+    except msgspec.DecodeError as error:
+        raise EntrepotError(Code.BAD_REQUEST, f"this is not a cursor of a query: {error}") from error

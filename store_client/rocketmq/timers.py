@@ -1,0 +1,76 @@
+"""Timed messages.  A recall names a message by its topic, broker, time and id, so any gateway may ask for one."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64encode
+from collections import OrderedDict
+
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.timing import TimedMessage, TimerCursor
+from entrepot.protocols.rocketmq.mapping import deliver_at_ms, wire_id
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.store_client.rocketmq.absent import refuse
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.sending import Sent
+
+TimedKey = tuple[str, bytes, int]
+_RECALLED = ""
+
+
+class RocketMqTimers:
+    """Implements `domain.ports.Timers`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._brokers: OrderedDict[TimedKey, str] = OrderedDict()
+
+    @property
+    def waiting(self) -> int:
+        """Timed messages that were sent here, and that this gateway remembers."""
+        return len(self._brokers)
+
+    def note_sent(self, message: Message, sent: Sent) -> None:
+        """Remember the broker of a timed message."""
+        if sent.recall_handle:
+            self._note((message.topic, message.message_id, deliver_at_ms(message) or 0), sent.broker)
+
+    def _note(self, key: TimedKey, broker: str) -> None:
+        self._brokers[key] = broker
+        while len(self._brokers) > self._cluster.settings.max_remembered:
+            self._brokers.popitem(last=False)
+
+    async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
+        """Implements `Timers.recall`.  A broker does not say whether the message was waiting: one that another gateway
+        sent, or recalled, is answered as if it had been."""
+        key = topic, message_id, deliver_at_ms
+        broker = self._brokers.get(key)
+        if broker == _RECALLED or deliver_at_ms <= self._cluster.clock.now_ms():
+            raise EntrepotError(
+                Code.OFFSET_NOT_FOUND, f"no message of topic {topic!r} waits for {deliver_at_ms} any more"
+            )
+        route = await self._cluster.routes.of(topic)
+        named = [each for each in route.brokers if broker is None or each.name == broker]
+        await asyncio.gather(*(self._recall(key, each.name, each.address) for each in named))
+        self._note(key, _RECALLED)
+
+    async def _recall(self, key: TimedKey, broker: str, address: str) -> None:
+        topic, message_id, at_ms = key
+        resource = self._cluster.names.resource(topic)
+        handle = urlsafe_b64encode(f"v1 {resource} {broker} {at_ms} {wire_id(message_id)}".encode()).decode("ascii")
+        fields = {
+            "topic": resource,
+            "recallHandle": handle,
+            "producerGroup": self._cluster.settings.producer_group,
+            "bname": broker,
+        }
+        await self._cluster.ask(address, codes.RECALL, fields, what="recall a message")
+
+    async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
+        refuse("give a timed message another time", "recall it, and send it again")
+
+    async def timed_messages(
+        self, topic: str | None = None, *, after: TimerCursor | None = None, limit: int = 100
+    ) -> list[TimedMessage]:
+        refuse("list timed messages")
