@@ -119,6 +119,7 @@ demo-spark: $(SPARK) ## 500 devices into a Delta table, a job that is killed, th
 docs: setup ## write references into docs/: settings, commands and API from the program, failures from the tests
 	$(BIN)/python -m entrepot.gateway.cli.references docs
 	$(BIN)/python -m tests.failures docs
+	$(BIN)/python -m tests.contract_rocketmq docs
 	$(BIN)/python -m tests.walks
 	$(BIN)/python -m tests.e2e.http.kept_document docs
 

@@ -1,4 +1,4 @@
-"""Tests of the contract of every store that the protocol carries, and why it does not carry the others."""
+"""Tests of the contract of every store that a RocketMQ cluster carries, and why it does not carry the others."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ COMES_BACK = "a queue that comes back has its old messages"
 ATTEMPTS = "each delivery of RocketMQ counts as an attempt"
 STARTS = "a group of RocketMQ begins at the first message or at the end, at its first request"
 RECALLS = "a broker does not say whether what is recalled was waiting"
-UNORDERED = "messages without a message group, or of two groups, have no order among them"
-AHEAD = "a tail is a long poll: it begins when the cluster has said where, and brings what came since"
 RECEIVES_32 = "a cluster gives 32 messages at once at most"
 FINDS_NOTHING = "RocketMQ lists nothing that waits, and does not change its time"
-MULTI_DISPATCH = "the protocol has no further queues"
+MULTI_DISPATCH = "a message has one queue"
 TOPOLOGY = "RocketMQ makes and deletes topics and groups by rules of its own"
 RELEASE = "to give back is to make invisible for a while, and counts as in flight until then"
-REASONS = "of a dead letter the protocol says only its topic and message id"
+REASONS = "a dead letter tells its topic and attempts, and not why"
 RETRIES = "a cluster's retry topics, its limits and its compaction are its own affair"
-NOT_IN_FLIGHT = "the protocol does not say how many messages are in flight"
+NOT_IN_FLIGHT = "messages in flight are counted roughly"
 ONE_KIND = "a message is one of half, timed and of a message group, not two of them"
 NAMES_TAKEN = "a transaction id counts as taken by an earlier message of its batch, even if the cluster refuses that"
 CHECKS = "the cluster asks after transactions by itself, see test_transactions.py"
+BY_OTHER_TESTS = frozenset({CHECKS})
+"""Reasons of tests in whose place there are others."""
 
 
 def carried(module: ModuleType, but: dict[str, str]) -> dict[str, Any]:

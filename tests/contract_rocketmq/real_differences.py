@@ -17,6 +17,9 @@ EARLY = "brokers keep times in whole seconds, and deliver up to a second early"
 BY_CHANCE = "a broker chooses the queues of a pop, and their order"
 SLOW = "dozens of polls, each as long as the broker holds it"
 
+NOT_TRIED = frozenset({TIME, BY_CHANCE, SLOW})
+"""Reasons that tell nothing of the cluster: such a test cannot be run there."""
+
 DIFFERENT: Final[dict[str, dict[str, str]]] = {
     "append_and_read": {"test_a_tail_goes_on_behind_what_is_gone": COMES_BACK},
     "fifo": {

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import PopRequest
@@ -24,6 +26,7 @@ from entrepot.store_client.rocketmq import RocketMqStore, open_rocketmq
 from tests.contract_rocketmq.conftest import settings_of
 from tests.contract_rocketmq.operated import SettledStore, full_message
 from tests.support.clock import ManualClock
+from tests.support.processes.certificates import TestAuthority
 from tests.support.processes.ports import free_port
 from tests.support.rocketmq.server import RocketMqServer
 from tests.support.stores.steps import (
@@ -502,6 +505,23 @@ async def test_requests_are_signed(clock: ManualClock):
     await store.close()
     for key in ("key", ""):
         assert await refusal_of(open_rocketmq([address], clock, access_key=key, secret="other")) == Code.FORBIDDEN
+    await cluster.close()
+
+
+async def test_tls_is_spoken_to_servers_that_are_trusted(clock: ManualClock, tmp_path: Path):
+    authority, other = TestAuthority(tmp_path), TestAuthority(tmp_path.parent)
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    shown.load_cert_chain(authority.issue("broker"))
+    cluster = RocketMqServer(clock, tls=shown)
+    await cluster.start()
+    address = f"127.0.0.1:{cluster.port}"
+    store = await open_rocketmq([address], clock, tls=authority.client_context())
+    await store.topology.put_topic(Topic("t", queues=1))
+    assert await settled(store.messages.append([message("t", "a")])) is None
+    await store.close()
+    for tls in (other.client_context(), None):
+        refused = open_rocketmq([address], clock, tls=tls, request_timeout_ms=1_000)
+        assert await refusal_of(refused) in AWAY
     await cluster.close()
 
 

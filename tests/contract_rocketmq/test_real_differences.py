@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 from tests.contract_rocketmq.real_differences import DIFFERENT, LEFT_OUT
+from tests.contract_rocketmq.table import FILE, page
 
 
 def test_every_difference_is_of_a_carried_test():
@@ -17,3 +19,8 @@ def test_every_difference_is_of_a_carried_test():
 def test_a_test_is_listed_once():
     for module, reasons in LEFT_OUT.items():
         assert not reasons.keys() & DIFFERENT.get(module, {}).keys(), module
+
+
+def test_the_table_of_the_docs_is_that_of_the_tests():
+    text = (Path(__file__).resolve().parents[2] / "docs" / FILE).read_text(encoding="utf-8")
+    assert page(text) == text, "make docs"

@@ -4,7 +4,6 @@ from tests.contract_rocketmq import carried as why
 NOT_CARRIED: dict[str, str] = {
     "test_an_expired_run_is_delivered_again_in_order": why.LATE_SETTLING,
     "test_a_run_ends_before_one_that_waits": why.RELEASE,
-    "test_another_attempt_gets_others": why.UNORDERED,
 }
 
 globals().update(why.carried(test_fifo, NOT_CARRIED))

@@ -10,7 +10,6 @@ NOT_CARRIED: dict[str, str] = {
     "test_messages_in_flight_are_counted_by_topic": why.LIMITS,
     "test_the_limit_can_be_changed": why.LIMITS,
     "test_a_topic_limits_the_size_of_its_messages": why.LIMITS,
-    "test_a_deleted_group_holds_nobody_up": why.RETRIES,
     "test_released_and_expired_messages_are_not_in_flight": why.RELEASE,
     "test_messages_of_a_compacted_topic_need_a_key": why.RETRIES,
 }

@@ -2,7 +2,6 @@ from tests.contract import test_positions
 from tests.contract_rocketmq import carried as why
 
 NOT_CARRIED: dict[str, str] = {
-    "test_positions_of_a_queue_that_came_back": why.COMES_BACK,
     "test_handles_given_out_before_are_void": why.LATE_SETTLING,
     "test_retries_are_dropped_when_all_queues_are_reset": why.RETRIES,
     "test_retries_stay_when_one_queue_is_reset": why.RETRIES,

@@ -2,11 +2,8 @@ from tests.contract import test_transactions
 from tests.contract_rocketmq import carried as why
 
 NOT_CARRIED: dict[str, str] = {
-    "test_a_half_message_is_nowhere": why.FINDS_NOTHING,
-    "test_a_committed_one_is_a_message_like_any": why.FINDS_NOTHING,
     "test_further_queues_get_it_when_it_is_committed": why.MULTI_DISPATCH,
     "test_half_messages_are_refused_like_any_and_need_a_name": why.NAMES_TAKEN,
-    "test_a_deleted_topic_takes_them_along": why.TOPOLOGY,
     "test_a_committed_one_waits_for_its_time": why.ONE_KIND,
     "test_a_silent_producer_is_asked_after_a_while": why.CHECKS,
     "test_a_message_may_say_how_long_its_producer_may_be_silent": why.CHECKS,

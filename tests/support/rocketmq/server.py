@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from base64 import b64decode, urlsafe_b64decode
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -78,11 +79,18 @@ class RocketMqServer:
     (the connection ends after the work is done) or "early" (before it).  `accounts`: secrets by access key."""
 
     def __init__(
-        self, clock: Clock, brokers: int = 1, *, accounts: dict[str, str] | None = None, **limits: Any
+        self,
+        clock: Clock,
+        brokers: int = 1,
+        *,
+        accounts: dict[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+        **limits: Any,
     ) -> None:
         self.clock = clock
         self.at = {f"broker-{i}": Broker(f"broker-{i}", MemoryStore(clock, **limits)) for i in range(brokers)}
         self.accounts = accounts
+        self._tls = tls
         self.faults: dict[int, list[Any]] = defaultdict(list)
         self.calls: list[tuple[int, Frame]] = []
         self.port = 0
@@ -98,10 +106,10 @@ class RocketMqServer:
 
     async def start(self) -> None:
         """Listen on the ports it had before, else on free ones."""
-        self._name_server = await asyncio.start_server(self._served(None), "127.0.0.1", self.port)
+        self._name_server = await asyncio.start_server(self._served(None), "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._name_server.sockets[0].getsockname()[1]
         for broker in self.at.values():
-            broker.listener = await asyncio.start_server(self._served(broker), "127.0.0.1", broker.port)
+            broker.listener = await asyncio.start_server(self._served(broker), "127.0.0.1", broker.port, ssl=self._tls)
             broker.port = broker.listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
