@@ -124,7 +124,8 @@ docs: setup ## write references into docs/: settings, commands and API from the 
 
 proto: setup ## generate the stubs of protocols from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \
-	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy entrepot/protocols/rocketmq/v2.proto entrepot/protocols/cloudevents/cloudevents.proto
+	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy entrepot/protocols/rocketmq/v2.proto entrepot/protocols/cloudevents/cloudevents.proto \
+	  $(addprefix entrepot/protocols/etcd/,kv.proto auth.proto rpc.proto)
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium

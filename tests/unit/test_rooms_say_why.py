@@ -58,6 +58,7 @@ MAIN: Final = {
     "protocols": HEAD,
     "protocols/amqp": "connection.py",
     "protocols/cloudevents": "event.py",
+    "protocols/etcd": HEAD,
     "protocols/mqtt": "connection.py",
     "protocols/proxy": "header.py",
     "protocols/remoting": "connection.py",
