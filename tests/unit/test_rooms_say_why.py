@@ -77,6 +77,7 @@ MAIN: Final = {
     "domain/routing": "queue_selector.py",
     "store_client": "embedded.py",
     "store_client/blocking": "store.py",
+    "store_client/etcd": "key_values.py",
     "store_client/remote": "store.py",
     "store_client/rocketmq": "store.py",
     "broker": "broker.py",
