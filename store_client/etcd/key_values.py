@@ -89,6 +89,16 @@ class EtcdKeyValues:
         """As of the port; 0.0 stands for up to two and a half intervals of probes."""
         return self._currency.age_seconds()
 
+    @property
+    def failure(self) -> EntrepotError | None:
+        """None: an etcd that is away may come back."""
+        return None
+
+    @property
+    def damage(self) -> list[str]:
+        """Nothing: etcd's files are its own affair."""
+        return []
+
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         watch = Watch(self._members, self._keys, prefix, on_events, on_begun)
         self._watches.add(watch)

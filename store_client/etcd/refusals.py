@@ -17,7 +17,7 @@ from entrepot.store_client.etcd.calls import Broken
 
 
 class Kind(Enum):
-    """What follows from a failed call."""
+    """Kind of a failed call, by what follows from it."""
 
     FINAL = auto()
     """Refused: another member would say the same."""

@@ -9,6 +9,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.facts import Facts
 from entrepot.protocols.rocketmq.headers import Credentials
 from entrepot.protocols.rocketmq.names import Address
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
@@ -25,7 +26,7 @@ async def open_rocketmq(
     access_key: str = "",
     secret: str = "",
     session_token: str = "",
-    side: Store | None = None,
+    facts: Facts | None = None,
     group_defaults: ConsumerGroup | None = None,
     **others: Any,
 ) -> Store:
@@ -37,7 +38,7 @@ async def open_rocketmq(
     """
     credentials = Credentials(access_key, secret, session_token)
     settings = RocketMqSettings(tuple(map(_address, endpoints)), credentials=credentials, **others)
-    store = RocketMqStore(settings, clock, side=side, group_defaults=group_defaults)
+    store = RocketMqStore(settings, clock, facts=facts, group_defaults=group_defaults)
     try:
         await store.find_topics(topics)
     except BaseException:

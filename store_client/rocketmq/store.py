@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from entrepot.domain import ports
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports.facts import Facts
 from entrepot.store_client.rocketmq.absent import NoKeyValues, NoMessageFinder
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.pending import Pending
@@ -31,7 +33,7 @@ from entrepot.store_client.rocketmq.topology import RocketMqTopology
 
 class RocketMqStore:
     """Implements `domain.ports.Store`, as far as the protocol goes: the rest raises UNSUPPORTED.  It must be made on a
-    running event loop.  `side` serves the key-values, and is closed with it.  `group_defaults`: assumed definition of
+    running event loop.  `facts` are the key-values, and are closed with it.  `group_defaults`: assumed definition of
     groups without a put, since the cluster's own cannot be read."""
 
     def __init__(
@@ -39,10 +41,10 @@ class RocketMqStore:
         settings: RocketMqSettings,
         clock: Clock,
         *,
-        side: ports.Store | None = None,
+        facts: Facts | None = None,
         group_defaults: ConsumerGroup | None = None,
     ) -> None:
-        self._side = side
+        self._facts = facts
         self._cluster = Cluster(settings, clock, group_defaults or ConsumerGroup("defaults"))
         pending = Pending(self._cluster)
         self._sending = Sending(self._cluster, pending.note_sent)
@@ -51,11 +53,11 @@ class RocketMqStore:
         self.messages: ports.Messages = RocketMqMessages(self._sending, reading)
         self.consumption: ports.Consumption = RocketMqConsumption(self._receiving, settling, reading)
         self.topology: ports.Topology = RocketMqTopology(self._cluster, reading)
-        self.key_values: ports.KeyValues = NoKeyValues() if side is None else side.key_values
+        self.key_values: ports.KeyValues = NoKeyValues() if facts is None else facts
         self.finder: ports.MessageFinder = NoMessageFinder()
         self.timers: ports.Timers = RocketMqTimers(pending)
         self.transactions: ports.Transactions = RocketMqTransactions(self._sending, pending)
-        self.condition: ports.Condition = RocketMqCondition(side, self._sending, self._receiving, pending)
+        self.condition: ports.Condition = _Condition(facts, self._sending, self._receiving, pending)
 
     async def find_topics(self, names: Sequence[str]) -> None:
         """Ask the cluster for topics, which are then known here.  Raises TOPIC_NOT_FOUND, UNAVAILABLE."""
@@ -68,5 +70,21 @@ class RocketMqStore:
         await self._receiving.close()
         await self._sending.close()
         await self._cluster.close()
-        if self._side is not None:
-            await self._side.close()
+        if self._facts is not None:
+            await self._facts.close()
+
+
+class _Condition(RocketMqCondition):
+    """Health of the cluster's client, and of the keeper of its facts."""
+
+    def __init__(self, facts: Facts | None, sending: Sending, receiving: Receiving, pending: Pending) -> None:
+        super().__init__(None, sending, receiving, pending)
+        self._facts = facts
+
+    @property
+    def failure(self) -> EntrepotError | None:
+        return None if self._facts is None else self._facts.failure
+
+    @property
+    def damage(self) -> list[str]:
+        return [] if self._facts is None else self._facts.damage

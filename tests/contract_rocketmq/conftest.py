@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from entrepot.domain.ports import Store
+from entrepot.gateway.facts import FileFacts
 from entrepot.store_client.rocketmq import RocketMqSettings
 from tests.contract_rocketmq.operated import OperatedStore, PassingClock, RocketMqOperator
 from tests.contract_rocketmq.real_differences import DIFFERENT, LEFT_OUT, TIME
@@ -71,7 +72,7 @@ def store(request: pytest.FixtureRequest, engine: str) -> Store:
 
 @pytest.fixture
 async def store_at_model(cluster: RocketMqServer, clock: ManualClock) -> AsyncIterator[OperatedStore]:
-    opened = OperatedStore(cluster, settings_of(cluster), clock, side=MemoryStore(clock))
+    opened = OperatedStore(cluster, settings_of(cluster), clock, facts=FileFacts(MemoryStore(clock)))
     yield opened
     await opened.close()
 

@@ -15,6 +15,7 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Permission, Topic
+from entrepot.gateway.facts import FileFacts
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.names import Namespaces
 from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
@@ -153,7 +154,7 @@ class RocketMqOperator:
         """A store over the cluster in which every name is the test's own."""
         place = ("127.0.0.1", self.cluster.proxy_port)
         settings = RocketMqSettings((place,), **{"request_timeout_ms": 10_000, "answer_ms": 2_000, **others})
-        opened = OperatedStore(self, settings, clock, readable=self.readable, side=MemoryStore(clock))
+        opened = OperatedStore(self, settings, clock, readable=self.readable, facts=FileFacts(MemoryStore(clock)))
         opened._cluster.namespaces = self.names
         return opened
 

@@ -36,7 +36,7 @@ async def test_events_go_through_a_gateway_in_front_of_a_cluster(cluster: Rocket
     settings = {
         "rocketmq.endpoints": f'["127.0.0.1:{cluster.port}"]',
         "rocketmq.topics": '["orders"]',
-        "rocketmq.side_data_dir": str(tmp_path / "side"),
+        "facts.url": f"file:{tmp_path / 'facts'}",
     }
     gateway = GatewayProcess(tmp_path, [], settings, "gateway")
     try:

@@ -10,6 +10,7 @@ import pytest
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.topic import Topic
+from entrepot.gateway.facts import FileFacts
 from entrepot.gateway.member.identity import Identity
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
@@ -101,6 +102,6 @@ async def cluster(
 
 @pytest.fixture
 async def store(cluster: Any, clock: ManualClock) -> AsyncIterator[OperatedStore]:
-    opened = OperatedStore(cluster, settings_of(cluster), clock, side=MemoryStore(clock))
+    opened = OperatedStore(cluster, settings_of(cluster), clock, facts=FileFacts(MemoryStore(clock)))
     yield opened
     await opened.close()

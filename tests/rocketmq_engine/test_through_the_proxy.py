@@ -83,7 +83,7 @@ async def test_a_gateway_serves_http_from_the_cluster(rocketmq_cluster: RocketMq
     settings = {
         "rocketmq.endpoints": f'["127.0.0.1:{rocketmq_cluster.proxy_port}"]',
         "rocketmq.topics": '["orders"]',
-        "rocketmq.side_data_dir": str(tmp_path / "side"),
+        "facts.url": f"file:{tmp_path / 'facts'}",
     }
     gateway = GatewayProcess(tmp_path, [], settings, "gateway")
     try:
