@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
@@ -13,7 +14,7 @@ from entrepot.store_client.etcd.calls import STATUS, TRANSACTION, Member
 from entrepot.store_client.etcd.key_values import EtcdKeyValues
 from entrepot.store_client.etcd.members import Members
 from entrepot.store_client.etcd.refusals import Kind, Refusal
-from entrepot.store_client.etcd.requests import LONGEST_SECONDS, MAX_REQUEST_BYTES
+from entrepot.store_client.etcd.requests import LONGEST_SECONDS, MAX_REQUEST_BYTES, reads
 from entrepot.store_client.etcd.settings import EtcdSettings
 from entrepot.store_client.etcd.version_page import version_of
 
@@ -21,8 +22,10 @@ OLDEST: Final = (3, 5, 18)
 """Oldest version whose watches lose nothing after a compaction."""
 FLAGS: Final = "--max-txn-ops 10000 --max-request-bytes 9437184"
 RETRY_SECONDS: Final = 0.2
-ROOM_BYTES: Final = 32
-"""Bytes around the key of one read, at most."""
+ROOM_BYTES: Final = 1_000
+"""Bytes of a transaction around the key of its one read, at most."""
+NEVER: Final = (1 << 62) - 1
+"""A revision that no key ever has."""
 
 
 async def open_etcd(settings: EtcdSettings) -> EtcdKeyValues:
@@ -82,19 +85,25 @@ def is_fit(version: str) -> bool:
 
 
 async def _fault_of_limits(members: Members, member: Member, settings: EtcdSettings) -> EntrepotError | None:
-    """Send the largest transaction there may be, of reads alone: it changes nothing."""
-    key = settings.root.encode().ljust(MAX_REQUEST_BYTES // MAX_CHANGES - ROOM_BYTES, b"x")
-    read = pb.RequestOp(request_range=pb.RangeRequest(key=key, count_only=True))
-    question = pb.TxnRequest(success=[read] * MAX_CHANGES)
-    answer = await members.ask_one(member, TRANSACTION, question, LONGEST_SECONDS)
-    if not isinstance(answer, Refusal):
-        return None
-    if answer.code is Code.BAD_REQUEST:
-        return EntrepotError(
-            Code.BAD_REQUEST,
-            f"etcd at {member.address} does not take the largest write ({answer.text}): start it with {FLAGS}",
-        )
-    return _told(member, answer)
+    """Send transactions of as many operations, and of as many bytes, as there may be."""
+    root = settings.root.encode()
+    for keys in ([root] * MAX_CHANGES, [root.ljust(MAX_REQUEST_BYTES - ROOM_BYTES, b"x")]):
+        answer = await members.ask_one(member, TRANSACTION, _idle(root, keys), LONGEST_SECONDS)
+        if not isinstance(answer, Refusal):
+            continue
+        if answer.code is Code.BAD_REQUEST:
+            return EntrepotError(
+                Code.BAD_REQUEST,
+                f"etcd at {member.address} does not take the largest write ({answer.text}): start it with {FLAGS}",
+            )
+        return _told(member, answer)
+    return None
+
+
+def _idle(root: bytes, keys: Sequence[bytes]) -> pb.TxnRequest:
+    """Return a transaction of reads on a condition that never holds: etcd checks it, and does nothing."""
+    never = pb.Compare(key=root, target=pb.Compare.MOD, result=pb.Compare.EQUAL, mod_revision=NEVER)
+    return pb.TxnRequest(compare=[never], success=reads(keys).success)
 
 
 def _told(member: Member, refusal: Refusal) -> EntrepotError:

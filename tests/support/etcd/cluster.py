@@ -173,6 +173,10 @@ class EtcdCluster(Started):
         for member in self.members:
             self.wait_ready(member)
 
+    def wait_up(self, member: EtcdMember) -> None:
+        """Wait until a member answers at all, as one does that asks for passwords."""
+        wait_until(lambda: self._is_up(member), self.log_text, START_SECONDS)
+
     def wait_ready(self, member: EtcdMember) -> None:
         wait_until(lambda: self._is_ready(member), self.log_text, START_SECONDS)
 
@@ -204,6 +208,14 @@ class EtcdCluster(Started):
             member.ask(RANGE, pb.RangeRequest(key=b"x"), seconds=ASK_SECONDS)
         except grpc.RpcError:
             return False
+        return True
+
+    def _is_up(self, member: EtcdMember) -> bool:
+        member.check()
+        try:
+            member.ask(RANGE, pb.RangeRequest(key=b"x"), seconds=ASK_SECONDS)
+        except grpc.RpcError as refused:
+            return "user name is empty" in str(refused)
         return True
 
     def put(self, key: str, value: bytes = b"") -> int:
