@@ -44,7 +44,7 @@ async def test_a_leader_is_lost_under_load(tmp_path: Path, how: signal.Signals, 
         members = [leader, *others] if is_asked else [*others, leader]
         settings = settings_of(cluster, addresses=tuple(member.address for member in members), probe_seconds=0.5)
         stores = [await open_etcd(settings) for _ in range(2)]
-        load = CountingLoad(*stores)
+        load = CountingLoad(stores[0], stores[1])
         try:
             await load.begin()
             await load.more(STEPS)

@@ -26,13 +26,13 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"max_txn_ops": "128"}, "too many operations in txn request.*--max-txn-ops 10000"),
-        ({"max_request_bytes": "1572864"}, "larger than max.*--max-request-bytes 9437184"),
+        ({"max-txn-ops": "128"}, "too many operations in txn request.*--max-txn-ops 10000"),
+        ({"max-request-bytes": "1572864"}, "larger than max.*--max-request-bytes 9437184"),
     ],
     ids=["operations", "bytes"],
 )
 async def test_small_limits_are_refused_at_the_start(tmp_path: Path, flags: dict[str, str], words: str):
-    with EtcdCluster(tmp_path, **flags) as cluster:
+    with EtcdCluster(tmp_path, flags=flags) as cluster:
         with pytest.raises(EntrepotError, match=words) as refused:
             await open_etcd(settings_of(cluster))
         assert refused.value.code is Code.BAD_REQUEST
@@ -61,7 +61,7 @@ async def test_the_largest_writes(tmp_path: Path):
 
 
 async def test_a_full_database_takes_deletions_alone(tmp_path: Path):
-    with EtcdCluster(tmp_path, quota_backend_bytes=str(32 * MIB)) as cluster:
+    with EtcdCluster(tmp_path, flags={"quota-backend-bytes": str(32 * MIB)}) as cluster:
         [member] = cluster.members
         store = await open_etcd(settings_of(cluster))
         try:

@@ -7,9 +7,10 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import grpc
@@ -144,10 +145,12 @@ class EtcdMember:
 class EtcdCluster(Started):
     """Members of one etcd on an empty folder.  They are killed at the end.  `flags`: further ones, or other values."""
 
-    def __init__(self, directory: Path, members: int = 1, *, tls: Tls | None = None, **flags: str) -> None:
+    def __init__(
+        self, directory: Path, members: int = 1, tls: Tls | None = None, flags: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         require_etcd()
         self.members = [EtcdMember(directory, f"m{number}", tls) for number in range(members)]
-        given = LIMITS | (tls.flags() if tls else {}) | {name.replace("_", "-"): each for name, each in flags.items()}
+        given = {**LIMITS, **(tls.flags() if tls else {}), **flags}
         scheme = "http" if tls is None else "https"
         for member in self.members:
             own = {
