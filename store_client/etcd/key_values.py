@@ -35,7 +35,7 @@ from entrepot.store_client.etcd.watching import Watch
 
 GROUP: Final = 100
 """Keys of one transaction of reads."""
-FIRST_PAGE: Final = 128
+FIRST_PAGE: Final = 32
 PAGE_GROWTH: Final = 4
 PAGE_BYTES: Final = 4 << 20
 """Keys of a scan's first page, growth of its pages, and about the bytes of the largest: etcd limits no answer."""

@@ -16,7 +16,6 @@ from entrepot.store_client.etcd.members import Members
 from entrepot.store_client.etcd.refusals import Kind, Refusal
 from entrepot.store_client.etcd.requests import LONGEST_SECONDS, MAX_REQUEST_BYTES, reads
 from entrepot.store_client.etcd.settings import EtcdSettings
-from entrepot.store_client.etcd.version_page import version_of
 
 OLDEST: Final = (3, 5, 18)
 """Oldest version whose watches lose nothing after a compaction."""
@@ -63,18 +62,15 @@ async def _fault(members: Members, member: Member, settings: EtcdSettings) -> En
 
 async def _fault_of_version(members: Members, member: Member, settings: EtcdSettings) -> EntrepotError | None:
     answer = await members.ask_one(member, STATUS, pb.StatusRequest(), settings.request_seconds)
-    if not isinstance(answer, Refusal):
-        version = answer.version
-    elif answer.code is Code.FORBIDDEN and "permission denied" in answer.text:  # only root may ask
-        version = await version_of(member.address, settings)
-    else:
-        return _told(member, answer)
-    if is_fit(version):
+    if isinstance(answer, Refusal):
+        # 3.6 and later tell root alone: who may not ask has such a member
+        return None if "permission denied" in answer.text else _told(member, answer)
+    if is_fit(answer.version):
         return None
     return EntrepotError(
         Code.BAD_REQUEST,
-        f"etcd {version or 'of an unknown version'} at {member.address} cannot be used: 3.5.18 or later of 3.5, or 3.6 "
-        "and later are needed, since older ones may lose events",
+        f"etcd {answer.version} at {member.address} cannot be used: 3.5.18 or later of 3.5, or 3.6 and later are "
+        "needed, since older ones may lose events",
     )
 
 

@@ -60,6 +60,8 @@ class Watch:
         """Time and revision of the last question for progress."""
         self._unanswered = 0
         self._is_told = False
+        """True once the log has an end of a stream that has not begun again."""
+        self._is_closed = False
         self._work = background().keep("watches of etcd", self._run)
 
     def move(self) -> None:
@@ -68,6 +70,8 @@ class Watch:
             self._stream.cancel()
 
     def close(self) -> None:
+        """Tell nothing any more, also not from within a callback."""
+        self._is_closed = True
         self.tried.set()
         self._work.cancel()
 
@@ -173,7 +177,8 @@ class Watch:
 
     def _call(self, told: Callable[[], None]) -> None:
         try:
-            told()
+            if not self._is_closed:
+                told()
         except Exception:  # a fault of the watcher: others go on
             log.exception("a watcher of key-values failed; others go on", prefix=self._prefix)
 

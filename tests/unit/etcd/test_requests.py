@@ -119,8 +119,8 @@ async def test_pages_are_bounded_in_bytes(server: EtcdServer, key_values: EtcdKe
     await key_values.write([KeyValueChange(f"s{n:05}", b"") for n in range(3_000)])
     server.questions.clear()
     assert len(await key_values.scan("k")) == 160
-    assert [asked.limit for asked in server.questions if asked.range_end] == [128, 85], "4 MiB by the mean"
+    assert [asked.limit for asked in server.questions if asked.range_end] == [32, 85, 85], "4 MiB by the mean"
     server.questions.clear()
     assert len(await key_values.scan("s")) == 3_000
-    assert [asked.limit for asked in server.questions if asked.range_end] == [128, 512, 2_048, 10_000 - 2_688]
+    assert [asked.limit for asked in server.questions if asked.range_end] == [32, 128, 512, 2_048, 10_000 - 2_720]
     assert {asked.revision for asked in server.questions[1:]} == {server.questions[1].revision}

@@ -190,6 +190,28 @@ async def test_a_watch_ends_at_once(key_values: EtcdKeyValues):
     assert ended.calls == []
 
 
+async def test_a_watch_that_ends_in_its_callback_is_told_no_more(
+    server: EtcdServer, state: EtcdState, key_values: EtcdKeyValues
+):
+    told: list[list[KeyValueEvent]] = []
+    begins = asyncio.Event()
+
+    def take(events: list[KeyValueEvent]) -> None:
+        told.append(events)
+        stop()
+
+    stop = key_values.watch("", take, begins.set)
+    seen = await begun(key_values)
+    await asyncio.wait_for(begins.wait(), PATIENCE_SECONDS)
+    server.may_begin.clear()
+    server.end_streams()
+    for _ in range(2):  # one response has both
+        await behind_back(state, "a")
+    server.may_begin.set()
+    await until(lambda: len(seen.calls) == 2, "both, at the other one")
+    assert len(told) == 1
+
+
 # -- age -------------------------------------------------------------------------------------------------------------
 
 
