@@ -105,6 +105,13 @@ async def test_a_quiet_prefix_does_not_fall_behind_a_compaction(member: EtcdClus
         await busy.close()
 
 
+@pytest.mark.failure(
+    "etcd is put back to an older state",
+    group="Directories, copies and backups",
+    does="Watches begin anew, and gateways look at everything. Versions recur, unless restored with `--bump-revision`.",
+    lost="facts written since that state",
+    told="log: etcd was restored",
+)
 async def test_a_store_that_is_put_back_to_an_older_state(member: EtcdCluster, tmp_path: Path):
     [one] = member.members
     store = await open_etcd(settings_of(member, probe_seconds=0.3))

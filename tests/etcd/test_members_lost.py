@@ -33,6 +33,13 @@ async def lose(cluster: EtcdCluster, leader: EtcdMember, how: signal.Signals, lo
         await asyncio.to_thread(cluster.wait_ready, leader)
 
 
+@pytest.mark.failure(
+    "A member of etcd, which keeps the facts beside a RocketMQ cluster, is killed or hangs",
+    group="Gateways and clients",
+    does="Calls and watches move to another member, 2.5 s after a hang. Watches leave nothing out.",
+    lost="nothing",
+    told="writes under way have an unknown outcome",
+)
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "a follower asked"])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM], ids=["killed", "hangs", "stopped"])
 async def test_a_leader_is_lost_under_load(tmp_path: Path, how: signal.Signals, is_asked: bool):
@@ -63,6 +70,13 @@ async def closed(stores: list[EtcdKeyValues]) -> None:
         await store.close()
 
 
+@pytest.mark.failure(
+    "etcd has no majority",
+    group="Gateways and clients",
+    does="Facts can be neither read nor written. After `security.max_age_seconds` (300) nobody is let in.",
+    lost="nothing",
+    told="refusals as unavailable",
+)
 async def test_without_a_majority_all_gets_old_and_is_current_again_later(tmp_path: Path):
     with EtcdCluster(tmp_path, 3) as cluster:
         store = await open_etcd(settings_of(cluster, probe_seconds=0.3, patience_seconds=0.5, request_seconds=1.0))

@@ -60,6 +60,13 @@ async def test_the_largest_writes(tmp_path: Path):
             await store.close()
 
 
+@pytest.mark.failure(
+    "The database of etcd reaches its quota",
+    group="Operators' mistakes and maintenance",
+    does="Writes of facts are refused; reads and deletions go on. Compact, defragment, then disarm the alarm.",
+    lost="nothing",
+    told="refusals: no room",
+)
 async def test_a_full_database_takes_deletions_alone(tmp_path: Path):
     with EtcdCluster(tmp_path, flags={"quota-backend-bytes": str(32 * MIB)}) as cluster:
         [member] = cluster.members
