@@ -34,7 +34,7 @@ class FactsSettings(Table):
         if value.startswith(FILE):
             if not _path_of(value):
                 raise ValueError("file: is followed by the path of a directory of this machine")
-        elif value and not (value.startswith(ETCD) and all(map(is_address, _addresses_of(value)))):
+        elif value and not (value.startswith(ETCD) and all(map(_is_member, _addresses_of(value)))):
             raise ValueError("etcd://host:port,host2:port/ or file:<directory> is wanted")
         return value
 
@@ -57,6 +57,11 @@ class FactsSettings(Table):
     def data_dir(self) -> Path | None:
         """The data directory of a keeper in this process; None: another one, or none."""
         return Path(_path_of(self.url)) if self.url.startswith(FILE) else None
+
+
+def _is_member(text: str) -> bool:
+    """True for host:port, without a user and a path."""
+    return is_address(text) and text.isprintable() and not set(text) & set("@/?# ")
 
 
 def _addresses_of(url: str) -> list[str]:

@@ -18,8 +18,9 @@ KEEPALIVE_MS: Final = 10_000
 KEEPALIVE_ANSWER_MS: Final = 3_000
 FIRST_RECONNECT_MS: Final = 100
 LAST_RECONNECT_MS: Final = 1_000
-CONNECT_MS: Final = 1_000
-"""Time for an attempt to connect, which gRPC calls the shortest backoff."""
+CONNECT_MS: Final = 2_000
+"""Time for an attempt to connect, which gRPC calls the shortest backoff: within that of a call, which is then certainly
+not done."""
 _OPTIONS: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),

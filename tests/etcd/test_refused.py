@@ -121,6 +121,23 @@ async def test_a_user_with_a_password(tmp_path: Path):
             await store.close()
 
 
+async def test_a_token_that_expires(tmp_path: Path):
+    with EtcdCluster(tmp_path, flags={"auth-token-ttl": "1", "log-level": "debug"}) as cluster:
+        [member] = cluster.members
+        settings = settings_of(cluster, user="gateway", password="right", probe_seconds=600.0)
+        cluster.enable_users(settings.root, gateway="right")
+        store = await open_etcd(settings)
+        try:
+            seen = Seen(store)
+            await store.write([KeyValueChange("a", b"1")])
+            await until(lambda: member.says("deleted a simple token"), "nobody has used it for a while")
+            await store.write([KeyValueChange("a", b"2")])
+            await until(lambda: seen.values == [b"1", b"2"], "the watch outlives its token")
+            assert seen.beginnings == 1
+        finally:
+            await store.close()
+
+
 async def test_a_user_with_a_certificate(tmp_path: Path):
     authority = TestAuthority(tmp_path)
     shown = authority.issue("member", "127.0.0.1", common_name="root")

@@ -130,6 +130,10 @@ class EtcdMember:
     def log_text(self) -> str:
         return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
 
+    def says(self, words: str) -> bool:
+        """True if its log has these words."""
+        return words in self._log.read_text(errors="replace")
+
     def ask(self, call: Call[Any, Any], question: Any, token: str = "", seconds: float = PATIENCE_SECONDS) -> Any:
         """The member's answer, as an operator asks.  Raises gRPC's own errors."""
         options = [("grpc.use_local_subchannel_pool", 1)]

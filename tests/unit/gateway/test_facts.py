@@ -44,6 +44,7 @@ def test_the_keeper_that_a_url_names(url: str, addresses: tuple[str, ...], data_
         ({"url": "etcd://a"}, "is wanted"),
         ({"url": "etcd://a:2379,/"}, "is wanted"),
         ({"url": "etcd://a:2379/root"}, "is wanted"),
+        ({"url": "etcd://user:password@a:2379"}, "is wanted"),
         ({"url": "http://a:2379"}, "is wanted"),
         ({"url": "file:"}, "the path of a directory"),
         ({"url": "file://host/facts"}, "the path of a directory"),
