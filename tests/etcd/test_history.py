@@ -56,6 +56,7 @@ async def test_what_was_written_while_a_watcher_was_away(member: EtcdCluster, ga
     writing, away = await open_etcd(settings), await open_etcd(replace(settings, addresses=(gate.address,)))
     try:
         seen = Seen(away)
+        await until(lambda: seen.beginnings == 1, "it begins: another client's writes do not wait for that")
         await writing.write([KeyValueChange("a", b"1")])
         await until(lambda: seen.values == [b"1"], "it is told")
         gate.shut()
