@@ -125,7 +125,8 @@ docs: setup ## write references into docs/: settings, commands and API from the 
 
 proto: setup ## generate the stubs of protocols from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \
-	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy entrepot/protocols/rocketmq/v2.proto entrepot/protocols/cloudevents/cloudevents.proto
+	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy entrepot/protocols/rocketmq/v2.proto entrepot/protocols/cloudevents/cloudevents.proto \
+	  $(addprefix entrepot/protocols/etcd/,kv.proto auth.proto rpc.proto)
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium
@@ -151,21 +152,24 @@ peers-npm:
 	then echo "peers: MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are there"; \
 	else echo "peers: the npm registry does not answer, MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are not installed; their tests are skipped"; fi
 
-# S3 servers, each built once: minutes, most of them for SeaweedFS; PEERS_GO=no leaves them out.  Its go.mod has a
-# replacement, which "go install" of a version refuses: it is built where Go has unpacked it.
+# S3 servers and etcd, each built once: minutes, most of them for SeaweedFS; PEERS_GO=no leaves them out.  "go install" of
+# a version refuses a go.mod with replacements: SeaweedFS is built where Go has unpacked it, etcd in a module of our own.
 VERSITYGW := v1.8.0
 SEAWEEDFS := v0.0.0-20261109003541-7506e5f91cd6
 GO_BIN    := $(CURDIR)/tests/peers/bin
 peers-go:
-	@if [ "$(PEERS_GO)" = no ]; then echo "peers: versitygw and SeaweedFS are left out"; exit 0; fi; \
-	if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw and SeaweedFS are not installed; their tests are skipped"; exit 0; fi; \
+	@if [ "$(PEERS_GO)" = no ]; then echo "peers: versitygw, SeaweedFS and etcd are left out"; exit 0; fi; \
+	if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw, SeaweedFS and etcd are not installed; their tests are skipped"; exit 0; fi; \
 	mkdir -p $(GO_BIN); exec 2>$(GO_BIN)/log; failed=; \
 	{ [ -e $(GO_BIN)/.versitygw-$(VERSITYGW) ] || \
 	    { GOBIN=$(GO_BIN) go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW) && touch $(GO_BIN)/.versitygw-$(VERSITYGW); }; } || failed="$$failed versitygw"; \
 	{ [ -e $(GO_BIN)/.seaweedfs-$(SEAWEEDFS) ] || \
 	    { where=$$(go mod download -json github.com/seaweedfs/seaweedfs@$(SEAWEEDFS) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') && [ -n "$$where" ] && \
 	      go -C "$$where" build -ldflags='-s -w' -o $(GO_BIN)/weed ./weed && touch $(GO_BIN)/.seaweedfs-$(SEAWEEDFS); }; } || failed="$$failed SeaweedFS"; \
-	if [ -z "$$failed" ]; then echo "peers: versitygw and SeaweedFS are there"; \
+	etcd=$$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 \(v[0-9.]*\).*|\1|p' tests/peers/etcd/go.mod); \
+	{ [ -e $(GO_BIN)/.etcd-$$etcd ] || \
+	    { go -C tests/peers/etcd build -ldflags='-s -w' -o $(GO_BIN)/etcd go.etcd.io/etcd/server/v3 && touch $(GO_BIN)/.etcd-$$etcd; }; } || failed="$$failed etcd"; \
+	if [ -z "$$failed" ]; then echo "peers: versitygw, SeaweedFS and etcd are there"; \
 	else tail -3 $(GO_BIN)/log; echo "peers: Go did not build$$failed: tests with it are skipped"; fi
 
 # Apache RocketMQ: 100 MB of jars, fetched once for the version that the pom says.

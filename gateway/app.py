@@ -64,6 +64,11 @@ def _setup_token_file(settings: Settings, store: Store) -> Path | None:
     return settings.store.data_dir / FILE_NAME if is_here else None
 
 
+def is_alone_on(store: Store, settings: Settings) -> bool:
+    """True if no other gateway can be on the store, nor on the facts beside it."""
+    return not (isinstance(store, Clustered) or settings.facts.addresses or settings.broker.enabled)
+
+
 class Gateway:
     """One gateway process: its doors over one store."""
 
@@ -83,13 +88,12 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._stop = None if is_embedded else StopSignal()
         self._is_ready = False
-        is_alone = not isinstance(store, Clustered) and not settings.broker.enabled
         topology, identity = Topology(store, settings.topics), Identity(gateway_name(settings))
         self.parts = Parts(
             settings,
             store,
             clock,
-            Member(store, clock, identity, is_alone=is_alone),
+            Member(store, clock, identity, is_alone=is_alone_on(store, settings)),
             Security(store.key_values, settings.security, clock, _setup_token_file(settings, store)),
             topology,
             Sender(store, topology, clock, identity),

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from entrepot.domain.broker_of_queue import broker_number
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.facts import Facts
 from entrepot.domain.replication.confirmation_rule import parse_rule
+from entrepot.gateway.facts import FileFacts, open_facts_in_etcd, with_words
 from entrepot.gateway.settings import BackupSettings, Settings, TierSettings
+from entrepot.gateway.settings.facts import FactsSettings
 from entrepot.gateway.settings.stores import RocketMqClusterSettings
 from entrepot.gateway.transport.binding import address_of
 
@@ -25,6 +28,7 @@ async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store
     """Open the store that the settings name; `number` tells its queues from other brokers'. Raises BAD_REQUEST where
     the settings do not go together, StoreFailedError, CorruptedError."""
     kept = settings.store
+    _check_facts(settings)
     try:
         return await _open_here(settings, clock, number)
     except OSError as error:
@@ -138,6 +142,7 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
     Raises UNAVAILABLE where none answers, BAD_REQUEST where the settings name none."""
     if settings.rocketmq.name_servers:
         return await _open_rocketmq(settings, clock)
+    _check_facts(settings)
     from entrepot.store_client.remote import RemoteSettings, open_remote
 
     named = settings.cluster
@@ -163,23 +168,46 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
 async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
     from entrepot.store_client.rocketmq import open_rocketmq
 
-    named, side = settings.rocketmq, None
-    if named.side_data_dir is not None:
-        kept = settings.store.model_copy(update={"data_dir": named.side_data_dir, "kind": "embedded"})
-        side = await open_store(settings.model_copy(update={"store": kept, "tier": TierSettings()}), clock)
-    return await open_rocketmq(
-        named.name_servers,
-        clock,
-        cluster=named.cluster,
-        namespace=named.namespace,
-        addresses=named.addresses,
-        access_key=named.access_key,
-        secret=named.secret.get_secret_value(),
-        tls=_rocketmq_tls(named),
-        confirms_less_safe=named.confirms_less_safe,
-        side=side,
-        group_defaults=settings.groups.new_group("defaults"),
-    )
+    named, facts = settings.rocketmq, await _open_facts(settings, clock)
+    try:
+        return await open_rocketmq(
+            named.name_servers,
+            clock,
+            cluster=named.cluster,
+            namespace=named.namespace,
+            addresses=named.addresses,
+            access_key=named.access_key,
+            secret=named.secret.get_secret_value(),
+            tls=_rocketmq_tls(named),
+            confirms_less_safe=named.confirms_less_safe,
+            facts=facts,
+            group_defaults=settings.groups.new_group("defaults"),
+        )
+    except BaseException:
+        if facts is not None:
+            await facts.close()
+        raise
+
+
+async def _open_facts(settings: Settings, clock: Clock) -> Facts | None:
+    """Open the keeper of key-values that `facts.url` names."""
+    named = settings.facts
+    if named.addresses:
+        return await open_facts_in_etcd(named, settings.cluster.name)
+    if named.data_dir is None:
+        return None
+    kept = settings.store.model_copy(update={"data_dir": named.data_dir})
+    changed = {"store": kept, "tier": TierSettings(), "facts": FactsSettings()}
+    try:
+        return FileFacts(await open_store(settings.model_copy(update=changed), clock))
+    except StoreFailedError as failed:
+        raise with_words(failed) from failed
+
+
+def _check_facts(settings: Settings) -> None:
+    """Refuse facts beside a store that keeps key-values itself."""
+    if settings.facts.url:
+        raise EntrepotError(Code.BAD_REQUEST, "facts.url is for a RocketMQ cluster, which rocketmq.name_servers names")
 
 
 def _rocketmq_tls(named: RocketMqClusterSettings) -> ssl.SSLContext | None:

@@ -255,6 +255,3 @@ class RocketMqClusterSettings(Table):
     )
     access_key: str = Field("", description="Access key, if the cluster requires one")
     secret: SecretStr = Field(SecretStr(""), description="Secret of the access key")
-    side_data_dir: Path | None = Field(
-        None, description="Data directory of a local store for key-values, which the cluster cannot keep"
-    )

@@ -9,6 +9,7 @@ from pydantic import Field
 from entrepot.gateway.settings.amqp import AmqpSettings
 from entrepot.gateway.settings.backup import BackupSettings
 from entrepot.gateway.settings.bridge import BridgeSettings
+from entrepot.gateway.settings.facts import FactsSettings
 from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.gateway.settings.listeners import (
     GroupsSettings,
@@ -59,6 +60,7 @@ class Settings(Table):
     controller: ControllerSettings = Field(default_factory=ControllerSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     rocketmq: RocketMqClusterSettings = Field(default_factory=RocketMqClusterSettings)
+    facts: FactsSettings = Field(default_factory=FactsSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     bridge: BridgeSettings = Field(default_factory=BridgeSettings)
     log: LogSettings = Field(default_factory=LogSettings)

@@ -9,6 +9,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
+from entrepot.domain.ports.facts import Facts
 from entrepot.protocols.rocketmq.headers import Credentials
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 from entrepot.store_client.rocketmq.store import RocketMqStore
@@ -24,7 +25,7 @@ async def open_rocketmq(
     secret: str = "",
     session_token: str = "",
     addresses: Mapping[str, str] | None = None,
-    side: Store | None = None,
+    facts: Facts | None = None,
     group_defaults: ConsumerGroup | None = None,
     **others: Any,
 ) -> Store:
@@ -38,7 +39,7 @@ async def open_rocketmq(
     for text in (*name_servers, *(addresses or {}).values()):
         _check_address(text)
     settings = RocketMqSettings(tuple(name_servers), credentials=credentials, addresses=addresses or {}, **others)
-    store = RocketMqStore(settings, clock, side=side, group_defaults=group_defaults)
+    store = RocketMqStore(settings, clock, facts=facts, group_defaults=group_defaults)
     try:
         await store.start()
     except BaseException:

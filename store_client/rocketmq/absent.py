@@ -36,4 +36,4 @@ class NoKeyValues:
 
     @staticmethod
     def _refuse() -> NoReturn:
-        refuse("keep key-values", "the store needs a side store for them")
+        refuse("keep key-values", "facts.url names what keeps them")

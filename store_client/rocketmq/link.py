@@ -16,6 +16,7 @@ from typing import Final
 import structlog
 
 from entrepot.broker.remoting.client_channel import ClientChannel, open_channel
+from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.rocketmq.remoting.codes import GO_AWAY
 from entrepot.protocols.rocketmq.remoting.frames import Frame, FrameError, FrameReader, encode
@@ -109,7 +110,7 @@ class Link:
         if self._connecting is None:
             if self._loop.time() < self._not_before:
                 raise EntrepotError(Code.UNAVAILABLE, f"no connection to {self.address}: {self._problem}")
-            self._connecting = self._loop.create_task(self._connect())
+            self._connecting = background(self._loop).start("connections to RocketMQ", self._connect())
         connecting = self._connecting
         await asyncio.wait((connecting,), timeout=min(seconds, CONNECT_SECONDS))
         if self._channel is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from entrepot.domain import ports
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.pin import Pin
+from entrepot.domain.ports.facts import Facts
 from entrepot.domain.tiering import TierStatus
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.reading import Reading
@@ -50,27 +50,28 @@ class RocketMqConsumption:
 
 
 class RocketMqCondition:
-    """Implements `domain.ports.Condition`.  A cluster that is away comes back; a side store may fail."""
+    """Implements `domain.ports.Condition`.  A cluster that is away comes back; the keeper of its facts may
+    fail."""
 
     def __init__(
         self,
-        side: ports.Store | None,
+        facts: Facts | None,
         sending: Sending,
         receiving: Receiving,
         timers: RocketMqTimers,
         transactions: RocketMqTransactions,
     ) -> None:
-        self._side = side
+        self._facts = facts
         self._sending, self._receiving = sending, receiving
         self._timers, self._transactions = timers, transactions
 
     @property
     def failure(self) -> EntrepotError | None:
-        return None if self._side is None else self._side.condition.failure
+        return None if self._facts is None else self._facts.failure
 
     @property
     def damage(self) -> list[str]:
-        return [] if self._side is None else self._side.condition.damage
+        return [] if self._facts is None else self._facts.damage
 
     async def measurements(self) -> dict[str, Histogram]:
         return {"append": self._sending.took, "pop": self._receiving.took}

@@ -11,6 +11,7 @@ from entrepot.domain import ports
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.message import Message
+from entrepot.domain.ports.facts import Facts
 from entrepot.store_client.rocketmq.absent import NoKeyValues
 from entrepot.store_client.rocketmq.catalog import Catalog
 from entrepot.store_client.rocketmq.cluster import Cluster
@@ -28,7 +29,7 @@ from entrepot.store_client.rocketmq.transactions import RocketMqTransactions
 
 class RocketMqStore:
     """Implements `domain.ports.Store`, as far as the cluster goes: the rest raises UNSUPPORTED.  It must be made on a
-    running event loop.  `side` serves the key-values, and is closed with it.  `group_defaults`: what a cluster does not
+    running event loop.  `facts` are the key-values, and are closed with it.  `group_defaults`: what a cluster does not
     keep of a group, where nobody has put it here."""
 
     def __init__(
@@ -36,10 +37,10 @@ class RocketMqStore:
         settings: RocketMqSettings,
         clock: Clock,
         *,
-        side: ports.Store | None = None,
+        facts: Facts | None = None,
         group_defaults: ConsumerGroup | None = None,
     ) -> None:
-        self._side = side
+        self._facts = facts
         self._cluster = Cluster(settings, clock, group_defaults or ConsumerGroup("defaults"))
         self._catalog = Catalog(self._cluster)
         self._sending = Sending(self._cluster, self._note_sent)
@@ -51,12 +52,12 @@ class RocketMqStore:
         self.messages: ports.Messages = RocketMqMessages(self._sending, reading)
         self.consumption: ports.Consumption = RocketMqConsumption(self._receiving, settling, topology)
         self.topology: ports.Topology = topology
-        self.key_values: ports.KeyValues = NoKeyValues() if side is None else side.key_values
+        self.key_values: ports.KeyValues = NoKeyValues() if facts is None else facts
         self.finder: ports.MessageFinder = RocketMqFinder(self._cluster, reading)
         self.timers: ports.Timers = self._timers
         self.transactions: ports.Transactions = self._transactions
         self.condition: ports.Condition = RocketMqCondition(
-            side, self._sending, self._receiving, self._timers, self._transactions
+            facts, self._sending, self._receiving, self._timers, self._transactions
         )
 
     def _note_sent(self, message: Message, sent: Sent) -> None:
@@ -73,5 +74,5 @@ class RocketMqStore:
         await self._receiving.close()
         await self._sending.close()
         await self._cluster.close()
-        if self._side is not None:
-            await self._side.close()
+        if self._facts is not None:
+            await self._facts.close()

@@ -14,6 +14,7 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Topic
+from entrepot.gateway.facts import FileFacts
 from entrepot.protocols.rocketmq.remoting.names import Names
 from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.rocketmq.cluster import RocketMqCluster
@@ -116,7 +117,9 @@ def at_rocketmq(cluster: RocketMqCluster, clock: PassingClock, **others: Any) ->
     async def readable() -> None:
         await asyncio.to_thread(cluster.wait_readable)
 
-    opened = SettledStore(settings, clock, readable=readable, broker=cluster.brokers[0].name, side=MemoryStore(clock))
+    opened = SettledStore(
+        settings, clock, readable=readable, broker=cluster.brokers[0].name, facts=FileFacts(MemoryStore(clock))
+    )
     opened._cluster.names = OwnNames(beginning=f"n{next(_turns)}-")
     return opened
 

@@ -54,8 +54,8 @@ def table() -> str:
         if reason not in BY_OTHER_TESTS
     ]
     head = (
-        f"{works} tests of the contract pass at Apache RocketMQ as at our own store. {untried} move their clock, or count "
-        "on chance: they run at a model of it.\n\nThe others:\n"
+        f"{works} tests of the contract pass at Apache RocketMQ as at our own store. {untried} move their clock, or "
+        "count on chance: they run at a model of it.\n\nThe others:\n"
     )
     return "\n".join([head, "| carried | because | tests of the contract |", "|---|---|---|", *rows])
 

@@ -35,7 +35,7 @@ async def test_events_go_through_a_gateway_in_front_of_a_cluster(cluster: Rocket
     await cluster.put_topic(Topic("orders"))
     settings = {
         "rocketmq.name_servers": f'["127.0.0.1:{cluster.port}"]',
-        "rocketmq.side_data_dir": str(tmp_path / "side"),
+        "facts.url": f"file:{tmp_path / 'facts'}",
     }
     gateway = GatewayProcess(tmp_path, [], settings, "gateway")
     try:

@@ -10,5 +10,5 @@ globals().update(why.carried(test_key_values, NOT_CARRIED))
 
 @pytest.fixture
 def engine() -> str:
-    """Key-values are in the side store: no cluster takes part."""
+    """Key-values are facts beside the cluster, which takes no part."""
     return "model"

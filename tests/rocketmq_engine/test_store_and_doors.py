@@ -148,7 +148,7 @@ async def test_a_gateway_serves_http_and_mqtt_from_the_cluster(rocketmq_cluster:
     rocketmq_cluster.put_topic("orders", message_type="NORMAL")
     settings = {
         "rocketmq.name_servers": f'["127.0.0.1:{rocketmq_cluster.name_server_port}"]',
-        "rocketmq.side_data_dir": str(tmp_path / "side"),
+        "facts.url": f"file:{tmp_path / 'facts'}",
     }
     gateway = GatewayProcess(tmp_path, [], settings, "gateway")
     try:

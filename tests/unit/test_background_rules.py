@@ -21,6 +21,7 @@ AWAITED = {
     "broker/replication/comparing.py": "awaited by whoever asked",
     "broker/ports/thawing.py": "awaited by the readers of the segment",
     "store_client/remote/popping.py": "awaited by the pop",
+    "store_client/rocketmq/routes.py": "awaited by all who ask for that route",
     "gateway/shovel/shovel.py": "a TaskGroup awaits them",
     "gateway/shovel/queue_shovel.py": "awaited at the end of the shovel",
     "gateway/bridge/bridge.py": "awaited by the bridge's run, which is kept",
