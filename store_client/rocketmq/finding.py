@@ -7,7 +7,7 @@ out.  An index has no order over brokers: answers are sorted here, and a cursor 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -32,6 +32,7 @@ from entrepot.protocols.rocketmq.remoting.messages import stored_message
 from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.routes import BrokerOfTopic, RouteQueue
 
@@ -54,8 +55,8 @@ class _Cursor(msgspec.Struct):
 class RocketMqFinder:
     """Implements `domain.ports.MessageFinder`."""
 
-    def __init__(self, cluster: Cluster, reading: Reading) -> None:
-        self._cluster, self._reading = cluster, reading
+    def __init__(self, cluster: Cluster, reading: Reading, positions: Positions) -> None:
+        self._cluster, self._reading, self._positions = cluster, reading, positions
 
     async def query(self, query: MessageQuery) -> MessagePage:
         """Implements `MessageSearch.query`."""
@@ -180,27 +181,18 @@ class RocketMqFinder:
             queue.address, codes.GROUPS_OF_TOPIC, {"topic": resource}, what="tell the groups of a topic"
         )
         listed = table(answer.body, "groupList")
-        groups = sorted({str(name) for name in listed} - {self._cluster.settings.reader_group}) if listed else []
-        states = await asyncio.gather(*(self._state(group, resource, queue, message) for group in groups))
+        own = self._cluster.settings.reader_group
+        groups = sorted({self._cluster.names.name(str(name)) for name in listed or ()} - {own, ""})
+        states = await asyncio.gather(*(self._state(group, queue, message) for group in groups))
         return [state for state in states if state is not None]
 
-    async def _state(
-        self, group: str, resource: str, queue: RouteQueue, message: StoredMessage
-    ) -> MessageConsumer | None:
-        fields: dict[str, Any] = {
-            "consumerGroup": group,
-            "topic": resource,
-            "queueId": queue.local_id,
-            "setZeroIfNotFound": False,
-        }
-        answer = await self._cluster.ask(
-            queue.address, codes.QUERY_OFFSET, fields, what="tell the offset of a group", good=_FOUND
-        )
-        if answer.code != SUCCESS:
+    async def _state(self, group: str, queue: RouteQueue, message: StoredMessage) -> MessageConsumer | None:
+        committed = await self._positions.committed(group, message.topic, queue)
+        if committed is None:
             return None
-        is_behind = int(answer.fields.get("offset", "0")) > message.queue_offset
+        is_behind = committed > message.queue_offset
         state = ConsumptionState.CONSUMED if is_behind else ConsumptionState.NOT_YET
-        return MessageConsumer(self._cluster.names.name(group), state, int(is_behind))
+        return MessageConsumer(group, state, int(is_behind))
 
     async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
         refuse("tell which master wrote a message")

@@ -13,7 +13,7 @@ from typing import Final
 from entrepot.domain.broker_of_queue import broker_number, first_place
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from entrepot.domain.message import StoredMessage
+from entrepot.domain.message import StoredMessage, as_first_stored
 from entrepot.domain.ports import Pulled
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import QueueBounds
@@ -144,7 +144,7 @@ class Reading:
                     raise
                 break
             message.commit_log_offset += first_place(broker_number(queue.broker))
-            found.append(message)
+            found.append(as_first_stored(message))
         return found
 
     async def matching_offsets(

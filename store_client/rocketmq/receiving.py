@@ -21,6 +21,7 @@ from entrepot.domain.delivery import Deliveries, Delivery, single_delivery
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.measurement import Histogram
+from entrepot.domain.message import as_first_stored
 from entrepot.domain.names import check_same_namespace, dead_letter_group
 from entrepot.domain.ports import PopRequest
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
@@ -30,6 +31,7 @@ from entrepot.protocols.rocketmq.remoting.messages import UNIQUE_KEY, stored_mes
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, receipts_of
 from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.routes import BrokerOfTopic
 from entrepot.store_client.rocketmq.settling import Settling
 
@@ -85,8 +87,8 @@ class _Shelf:
 class Receiving:
     """Implements the first half of `domain.ports.Consumption`."""
 
-    def __init__(self, cluster: Cluster, settling: Settling) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, settling: Settling, positions: Positions) -> None:
+        self._cluster, self._positions = cluster, positions
         self._settling = settling
         self._shelves: dict[_Wish, _Shelf] = {}
         self._is_draining = False
@@ -100,6 +102,7 @@ class Receiving:
         if not brokers:
             raise EntrepotError(Code.FORBIDDEN, f"topic {request.topic!r} is not readable")
         group = self._cluster.group_in_use(request.group)
+        await self._positions.begin(group, route)
         wanted = request.filter or group.filter
         if wanted is not None:
             compile_filter(wanted)
@@ -217,6 +220,7 @@ class Receiving:
             log.warning("a message is not served, and comes again", topic=wish.topic, problem=error.message)
             return None
         message.commit_log_offset += first_place(number)
+        message = as_first_stored(message)
         handle = ClusterHandle(
             *(wish.topic, wish.group, broker.name),
             record.properties.get(UNIQUE_KEY, ""),

@@ -4,6 +4,9 @@ Each message queue has a lane with one request under way, since a broker's threa
 meanwhile goes together with the next one.  A batch holds no timed and no half message: RocketMQ would store a batch
 with a delivery time, and deliver nothing that is timed any more.  Those go one by one, beside the lanes.  A broker
 refuses a batch as a whole, so a refused one is sent again message by message: only the odd one is refused.
+
+A message for further queues goes to each of them as one of its own, and counts once all have it: RocketMQ writes it
+once for light queues alone.
 """
 
 from __future__ import annotations
@@ -141,11 +144,12 @@ class Sending:
         """Put a message on its way.  Raises its refusal."""
         if not fits_a_record(message):
             raise unfit(message)
-        if message.further_queues:
-            text = "a RocketMQ cluster takes no message for further queues (multi-dispatch)"
-            raise EntrepotError(Code.UNSUPPORTED, text)
         queue_id = self._queue(message)
+        for topic, further in message.further_queues:
+            self._check_queue(topic, further)
         is_later = is_for_later(message, now_ms)
+        if is_half and message.further_queues:
+            raise EntrepotError(Code.UNSUPPORTED, "RocketMQ keeps a half message for one queue")
         if is_half and is_later:
             text = "RocketMQ takes one of transaction and delivery time, not both of them"
             raise EntrepotError(Code.BAD_REQUEST, text)
@@ -155,18 +159,32 @@ class Sending:
         if not message.message_id:
             message.message_id = secrets.token_bytes(MESSAGE_ID_SIZE)
         at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS) if is_later else None
-        properties = properties_for(message, at_ms)
-        item = _Item(batch, index, message, body_for(message), properties)
-        if is_half:
-            properties |= {HALF: "true", PRODUCER_GROUP: self._cluster.settings.producer_group}
-        if is_half or is_later:
-            self._cluster.spawn(self._send_alone(item, queue_id))
-            return
-        lane = self._lanes.get((message.topic, queue_id))
+        copies = [message.placed([place]) for place in ((message.topic, queue_id), *message.further_queues)]
+        items = [_Item(batch, index, copy, body_for(copy), properties_for(copy, at_ms)) for copy in copies]
+        batch.left += len(items) - 1
+        for item in items:
+            if is_half:
+                item.properties |= {HALF: "true", PRODUCER_GROUP: self._cluster.settings.producer_group}
+            if is_half or is_later:
+                self._cluster.spawn(self._send_alone(item))
+            else:
+                self._put(item)
+
+    def _put(self, item: _Item) -> None:
+        """Put a message into the lane of its queue."""
+        place = item.message.topic, item.message.queue_id
+        lane = self._lanes.get(place)
         if lane is None:
-            lane = self._lanes[message.topic, queue_id] = _Lane()
-            lane.task = self._cluster.spawn(self._send_lane(lane, message.topic, queue_id))
+            lane = self._lanes[place] = _Lane()
+            lane.task = self._cluster.spawn(self._send_lane(lane, *place))
         lane.items.append(item)
+
+    def _check_queue(self, topic: str, queue_id: int) -> None:
+        route = self._cluster.routes.known(topic)
+        if route is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
+        if not route.queue(queue_id).is_writable:
+            raise EntrepotError(Code.FORBIDDEN, f"queue {queue_id} of {topic!r} is not writable")
 
     def _queue(self, message: Message) -> int:
         """Return the queue of a message: its own, else that of its group, else the next one."""
@@ -178,8 +196,7 @@ class Sending:
         if message.queue_id < 0:
             key = message.message_group
             return queue_for_key(key, route.ids.writable) if key else self._turns.queue(route.ids.writable)
-        if not route.queue(message.queue_id).is_writable:
-            raise EntrepotError(Code.FORBIDDEN, f"queue {message.queue_id} of {message.topic!r} is not writable")
+        self._check_queue(message.topic, message.queue_id)
         return message.queue_id
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -228,11 +245,11 @@ class Sending:
             self._done(item, outcome)
         self._settle()
 
-    async def _send_alone(self, item: _Item, queue_id: int) -> None:
+    async def _send_alone(self, item: _Item) -> None:
         outcome: EntrepotError | None = EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome")
         try:
             async with self._singles:
-                queue = (await self._cluster.routes.of(item.message.topic)).queue(queue_id)
+                queue = (await self._cluster.routes.of(item.message.topic)).queue(item.message.queue_id)
                 self._on_sent(item.message, await self._send(item, queue))
             outcome = None
         except EntrepotError as refusal:

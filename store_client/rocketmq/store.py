@@ -17,6 +17,7 @@ from entrepot.store_client.rocketmq.catalog import Catalog
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.finding import RocketMqFinder
 from entrepot.store_client.rocketmq.ports import RocketMqCondition, RocketMqConsumption, RocketMqMessages
+from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.receiving import Receiving
 from entrepot.store_client.rocketmq.sending import Sending, Sent
@@ -45,15 +46,16 @@ class RocketMqStore:
         self._catalog = Catalog(self._cluster)
         self._sending = Sending(self._cluster, self._note_sent)
         settling, reading = Settling(self._cluster), Reading(self._cluster)
-        topology = RocketMqTopology(self._cluster, reading, self._catalog)
-        self._receiving = Receiving(self._cluster, settling)
+        positions = Positions(self._cluster, reading)
+        topology = RocketMqTopology(self._cluster, reading, positions, self._catalog)
+        self._receiving = Receiving(self._cluster, settling, positions)
         self._timers = RocketMqTimers(self._cluster)
         self._transactions = RocketMqTransactions(self._cluster, self._sending)
         self.messages: ports.Messages = RocketMqMessages(self._sending, reading)
         self.consumption: ports.Consumption = RocketMqConsumption(self._receiving, settling, topology)
         self.topology: ports.Topology = topology
         self.key_values: ports.KeyValues = NoKeyValues() if facts is None else facts
-        self.finder: ports.MessageFinder = RocketMqFinder(self._cluster, reading)
+        self.finder: ports.MessageFinder = RocketMqFinder(self._cluster, reading, positions)
         self.timers: ports.Timers = self._timers
         self.transactions: ports.Transactions = self._transactions
         self.condition: ports.Condition = RocketMqCondition(

@@ -7,7 +7,7 @@ from base64 import urlsafe_b64encode
 from collections import OrderedDict
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import Message
+from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.timing import TimedMessage, TimerCursor
 from entrepot.protocols.rocketmq.mapping import deliver_at_ms, wire_id
 from entrepot.protocols.rocketmq.remoting import codes
@@ -16,7 +16,6 @@ from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.sending import Sent
 
 TimedKey = tuple[str, bytes, int]
-_RECALLED = ""
 
 
 class RocketMqTimers:
@@ -24,39 +23,43 @@ class RocketMqTimers:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._brokers: OrderedDict[TimedKey, str] = OrderedDict()
+        self._places: OrderedDict[TimedKey, list[tuple[str, str]]] = OrderedDict()
 
     @property
     def waiting(self) -> int:
         """Timed messages that were sent here, and that this gateway remembers."""
-        return len(self._brokers)
+        return len(self._places)
 
     def note_sent(self, message: Message, sent: Sent) -> None:
-        """Remember the broker of a timed message."""
+        """Remember the topic and broker of a timed message, and of each of its copies."""
         if sent.recall_handle:
-            self._note((message.topic, message.message_id, deliver_at_ms(message) or 0), sent.broker)
+            topic = message.system_text(SystemProperty.SENT_TO) or message.topic
+            key = topic, message.message_id, deliver_at_ms(message) or 0
+            self._note(key, [*self._places.get(key, ()), (message.topic, sent.broker)])
 
-    def _note(self, key: TimedKey, broker: str) -> None:
-        self._brokers[key] = broker
-        while len(self._brokers) > self._cluster.settings.max_remembered:
-            self._brokers.popitem(last=False)
+    def _note(self, key: TimedKey, places: list[tuple[str, str]]) -> None:
+        self._places[key] = places
+        while len(self._places) > self._cluster.settings.max_remembered:
+            self._places.popitem(last=False)
 
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
         """Implements `Timers.recall`.  A broker does not say whether the message was waiting: one that another gateway
-        sent, or recalled, is answered as if it had been."""
+        sent, or recalled, is answered as if it had been.  Its copies for further queues are recalled by their sender
+        alone."""
         key = topic, message_id, deliver_at_ms
-        broker = self._brokers.get(key)
-        if broker == _RECALLED or deliver_at_ms <= self._cluster.clock.now_ms():
+        places = self._places.get(key)
+        if places == [] or deliver_at_ms <= self._cluster.clock.now_ms():
             raise EntrepotError(
                 Code.OFFSET_NOT_FOUND, f"no message of topic {topic!r} waits for {deliver_at_ms} any more"
             )
-        route = await self._cluster.routes.of(topic)
-        named = [each for each in route.brokers if broker is None or each.name == broker]
-        await asyncio.gather(*(self._recall(key, each.name, each.address) for each in named))
-        self._note(key, _RECALLED)
+        if places is None:
+            places = [(topic, broker.name) for broker in (await self._cluster.routes.of(topic)).brokers]
+        await asyncio.gather(*(self._recall(each, broker, key) for each, broker in places))
+        self._note(key, [])
 
-    async def _recall(self, key: TimedKey, broker: str, address: str) -> None:
-        topic, message_id, at_ms = key
+    async def _recall(self, topic: str, broker: str, key: TimedKey) -> None:
+        _, message_id, at_ms = key
+        address = (await self._cluster.routes.of(topic)).broker(broker).address
         resource = self._cluster.names.resource(topic)
         handle = urlsafe_b64encode(f"v1 {resource} {broker} {at_ms} {wire_id(message_id)}".encode()).decode("ascii")
         fields = {

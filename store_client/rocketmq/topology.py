@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from entrepot.domain.broker_of_queue import broker_number, first_queue
-from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress, parse_start
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.names import (
     DEAD_LETTER_PREFIX,
@@ -30,6 +30,7 @@ from entrepot.protocols.rocketmq.remoting.dialect import table
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.catalog import Catalog
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
+from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route
 
@@ -42,8 +43,8 @@ _Status = TypeVar("_Status")
 class RocketMqTopology:
     """Implements `domain.ports.Topology`, and `Consumption.reset_group`."""
 
-    def __init__(self, cluster: Cluster, reading: Reading, catalog: Catalog) -> None:
-        self._cluster, self._reading, self._catalog = cluster, reading, catalog
+    def __init__(self, cluster: Cluster, reading: Reading, positions: Positions, catalog: Catalog) -> None:
+        self._cluster, self._reading, self._positions, self._catalog = cluster, reading, positions, catalog
         self.topic = cluster.topic
         self.watch_topics = cluster.routes.watch
         self._types = _MIXED
@@ -190,8 +191,6 @@ class RocketMqTopology:
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
         """Make or change a group at all masters: its order and attempts.  The rest is known here alone."""
         check_group_name(split_name(group.name)[1])
-        if parse_start(group.start) is not None:
-            refuse("begin a group at a time", "make it, and reset it to that time")
         definition = json_body(
             {
                 "groupName": self._cluster.names.resource(group.name),
@@ -203,6 +202,8 @@ class RocketMqTopology:
         )
         for address in (await self._cluster.masters()).values():
             await self._cluster.ask(address, codes.PUT_GROUP, None, definition, what=f"make group {group.name!r}")
+        if group.name not in self._cluster.groups:
+            self._positions.made(group.name)
         self._cluster.groups[group.name] = group
         return group
 
@@ -217,6 +218,7 @@ class RocketMqTopology:
             await self._cluster.ask(address, codes.DELETE_GROUP, fields, what=f"delete group {name!r}")
         await self._delete(f"{RETRY_PREFIX}{resource}", masters)
         self._catalog.taken_out.add(name)
+        self._positions.gone(name)
         self._cluster.groups.pop(name, None)
 
     def group(self, name: str) -> ConsumerGroup | None:
@@ -266,16 +268,8 @@ class RocketMqTopology:
         if group not in self._cluster.groups:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"group {group!r} is not known here")
         for queue in route.queues.values() if queue_id is None else [route.queue(queue_id)]:
-            fields = {
-                "topic": self._cluster.names.resource(topic),
-                "group": self._cluster.names.resource(group),
-                "queueId": queue.local_id,
-                "offset": await self._reading.offset_of(topic, queue, position),
-                "timestamp": 0,
-                "isForce": True,
-                "bname": queue.broker,
-            }
-            await self._cluster.ask(queue.address, codes.RESET_OFFSET, fields, what=f"reset group {group!r}")
+            offset = await self._reading.offset_of(topic, queue, position)
+            await self._positions.reset(group, topic, queue, offset)
         return await self.group_status(group)
 
 

@@ -174,9 +174,26 @@ async def test_less_safe_than_promised_is_unknown_unless_that_is_enough(
     await easy.close()
 
 
-async def test_further_queues_cannot_be_carried(store: SettledStore):
-    await known(store)
-    assert await append_all(store, replace(message("t", "a"), further_queues=(("t", 0),))) == [Code.UNSUPPORTED]
+async def test_a_message_for_further_queues_is_one_in_each(store: SettledStore, clock: ManualClock):
+    for name in ("t", "other"):
+        await known(store, name)
+    sent = replace(message("t", "a"), message_id=b"1" * 16, further_queues=(("other", 0),))
+    assert await append_all(store, sent) == [None]
+    for name in ("t", "other"):
+        [found] = await store.messages.read(name, 0, 0, 9)
+        assert (found.topic, found.body, found.message_id, found.system) == ("t", b"a", sent.message_id, {})
+        [popped] = await pop(store, name)
+        assert (popped.message.topic, popped.message.body) == ("t", b"a")
+        assert codes(await store.consumption.acknowledge(name, "g", handles([popped]))) == [None]
+    absent = replace(message("t", "b"), further_queues=(("other", 0), ("absent", 0)))
+    assert await append_all(store, absent) == [Code.TOPIC_NOT_FOUND]
+    assert len(await store.messages.read("other", 0, 0, 9)) == 1, "it is refused as a whole"
+    at = clock.now_ms() + 60_000
+    timed = replace(sent, message_id=b"2" * 16, system={SystemProperty.DELIVER_AT_MS: at})
+    assert await append_all(store, timed) == [None]
+    await store.timers.recall("t", timed.message_id, at)
+    clock.advance(120_000)
+    assert [await pop(store, name) for name in ("t", "other")] == [[], []]
 
 
 async def test_a_broken_connection_leaves_the_outcome_unknown(store: SettledStore, cluster: RocketMqServer):
@@ -551,7 +568,6 @@ async def test_messages_are_looked_up(store: SettledStore):
         lambda s: s.finder.record_origin(0),
         lambda s: s.topology.put_namespace("empty"),
         lambda s: s.topology.put_topic(Topic("c", cleanup=Cleanup.COMPACT)),
-        lambda s: s.topology.put_group(ConsumerGroup("g", start="2026-01-01T00:00:00Z")),
     ],
 )
 async def test_what_a_cluster_cannot_carry_is_refused(cluster: RocketMqServer, clock: ManualClock, ask: Any):

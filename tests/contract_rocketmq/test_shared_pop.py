@@ -2,7 +2,6 @@ from tests.contract import test_pop
 from tests.contract_rocketmq import carried as why
 
 NOT_CARRIED: dict[str, str] = {
-    "test_where_a_group_begins": why.STARTS,
     "test_latest_counts_from_the_making_of_the_group": why.STARTS,
     "test_consumers_of_a_group_share_and_groups_do_not": why.RECEIVES_32,
     "test_status_tells_lag_and_what_is_in_flight": why.NOT_IN_FLIGHT,

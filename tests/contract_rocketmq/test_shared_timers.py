@@ -5,7 +5,6 @@ NOT_CARRIED: dict[str, str] = {
     "test_only_what_waits_can_be_recalled": why.RECALLS,
     "test_at_its_time_it_is_a_message_like_any": why.ONE_KIND,
     "test_a_timed_message_is_never_early": why.FINDS_NOTHING,
-    "test_further_queues_get_it_at_its_time": why.MULTI_DISPATCH,
     "test_as_far_ahead_as_it_may_be": why.FINDS_NOTHING,
     "test_other_refusals_come_when_it_is_sent": why.FINDS_NOTHING,
     "test_a_deleted_topic_takes_them_along": why.TOPOLOGY,

@@ -555,6 +555,7 @@ class RocketMqServer:
     async def _reset(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
         position = Position(PositionKind.OFFSET, int(told["offset"]))
         topic, group = _ours(told["topic"]), _ours(told["group"])
+        broker.begun.add((group, topic))
         await broker.store.consumption.reset_group(group, topic, position, int(told["queueId"]))
         return {}, b""
 
