@@ -29,8 +29,8 @@ from entrepot.domain.ports import PopRequest
 from entrepot.domain.route import BrokerInfo, Registration, TopicRoute
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.values import encode
 
 Row = tuple[str, str, str, int, float, bool]
 TIMES: Final = (1, 10, 100)

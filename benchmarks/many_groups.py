@@ -29,8 +29,8 @@ from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import NEVER, GroupShape, Order, OrderAnswer, ReportAnswer
 from entrepot.domain.replication.control import Report as Heartbeat
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.values import Codec
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.values import Codec
 
 GROUPS: Final = 100
 REPLICAS: Final = 3

@@ -40,7 +40,7 @@ from entrepot.domain.message import Message
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import store_rows as rows
 from entrepot.store_client.remote import RemoteSettings, RemoteStore, open_remote
 
 FAN_IN: Final = ("--pubs", "100", "--topics", "10", "--size", "200", "--qos", "1", "--warmup", "2000")

@@ -30,8 +30,8 @@ from benchmarks.processes import entrepot
 from benchmarks.report import Goal, Report
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting.records import RecordRun
-from entrepot.protocols.remoting.stored_record import decode_message
+from entrepot.protocols.wire.records import RecordRun
+from entrepot.protocols.wire.stored_record import decode_message
 from entrepot.spark_ingest.job.rows import GOOD
 from entrepot.spark_ingest.job.task_files import TaskFiles, rows_of
 from entrepot.spark_ingest.session import open_session

@@ -32,7 +32,7 @@ from entrepot.broker.tiered.segment_writing import encode_segment
 from entrepot.broker.tiered.table import TopicTable
 from entrepot.broker.tiered.upload.uploader import Uploader
 from entrepot.gateway.clock import SystemClock
-from entrepot.protocols.remoting.records import RecordColumns, decode_run
+from entrepot.protocols.wire.records import RecordColumns, decode_run
 from tests.support.clock import ManualClock
 from tests.support.tiered.failing_objects import FailingObjects, Fault
 from tests.support.tiered.rows import record_of, run_of

@@ -37,7 +37,7 @@ from entrepot.domain.expression.filter import FilterExpression, FilterKind, comp
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
-from entrepot.protocols.remoting.records import decode_run
+from entrepot.protocols.wire.records import decode_run
 
 PAGE: Final = 1024
 RUN_BYTES: Final = 1 << 20

@@ -16,7 +16,7 @@ from entrepot.broker.tiered.columns import to_messages
 from entrepot.broker.tiered.cutting import DAY_MS
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.arrow_columns import TIMESTAMP
+from entrepot.protocols.wire.arrow_columns import TIMESTAMP
 from tests.support.tiered.rows import rows_of
 
 TOPIC: Final = "plant"

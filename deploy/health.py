@@ -12,7 +12,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.control import ControllerView
 from entrepot.gateway.cli.client import Client, segment
 from entrepot.gateway.cli.errors import CommandError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 ASK_SECONDS: Final = 5.0
 ELECT_SECONDS: Final = 60.0

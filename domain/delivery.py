@@ -53,7 +53,7 @@ class DeliveryRun(Protocol):
 
 class Delivery:
     """One message delivered to one consumer of a group until its invisible time ends.  `record` is the message as its
-    record lies in the log (`protocols.remoting.stored_record`), where the store has it."""
+    record lies in the log (`protocols.wire.stored_record`), where the store has it."""
 
     __slots__ = ("_item", "index", "run")
 

@@ -111,7 +111,7 @@ class ColdReads(Protocol):
         """Return up to `most` messages from an offset below the queue's minimum on."""
 
     async def run(self, queue: ConsumeQueue, first: int, to_offset: int, limits: tuple[int, int]) -> bytes:
-        """Return records from an offset below the queue's minimum on, in the form of `protocols.remoting.records`;
+        """Return records from an offset below the queue's minimum on, in the form of `protocols.wire.records`;
         `limits`: of messages and of bytes."""
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:

@@ -10,8 +10,8 @@ from entrepot.broker.cold.reads import ColdPage, CorruptedRowError
 from entrepot.broker.store.record import RecordKind, encode_message
 from entrepot.broker.store.record_trailer import encode_further
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.records import ENTRY, RECORD, encode_run
-from entrepot.protocols.remoting.stored_record import FURTHER_FLAG
+from entrepot.protocols.wire.records import ENTRY, RECORD, encode_run
+from entrepot.protocols.wire.stored_record import FURTHER_FLAG
 
 MAX_COLD_RUN: Final = 4096
 """Most messages in one run of cold records."""

@@ -30,7 +30,7 @@ from entrepot.domain.names import (
 )
 from entrepot.domain.ports import MAX_POP_BYTES
 from entrepot.domain.topic import Topic, TopicType
-from entrepot.protocols.remoting.record_run import RETRY_QUEUE
+from entrepot.protocols.wire.record_run import RETRY_QUEUE
 
 
 @dataclass(slots=True)

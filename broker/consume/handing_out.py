@@ -15,7 +15,7 @@ from entrepot.broker.store.record_reading import Entry
 from entrepot.domain.delivery import Deliveries, Part
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.ports import MAX_POP_MESSAGES
-from entrepot.protocols.remoting.record_run import RecordRun
+from entrepot.protocols.wire.record_run import RecordRun
 
 
 class ClaimedRun(NamedTuple):

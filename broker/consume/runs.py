@@ -14,7 +14,7 @@ from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.record_runs import entries_at, entries_between, read_records
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.expression.filter import FilterExpression, compile_filter
-from entrepot.protocols.remoting.records import ENTRY, MAX_RUN_BYTES, encode_run
+from entrepot.protocols.wire.records import ENTRY, MAX_RUN_BYTES, encode_run
 
 MAX_FOUND: int = 4096
 """Most messages in one run through a filter."""
@@ -67,7 +67,7 @@ def find_entries(
     max_bytes: int,
     filter: FilterExpression | None,
 ) -> tuple[NDArray[Any], int]:
-    """Return a run's entries (`protocols.remoting.records.ENTRY`), and the offset of the next run. Raises
+    """Return a run's entries (`protocols.wire.records.ENTRY`), and the offset of the next run. Raises
     ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED."""
     check_inside(queue, from_offset)
     end = min(to_offset, queue.visible_offset)

@@ -16,7 +16,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage, as_first_stored
 from entrepot.domain.names import retry_topic
 from entrepot.domain.ports import REJECTED
-from entrepot.protocols.remoting.record_run import RETRY_QUEUE
+from entrepot.protocols.wire.record_run import RETRY_QUEUE
 
 Receipts: TypeAlias = Sequence[Receipt | DeliveryPlaces]
 """Names of deliveries. Gateways on other machines send places, each with all its deliveries."""

@@ -16,7 +16,7 @@ from entrepot.broker.controller.directory import ControllerDirectory, founder, i
 from entrepot.broker.remoting.link import Link
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.control import ControllerView
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 ASK_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.2

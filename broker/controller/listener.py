@@ -15,8 +15,8 @@ from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ControllerView
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.authentication import Role
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.authentication import Role
 
 MOST_FENCE_SECONDS: Final = 1.0
 MOST_TICK_SECONDS: Final = 0.1

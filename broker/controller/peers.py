@@ -16,7 +16,7 @@ from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock, error_ms
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 SEND_SECONDS: Final = 2.0
 TELL_SECONDS: Final = 0.5

@@ -46,9 +46,9 @@ from entrepot.domain.replication.control import (
     SetChange,
 )
 from entrepot.domain.replication.mastership import Appointment
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.connection import Requested
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.connection import Requested
+from entrepot.protocols.wire.values import encode
 
 MAX_REQUESTS: Final = 1000
 """Most requests that wait for the others' agreement."""

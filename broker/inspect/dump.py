@@ -22,7 +22,7 @@ from entrepot.broker.store.record_trailer import NOWHERE, decode_move, read_orig
 from entrepot.domain.message import as_texts
 from entrepot.domain.printable import printable_json
 from entrepot.domain.replication.epochs import read_epoch
-from entrepot.protocols.remoting.stored_record import InvalidRecordError, decode_message
+from entrepot.protocols.wire.stored_record import InvalidRecordError, decode_message
 
 MOST_OFFSETS = 1000
 """Most offsets of one consumption record that are shown."""

@@ -16,7 +16,7 @@ from entrepot.broker.store import record
 from entrepot.broker.store.damage import SCAN_CHUNK
 from entrepot.broker.store.diverged import DIRECTORY, part_of
 from entrepot.broker.store.record import HEADER_SIZE, RecordHeader
-from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
+from entrepot.protocols.wire.stored_record import RECORD_MAGIC, InvalidRecordError
 
 UNKNOWN_SEGMENT_SIZE: Final = 1 << 62
 """Stand-in for an unknown segment size, which only the names of more than one file tell."""

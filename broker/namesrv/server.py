@@ -22,9 +22,9 @@ from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.route import Registration, Routes
 from entrepot.domain.topic_shares import ReportedBroker
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.connection import Requested
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.connection import Requested
+from entrepot.protocols.wire.values import encode
 
 SCAN_SECONDS: Final = 0.5
 GATHER_SECONDS: Final = 0.01

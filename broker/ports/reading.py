@@ -129,7 +129,7 @@ class Reading:
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> bytes:
-        """Return the records in a range of offsets, in the form of `protocols.remoting.records`.
+        """Return the records in a range of offsets, in the form of `protocols.wire.records`.
 
         Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
         MESSAGE_CORRUPTED (a filter cannot look at a corrupted message).

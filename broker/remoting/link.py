@@ -32,7 +32,7 @@ from entrepot.broker.remoting.requests import (
 from entrepot.broker.remoting.under_way import UnderWay, tell
 from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.connection import (
+from entrepot.protocols.wire.connection import (
     Answered,
     AnsweredLate,
     ClientConnection,
@@ -43,8 +43,8 @@ from entrepot.protocols.remoting.connection import (
     Refused,
     Welcomed,
 )
-from entrepot.protocols.remoting.frames import PeerLeftError, RemotingError
-from entrepot.protocols.remoting.operation import Operation
+from entrepot.protocols.wire.frames import PeerLeftError, RemotingError
+from entrepot.protocols.wire.operation import Operation
 
 STREAM_CREDIT_BYTES: Final = 4 << 20
 """Credit of a stream, in bytes; it is granted anew once half was consumed."""

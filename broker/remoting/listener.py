@@ -23,13 +23,13 @@ from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.closing import close_once
 from entrepot.domain.descriptors import TOO_MANY, descriptor_of, descriptors
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.all_operations import OPERATIONS
-from entrepot.protocols.remoting.authentication import NONCE_BYTES
-from entrepot.protocols.remoting.connection import Cancelled, Credited, Goodbye, Greeted, Requested, ServerConnection
-from entrepot.protocols.remoting.frames import HEADER_SIZE, RemotingError
-from entrepot.protocols.remoting.operation import Operation
-from entrepot.protocols.remoting.operations import NOT_HERE
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire.all_operations import OPERATIONS
+from entrepot.protocols.wire.authentication import NONCE_BYTES
+from entrepot.protocols.wire.connection import Cancelled, Credited, Goodbye, Greeted, Requested, ServerConnection
+from entrepot.protocols.wire.frames import HEADER_SIZE, RemotingError
+from entrepot.protocols.wire.operation import Operation
+from entrepot.protocols.wire.operations import NOT_HERE
+from entrepot.protocols.wire.values import encode
 
 log = structlog.get_logger(__name__)
 
@@ -81,6 +81,7 @@ class RemotingListener:
         self.strangers: dict[ServerChannel, None] = {}
         """Channels that have not greeted, in the order in which they came."""
         self._sweep: asyncio.TimerHandle | None = None
+        self.is_closed = False
 
     async def start(self) -> None:
         tls = self.trust.tls
@@ -105,6 +106,7 @@ class RemotingListener:
 
     async def close(self, goodbye: str = "the server stops") -> None:
         """Stop accepting, say goodbye to everybody, close."""
+        self.is_closed = True
         if self._sweep is not None:
             self._sweep.cancel()
         if self._server is not None:
@@ -156,6 +158,9 @@ class ServerChannel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self._listener.is_closed:  # its handshake took longer: nobody would look after it
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(high=self._limits.write_bytes)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else ""

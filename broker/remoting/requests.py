@@ -11,10 +11,10 @@ from typing import Protocol
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import UNIX
-from entrepot.protocols.remoting.authentication import NONCE_BYTES, Role
-from entrepot.protocols.remoting.connection import ClientConnection
-from entrepot.protocols.remoting.frames import VERSION, Hello
-from entrepot.protocols.remoting.operation import Operation
+from entrepot.protocols.wire.authentication import NONCE_BYTES, Role
+from entrepot.protocols.wire.connection import ClientConnection
+from entrepot.protocols.wire.frames import VERSION, Hello
+from entrepot.protocols.wire.operation import Operation
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
 OnLate = Callable[[bytes], None]

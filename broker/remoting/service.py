@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from entrepot.protocols.remoting.connection import Requested
-from entrepot.protocols.remoting.operation import Operation
-from entrepot.protocols.remoting.row import Row
+from entrepot.protocols.wire.connection import Requested
+from entrepot.protocols.wire.operation import Operation
+from entrepot.protocols.wire.row import Row
 
 Call = Callable[..., Awaitable[Any]]
 OpenStream = Callable[..., object]

@@ -19,7 +19,7 @@ import structlog
 
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.authentication import ClusterSecret
+from entrepot.protocols.wire.authentication import ClusterSecret
 
 _CERTIFICATE = re.compile(r"-----BEGIN (?:X509 )?CERTIFICATE-----(.*?)-----END", re.DOTALL)
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ import structlog
 
 from entrepot.broker.remoting.requests import ClientStream, ConnectionLostError, OnLate, PendingCall
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.operation import Operation
+from entrepot.protocols.wire.operation import Operation
 
 MAX_GIVEN_UP: Final = 1024
 """Most given-up requests whose handler of a late answer is remembered."""

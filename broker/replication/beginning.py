@@ -18,7 +18,7 @@ from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.replication.confirmation_rule import RuleKind
 from entrepot.domain.replication.mastership import Promise, ReplicaState
 from entrepot.domain.route import mastership_epoch
-from entrepot.protocols.remoting.operations import StoreSeed
+from entrepot.protocols.wire.operations import StoreSeed
 
 
 def check_settings(settings: BrokerSettings, group: GroupSettings) -> None:

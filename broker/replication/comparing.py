@@ -20,7 +20,7 @@ from entrepot.broker.replication.replica import Replica
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.errors import EntrepotError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 STEP_BYTES: Final = 8 << 20
 """Part of a segment whose checksums are asked for at a time, in bytes."""

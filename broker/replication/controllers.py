@@ -28,8 +28,8 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ControllerView, Order, OrderAnswer, ReportAnswer
 from entrepot.domain.replication.mastership import NOBODY, Appointment, Promise
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.values import Codec
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.values import Codec
 
 ASK_SECONDS: Final = 2.0
 BEATS: Final = 8

@@ -21,7 +21,7 @@ from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.errors import CorruptedError, EntrepotError
 from entrepot.domain.replication.epochs import start_before
 from entrepot.domain.replication.greeting import Welcome
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 FAR_BYTES: Final = 64 << 20
 """Missing bytes above which a replica copies; the rest comes from its master."""

@@ -19,8 +19,8 @@ from entrepot.domain.background import background
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.replication.control import NEVER
 from entrepot.domain.replication.greeting import Greeting, Welcome
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.values import Codec
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.values import Codec
 
 AGAIN_SECONDS: Final = 0.2
 """Pause before a master that refused, or broke off, is greeted again, in seconds."""

@@ -23,7 +23,7 @@ from entrepot.broker.store.small_files import sync_file
 from entrepot.domain.background import background, cancel_tasks
 from entrepot.domain.errors import CorruptedError, EntrepotError
 from entrepot.domain.replication.epochs import start_before
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 ASK_SECONDS: Final = 5.0
 HOPELESS_SECONDS: Final = 10.0

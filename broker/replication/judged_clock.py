@@ -8,8 +8,8 @@ from typing import Final
 from entrepot.broker.remoting.link import Link
 from entrepot.domain.clock import Clock, error_ms
 from entrepot.domain.errors import EntrepotError
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.values import Codec
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.values import Codec
 
 ASK_SECONDS: Final = 2.0
 _VERDICT: Final[Codec[bool | None]] = Codec(bool | None)

@@ -26,7 +26,7 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.replication.epochs import EpochStart
 from entrepot.domain.route import mastership_order
-from entrepot.protocols.remoting.operations import SlaveStatus, StoreSeed
+from entrepot.protocols.wire.operations import SlaveStatus, StoreSeed
 
 QUIESCE_STEP_SECONDS: Final = 0.002
 SAVE_SECONDS: Final = 1.0

@@ -13,7 +13,7 @@ from entrepot.broker.replication.replica import Replica
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.diverged import DivergedPart
 from entrepot.domain.ports.cluster import LogCondition
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 
 class LogService:

@@ -26,8 +26,8 @@ from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.control import GroupShape
 from entrepot.domain.replication.election import ElectionError, first_election
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.authentication import Role
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.authentication import Role
 
 ASK_SECONDS: Final = 2.0
 ALONE_SECONDS: Final = 3.0

@@ -42,7 +42,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
 from entrepot.domain.replication.greeting import Greeting, Welcome
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
-from entrepot.protocols.remoting.operations import ReplicaStatus, StoreSeed
+from entrepot.protocols.wire.operations import ReplicaStatus, StoreSeed
 
 FULL_SECONDS: Final = 1.0
 """Pause before a slave with a full disk tries again."""

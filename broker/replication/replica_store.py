@@ -24,7 +24,7 @@ from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.store_files import DirectoryLock, StoreFiles
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError, StoreFailedError
-from entrepot.protocols.remoting.operations import StoreSeed
+from entrepot.protocols.wire.operations import StoreSeed
 
 
 class ReplicaStore:

@@ -9,10 +9,10 @@ from entrepot.broker.remoting.service import Service
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.greeting import Greeting
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Promise
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.connection import Requested
-from entrepot.protocols.remoting.operations import ReplicaStatus, StoreSeed
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.connection import Requested
+from entrepot.protocols.wire.operations import ReplicaStatus, StoreSeed
+from entrepot.protocols.wire.values import encode
 
 
 class Answering(Protocol):

@@ -13,7 +13,7 @@ from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.record import HEADER_SIZE, peek_length
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.replication.mastership import Member
-from entrepot.protocols.remoting.operations import SlaveStatus
+from entrepot.protocols.wire.operations import SlaveStatus
 
 
 def slave_statuses(

@@ -19,9 +19,9 @@ from entrepot.broker.remoting.service import Service
 from entrepot.broker.server.read_service import ReadService
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.operations import ReadOffer
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.operations import ReadOffer
+from entrepot.protocols.wire.values import encode
 
 LOOK_SECONDS: Final = 0.2
 """Pause between two checks that it keeps up, in seconds."""

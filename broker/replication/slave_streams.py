@@ -17,7 +17,7 @@ from entrepot.broker.replication.files.runs import WELCOME_ITEM, encode_run, rea
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.replication.greeting import Welcome
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire.values import encode
 
 TELL_SECONDS: Final = 0.002
 """Time after which the confirmed offset is sent alone, in seconds; before, it goes with the next records."""

@@ -7,7 +7,7 @@ from entrepot.broker.replication.leading import Leading
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.domain.ports.cluster import LogCondition
-from entrepot.protocols.remoting.operations import ReplicaStatus
+from entrepot.protocols.wire.operations import ReplicaStatus
 
 
 def status_of(

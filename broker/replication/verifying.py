@@ -11,7 +11,7 @@ from entrepot.broker.inspect.log_files import LogFiles
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.replication.log_source import BLOCK_BYTES, checksums
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 STEP_BYTES: Final = 8 << 20
 CONNECT_SECONDS: Final = 5.0

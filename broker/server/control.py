@@ -22,7 +22,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.ports.key_value_pages import key_value_pages
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 SEAL_SECONDS: Final = 30.0
 """Time after which a seal ends that nobody lifts, in seconds: the mover of the key-values has gone."""

@@ -32,8 +32,8 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import EntrepotError, StoreFailedError
 from entrepot.domain.route import BrokerInfo
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.authentication import Role
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.authentication import Role
 
 log = structlog.get_logger(__name__)
 

@@ -10,8 +10,8 @@ from entrepot.broker.server.served_store import ReadMessages
 from entrepot.broker.server.streams import TailStream
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import MessageSearch
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
 
 
 class ReadService:

@@ -25,8 +25,8 @@ from entrepot.domain.ports import Store
 from entrepot.domain.route import BrokerInfo, BrokerRoute, Registration, TopicRoute
 from entrepot.domain.topic import Topic
 from entrepot.domain.topic_shares import TopicShares
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.values import encode
 
 GATHER_SECONDS: Final = 0.05
 ASK_SECONDS: Final = 3.0

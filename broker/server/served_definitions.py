@@ -14,7 +14,7 @@ from entrepot.domain.topic import Topic
 
 
 class ServedDefinitions:
-    """Implements `protocols.remoting.served.RevisedDefinitions`.  `on_deleted`: called when a deletion is kept."""
+    """Implements `protocols.wire.served.RevisedDefinitions`.  `on_deleted`: called when a deletion is kept."""
 
     def __init__(
         self, topology: Topology, deletions: DefinitionLog, placement: Placement, on_deleted: Callable[[], None]

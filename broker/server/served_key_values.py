@@ -9,7 +9,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from entrepot.domain.ports import KeyValues
 from entrepot.domain.route import BrokerInfo
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import store_rows as rows
 
 
 class ServedKeyValues:

@@ -9,7 +9,7 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.ports import Consumption, MessageReader, Messages, Store, Topology
-from entrepot.protocols.remoting.served import RecordReader
+from entrepot.protocols.wire.served import RecordReader
 
 
 class ReadMessages(MessageReader, RecordReader, Protocol):
@@ -22,7 +22,7 @@ class ServedMessages(ReadMessages, Messages, Protocol):
 
 class ServedConsumption(Consumption, Protocol):
     """Consumption that reports when a pop may find something.  Settlements get receipts as they are on the wire
-    (`protocols.remoting.forms.RECEIPTS`): places stand for each delivery that they name."""
+    (`protocols.wire.forms.RECEIPTS`): places stand for each delivery that they name."""
 
     def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when a pop may find something; returns the function that stops it."""

@@ -22,12 +22,12 @@ from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import Message
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.tiering import Tiered
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.connection import Requested
-from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.message_batch import decode_messages
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.connection import Requested
+from entrepot.protocols.wire.frames import RemotingError
+from entrepot.protocols.wire.message_batch import decode_messages
+from entrepot.protocols.wire.values import encode
 
 ALL_TAKEN: Final = encode(None)
 
@@ -146,7 +146,7 @@ class StoreService:
         return self.store.missing.append(messages, self.refuses())
 
     async def measure(self) -> tuple[dict[str, Histogram], dict[str, float], EntrepotError | None]:
-        """Return the figures of the store (`protocols.remoting.served.Measured`)."""
+        """Return the figures of the store (`protocols.wire.served.Measured`)."""
         condition = self.store.condition
         return await condition.measurements(), await condition.gauges(), condition.failure
 

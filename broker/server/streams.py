@@ -23,9 +23,9 @@ from entrepot.domain.ports import Tail
 from entrepot.domain.position import Position
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting.message_batch import encode_stored
-from entrepot.protocols.remoting.operations import Definitions
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire.message_batch import encode_stored
+from entrepot.protocols.wire.operations import Definitions
+from entrepot.protocols.wire.values import encode
 
 T = TypeVar("T")
 ITEM_BYTES: Final = 1 << 20

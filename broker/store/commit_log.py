@@ -26,7 +26,7 @@ from entrepot.broker.store.record_trailer import put_at
 from entrepot.broker.store.watermark import NO_END
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
-from entrepot.protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
+from entrepot.protocols.wire.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
 
 FIRST_READ = 8192
 DEFAULT_SEGMENT_SIZE = 1 << 30

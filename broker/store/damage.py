@@ -11,7 +11,7 @@ from entrepot.broker.store import record
 from entrepot.broker.store.disk import Disk
 from entrepot.broker.store.record import HEADER_SIZE
 from entrepot.domain.errors import CorruptedError
-from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
+from entrepot.protocols.wire.stored_record import RECORD_MAGIC, InvalidRecordError
 
 SCAN_CHUNK: Final = 4 * 1024 * 1024
 

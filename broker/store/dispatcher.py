@@ -23,7 +23,7 @@ from entrepot.broker.store.record_trailer import Move, carried_places, decode_mo
 from entrepot.broker.store.watermark import Watermark
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.names import is_retry_topic
-from entrepot.protocols.remoting.stored_record import decode_message
+from entrepot.protocols.wire.stored_record import decode_message
 
 QueueKey = tuple[str, int]
 

@@ -1,4 +1,4 @@
-"""The layout and encoding of commit-log records; `protocols.remoting.stored_record` reads messages.
+"""The layout and encoding of commit-log records; `protocols.wire.stored_record` reads messages.
 
 Every record (big-endian):
 
@@ -58,7 +58,7 @@ from entrepot.domain.message import (
     SharedProperties,
     as_texts,
 )
-from entrepot.protocols.remoting.stored_record import (
+from entrepot.protocols.wire.stored_record import (
     CRC_START,
     DECODABLE_KINDS,
     MESSAGE_FORMAT,

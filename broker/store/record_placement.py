@@ -10,7 +10,7 @@ from google_crc32c import value as crc32c
 from entrepot.broker.store.record import RecordKind
 from entrepot.broker.store.record_trailer import read_further
 from entrepot.domain.message import Place
-from entrepot.protocols.remoting.stored_record import (
+from entrepot.protocols.wire.stored_record import (
     CARRIED_FLAG,
     CRC_START,
     FURTHER_FLAG,

@@ -12,7 +12,7 @@ from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.read_plan import reads_of
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
+from entrepot.protocols.wire.stored_record import InvalidRecordError, cut_records, decode_message
 
 Entry = tuple[int, int, int]
 """Entry of a consume queue: commit-log offset, size, filter hash."""

@@ -1,6 +1,6 @@
 """Runs: a part of a queue as the bytes of its records, for readers that decode many at once.
 
-Nothing is decoded here; the reader checks that records are whole (`protocols.remoting.records`).
+Nothing is decoded here; the reader checks that records are whole (`protocols.wire.records`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
-from entrepot.protocols.remoting.records import ENTRY
+from entrepot.protocols.wire.records import ENTRY
 
 QUEUE_ENTRY: Final = np.dtype([("commit_log_offset", ">i8"), ("size", ">u4"), ("filter_hash", ">u8")])
 MAX_RUN_ENTRIES: Final = 131_072

@@ -21,7 +21,7 @@ from typing import Final
 from google_crc32c import value as crc32c
 
 from entrepot.domain.message import Place
-from entrepot.protocols.remoting.stored_record import (
+from entrepot.protocols.wire.stored_record import (
     CARRIED_FLAG,
     CRC_START,
     FURTHER_FLAG,

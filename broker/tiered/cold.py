@@ -28,7 +28,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterKind, MessageFilter
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.tiering import Hole
-from entrepot.protocols.remoting.records import decode_run
+from entrepot.protocols.wire.records import decode_run
 
 MAX_SCANNED: Final = 131_072
 """Messages that one question with a filter looks at, before others get their turn."""

@@ -33,7 +33,7 @@ from entrepot.domain.message import (
     SystemValue,
     of_texts,
 )
-from entrepot.protocols.remoting.arrow_columns import TIMESTAMP
+from entrepot.protocols.wire.arrow_columns import TIMESTAMP
 
 PAIRS: Final = pa.list_(pa.struct([("name", pa.string()), ("text", pa.string()), ("bytes", pa.binary())]))
 PLACES: Final = pa.list_(pa.struct([("topic", pa.string()), ("queue_id", pa.int32()), ("queue_offset", pa.int64())]))

@@ -2,7 +2,7 @@
 
 Bodies go through pyarrow's reader many at once, by the known fields. A part with another field, or a value that does
 not fit, is read body by body. Nothing here fails: a row is flagged if a field has no column for its value. A body with
-a fault (`protocols/remoting/json_rules.py`) has no fields.
+a fault (`protocols/wire/json_rules.py`) has no fields.
 
 That reader makes a column of each name that it meets, as long as the part: names that are data, such as one for each
 device, took twelve gigabytes. So known fields are read alone first, then others in parts of bounded size, and many
@@ -34,8 +34,8 @@ from entrepot.broker.tiered.json_fields import (
     name_of,
     with_fields,
 )
-from entrepot.protocols.remoting.json_blocks import faults_of, has_wide, names_in, read_block, trimmed
-from entrepot.protocols.remoting.json_rules import decoded
+from entrepot.protocols.wire.json_blocks import faults_of, has_wide, names_in, read_block, trimmed
+from entrepot.protocols.wire.json_rules import decoded
 
 MISFIT: Final = 2
 """Flag of a row with a field that its columns do not have, or that was stored without them."""

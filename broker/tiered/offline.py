@@ -21,7 +21,7 @@ from entrepot.domain.expression.filter import FilterExpression, compile_filter
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.tiering import MAX_HOLES, TierAddress, TierStatus
 from entrepot.domain.topic import QueueBounds, incarnation_of
-from entrepot.protocols.remoting.records import RecordRun, decode_run
+from entrepot.protocols.wire.records import RecordRun, decode_run
 
 
 class _Table:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from entrepot.broker.tiered.columns import CORRUPTED, MAX_BORN_MS, PAIRS, PLACES, SCHEMA
 from entrepot.domain.message import PropertyValue
-from entrepot.protocols.remoting.arrow_columns import (
+from entrepot.protocols.wire.arrow_columns import (
     LOWER,
     TIMESTAMP,
     empty_lists,
@@ -27,8 +27,8 @@ from entrepot.protocols.remoting.arrow_columns import (
     times,
     variable_array,
 )
-from entrepot.protocols.remoting.records import RecordColumns, RecordRun
-from entrepot.protocols.remoting.stored_record import FURTHER_FLAG, ORIGIN_FLAG, ORIGIN_SIZE, PROPERTIES, decode_further
+from entrepot.protocols.wire.records import RecordColumns, RecordRun
+from entrepot.protocols.wire.stored_record import FURTHER_FLAG, ORIGIN_FLAG, ORIGIN_SIZE, PROPERTIES, decode_further
 
 _QOS: Final = 3
 _TEXTS: Final = ("topic", "sub_topic", "message_group", "tag")
@@ -67,7 +67,7 @@ def rows_of_run(run: RecordRun, columns: RecordColumns, base: int, queue_id: int
 
 
 def corrupted_rows(queue_id: int, entries: NDArray[Any]) -> Any:
-    """Return rows with only known places (`protocols.remoting.records.ENTRY`)."""
+    """Return rows with only known places (`protocols.wire.records.ENTRY`)."""
     count = len(entries)
     known = {
         "queue_id": pa.array(np.full(count, queue_id, np.int32)),

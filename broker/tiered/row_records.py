@@ -18,8 +18,8 @@ from entrepot.broker.store.record import RecordKind, encode_properties
 from entrepot.broker.store.record_trailer import encode_further
 from entrepot.broker.tiered.columns import born_times, distinct_properties, one_array
 from entrepot.domain.broker_of_queue import local_queue
-from entrepot.protocols.remoting.records import CHECKSUM_START, ENTRY, MAGIC, RECORD, VARIABLE, VERSION, encode_run
-from entrepot.protocols.remoting.stored_record import FURTHER_FLAG
+from entrepot.protocols.wire.records import CHECKSUM_START, ENTRY, MAGIC, RECORD, VARIABLE, VERSION, encode_run
+from entrepot.protocols.wire.stored_record import FURTHER_FLAG
 
 _TEXTS: Final = ("topic", "sub_topic", "message_group", "tag", "body")
 _CHECKSUM_AT: Final = 4

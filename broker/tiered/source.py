@@ -84,7 +84,7 @@ class Source(Protocol):
     def states(self) -> list[TopicState]: ...
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
-        """Return a run of records (`protocols.remoting.records`). Raises EntrepotError."""
+        """Return a run of records (`protocols.wire.records`). Raises EntrepotError."""
 
     def heal(self, commit_log_offset: int) -> bool | None:
         """Have a corrupted record fetched from another replica. True: it is whole now; None: there is no replica."""

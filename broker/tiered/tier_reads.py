@@ -20,7 +20,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import MessageFilter
 from entrepot.domain.tiering import Hole
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting.records import ENTRY, encode_run
+from entrepot.protocols.wire.records import ENTRY, encode_run
 
 if TYPE_CHECKING:
     from entrepot.broker.tiered.cold import ColdTopic

@@ -11,7 +11,7 @@ import typer
 from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.output import print_line
 from entrepot.gateway.security.private_file import create_private
-from entrepot.protocols.remoting.authentication import ClusterSecret, Role
+from entrepot.protocols.wire.authentication import ClusterSecret, Role
 
 SECRET_BYTES: Final = 32
 

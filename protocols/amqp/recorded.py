@@ -9,7 +9,7 @@ from typing import Final
 from entrepot.domain.message import SystemProperty
 from entrepot.protocols.amqp.delivery import ContentTemplate, route_end
 from entrepot.protocols.amqp.mapping import read_origin
-from entrepot.protocols.remoting.stored_record import decode_properties, properties_and_body
+from entrepot.protocols.wire.stored_record import decode_properties, properties_and_body
 
 KEPT_ENTRIES: Final = 4096
 KEPT_BYTES: Final = 512

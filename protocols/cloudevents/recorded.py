@@ -12,7 +12,7 @@ from entrepot.domain.message import SystemProperty
 from entrepot.protocols.cloudevents import media_type
 from entrepot.protocols.cloudevents.json_format import is_json
 from entrepot.protocols.cloudevents.mapping import IMPLIED_JSON, PROPERTY_PREFIX, PROTOCOL, TYPES_PROPERTY
-from entrepot.protocols.remoting.stored_record import decode_properties, properties_and_body
+from entrepot.protocols.wire.stored_record import decode_properties, properties_and_body
 
 _KNOWN: Final = frozenset(
     {SystemProperty.PROTOCOL, SystemProperty.CONTENT_TYPE, SystemProperty.PRIORITY, TYPES_PROPERTY}

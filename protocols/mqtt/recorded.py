@@ -7,7 +7,7 @@ from typing import Final
 
 from entrepot.protocols.mqtt.encoder import PublishTemplate, publish_head
 from entrepot.protocols.mqtt.properties import EMPTY
-from entrepot.protocols.remoting.stored_record import name_and_body
+from entrepot.protocols.wire.stored_record import name_and_body
 
 KEPT_HEADS: Final = 4096
 KEPT_NAME_BYTES: Final = 512

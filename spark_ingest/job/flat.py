@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from entrepot.protocols.remoting.arrow_columns import TIMESTAMP
+from entrepot.protocols.wire.arrow_columns import TIMESTAMP
 from entrepot.spark_ingest.job.rows import (
     DEAD,
     DEAD_COLUMNS,

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.printable import printable
-from entrepot.protocols.remoting.arrow_columns import variable_array
-from entrepot.protocols.remoting.json_rules import said
-from entrepot.protocols.remoting.records import RecordColumns
+from entrepot.protocols.wire.arrow_columns import variable_array
+from entrepot.protocols.wire.json_rules import said
+from entrepot.protocols.wire.records import RecordColumns
 from entrepot.spark_ingest.source.cold_columns import cold_array, column_of, table_columns
 from entrepot.spark_ingest.source.columns import ENVELOPE, PLACE, envelope_array
 from entrepot.spark_ingest.source.options import Parse

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from entrepot.protocols.remoting.arrow_columns import TIMESTAMP
+from entrepot.protocols.wire.arrow_columns import TIMESTAMP
 from entrepot.spark_ingest.source.columns import null_if_empty, property_map
 
 READ: Final[dict[str, tuple[str, ...]]] = {

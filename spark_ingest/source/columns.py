@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from entrepot.protocols.remoting.arrow_columns import UPPER, key_lists, message_ids, times, variable_array
-from entrepot.protocols.remoting.records import RecordColumns
-from entrepot.protocols.remoting.stored_record import PROPERTIES
+from entrepot.protocols.wire.arrow_columns import UPPER, key_lists, message_ids, times, variable_array
+from entrepot.protocols.wire.records import RecordColumns
+from entrepot.protocols.wire.stored_record import PROPERTIES
 
 ENVELOPE: Final[dict[str, str]] = {
     "topic": "string",

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
 from entrepot.domain.printable import printable
-from entrepot.protocols.remoting.json_rules import MAX_BYTES, WHITESPACE, fault_of
+from entrepot.protocols.wire.json_rules import MAX_BYTES, WHITESPACE, fault_of
 from entrepot.spark_ingest.source.payload_types import value_type
 
 REASONS: Final = "_reason"

@@ -1,6 +1,6 @@
 """Bodies into columns: JSON and CBOR, with errors told beside and never lost.
 
-The rule for JSON is `protocols/remoting/json_rules.py`. Bodies that it allows go through pyarrow's reader as one block.
+The rule for JSON is `protocols/wire/json_rules.py`. Bodies that it allows go through pyarrow's reader as one block.
 Where a body does not fit, a block is checked body by body (msgspec, by the same types), and the rest is read as a block
 again. Values that do not fit are told in `_rescued` (`misfits.py`); bad bodies in `_error`, with the bytes in `_raw`.
 """
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from entrepot.domain.printable import printable
-from entrepot.protocols.remoting.json_blocks import (
+from entrepot.protocols.wire.json_blocks import (
     faults_of,
     has_byte,
     is_infinite,
@@ -26,7 +26,7 @@ from entrepot.protocols.remoting.json_blocks import (
     trimmed,
     without_signed_zeros,
 )
-from entrepot.protocols.remoting.json_rules import decoded, said
+from entrepot.protocols.wire.json_rules import decoded, said
 from entrepot.spark_ingest.source.misfits import CBOR_TYPES, Names, RowParser, plain, spellings_pattern
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.payload_types import payload_type

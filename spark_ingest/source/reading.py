@@ -16,7 +16,7 @@ import pyarrow as pa
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.tiering import ColdSegment
-from entrepot.protocols.remoting.records import RecordColumns, RecordRun
+from entrepot.protocols.wire.records import RecordColumns, RecordRun
 from entrepot.spark_ingest.source.batches import BatchMaker
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.planning import Range, lose

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from entrepot.protocols.remoting.arrow_columns import variable_array
-from entrepot.protocols.remoting.records import RecordColumns
+from entrepot.protocols.wire.arrow_columns import variable_array
+from entrepot.protocols.wire.records import RecordColumns
 from entrepot.spark_ingest.source.batches import ERROR_COLUMNS
 from entrepot.spark_ingest.source.columns import ENVELOPE
 from entrepot.spark_ingest.source.options import OptionError, Parse, SourceOptions

@@ -9,7 +9,7 @@ from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.position import Position
 from entrepot.domain.tiering import TierStatus
 from entrepot.domain.topic import QueueBounds
-from entrepot.protocols.remoting.records import RecordRun
+from entrepot.protocols.wire.records import RecordRun
 
 
 class BlockingReader(Protocol):

@@ -22,7 +22,7 @@ from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.tiering import TierStatus
 from entrepot.domain.topic import QueueBounds, Topic
-from entrepot.protocols.remoting.records import RecordRun
+from entrepot.protocols.wire.records import RecordRun
 from entrepot.store_client.blocking.clock import SystemClock
 from entrepot.store_client.remote.opening import RemoteSettings, open_remote
 from entrepot.store_client.remote.store import RemoteStore

@@ -27,9 +27,9 @@ from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.message import Message, MessageInDoubt
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.message_batch import encode_messages
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.frames import RemotingError
+from entrepot.protocols.wire.message_batch import encode_messages
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.riding import Ride, Riding

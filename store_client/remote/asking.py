@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from entrepot.broker.remoting.link import ConnectionLostError, Link, OnLate
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.row import Ask
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.row import Ask
 
 Asked = TypeVar("Asked")
 R = TypeVar("R")

@@ -13,7 +13,7 @@ from entrepot.broker.remoting.link import ClientStream, ConnectionLostError, Lin
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.topic_shares import ReportedBroker
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from entrepot.store_client.remote.asking import Asking
 from entrepot.store_client.remote.definitions import BrokerView
 

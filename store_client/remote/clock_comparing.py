@@ -19,7 +19,7 @@ import structlog
 from entrepot.domain.background import background
 from entrepot.domain.clock import FOLLOWED_MS, MAX_APART_MS, ComparedClock, Comparison
 from entrepot.domain.errors import EntrepotError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster

@@ -25,7 +25,7 @@ from entrepot.domain.names import is_system_topic
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.topic import Confirm, Topic, TopicQueues
 from entrepot.domain.topic_shares import ReportedBroker
-from entrepot.protocols.remoting.operations import ReadOffer
+from entrepot.protocols.wire.operations import ReadOffer
 from entrepot.store_client.remote.arriving_topics import ArrivingTopics
 from entrepot.store_client.remote.asking import Asking
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable

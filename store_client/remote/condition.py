@@ -8,8 +8,8 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.pin import Pin
 from entrepot.domain.tiering import TierStatus
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.row import Ask
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.row import Ask
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster

@@ -12,9 +12,9 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position
 from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.record_run import RecordRun
-from entrepot.protocols.remoting.row import Ask
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.record_run import RecordRun
+from entrepot.protocols.wire.row import Ask
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster

@@ -11,7 +11,7 @@ from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.cluster import AWAY, FOLLOWS, LEADS, OUTSIDE, WAITS, ControllerStatus, ElectionView
 from entrepot.domain.replication.control import ControllerView, GroupView, ReplicaChange
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 
 LOOK_SECONDS: Final = 1.0
 """Longest wait for a connection to a controller, and for its view."""

@@ -19,7 +19,7 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.deletions import Deletions
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting.operations import Definitions
+from entrepot.protocols.wire.operations import Definitions
 
 _encode: Final = msgspec.json.Encoder().encode
 _D = TypeVar("_D", Topic, ConsumerGroup)

@@ -23,8 +23,8 @@ from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import BrokerRoute, Routes
 from entrepot.domain.topic_shares import ReportedBroker
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.frames import RemotingError
 
 AGAIN_SECONDS: Final = 0.5
 """Pause before a name server is followed again whose item could not be taken, in seconds."""

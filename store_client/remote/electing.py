@@ -20,7 +20,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.replication.election import Election, ElectionError, caught_up, not_moved
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from entrepot.store_client.remote.asking import ask_all
 
 ASK_SECONDS: Final = 3.0

@@ -21,7 +21,7 @@ from entrepot.domain.query import (
     MessageQuery,
     RecordOrigin,
 )
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import store_rows as rows
 from entrepot.store_client.remote.asking import Asking, ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster

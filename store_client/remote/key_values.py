@@ -13,10 +13,10 @@ from entrepot.broker.remoting.link import ClientStream
 from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, OnEvents, check_changes
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.forms import world_place
-from entrepot.protocols.remoting.row import Ask
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.forms import world_place
+from entrepot.protocols.wire.row import Ask
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.riding import rides

@@ -9,9 +9,9 @@ from entrepot.domain.errors import AWAY, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import QueueBounds
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.records import RecordRun, decode_run
-from entrepot.protocols.remoting.row import Ask
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.records import RecordRun, decode_run
+from entrepot.protocols.wire.row import Ask
 from entrepot.store_client.remote.appending import Appending
 from entrepot.store_client.remote.asking import Asking, ask_all
 from entrepot.store_client.remote.cluster import Cluster
@@ -74,7 +74,7 @@ class RemoteMessages:
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> RecordRun:
-        """Return the records between two offsets that match the filter (`protocols.remoting.records`).  Raises
+        """Return the records between two offsets that match the filter (`protocols.wire.records`).  Raises
         UNAVAILABLE if only a slave without any of them is there."""
         asked = rows.RECORDS.ask(topic, queue_id, from_offset, to_offset, max_bytes, filter)
         source, found = await self._from(asked, may_lag=True)

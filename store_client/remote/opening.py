@@ -16,7 +16,7 @@ from entrepot.domain.clock import Clock, ComparedClock
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.authentication import Role
+from entrepot.protocols.wire.authentication import Role
 from entrepot.store_client.remote.clock_comparing import ClockComparing
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.directory import Directory

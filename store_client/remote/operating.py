@@ -16,8 +16,8 @@ from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
 from entrepot.domain.message import Message
 from entrepot.domain.ports.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
 from entrepot.domain.replication.control import ReplicaChange
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster

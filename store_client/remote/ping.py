@@ -11,7 +11,7 @@ from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.cluster import ReplicaView
 from entrepot.domain.replication.control import ControllerView
-from entrepot.protocols.remoting.operations import CONTROLLER, REPLICA_HEALTH
+from entrepot.protocols.wire.operations import CONTROLLER, REPLICA_HEALTH
 from entrepot.store_client.remote.replica_views import seen_by_itself
 
 LEAST_SECONDS: Final = 0.02

@@ -21,8 +21,8 @@ from entrepot.broker.remoting.link import ClientStream
 from entrepot.domain.delivery import Deliveries, Part
 from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.ports import PopRequest
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 

@@ -13,7 +13,7 @@ import structlog
 
 from entrepot.domain.background import background
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import store_rows as rows
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.definitions import Repairs, plan_repairs
 

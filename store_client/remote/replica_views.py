@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from entrepot.domain.ports.cluster import AWAY, BrokerStatus, ReplicaView
 from entrepot.domain.replication.mastership import Appointment
-from entrepot.protocols.remoting.operations import ReplicaStatus
+from entrepot.protocols.wire.operations import ReplicaStatus
 
 
 def seen_by_themselves(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from entrepot.protocols.remoting.row import Ask, Row
+from entrepot.protocols.wire.row import Ask, Row
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.riding import riding
 

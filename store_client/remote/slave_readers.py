@@ -15,7 +15,7 @@ from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
 from entrepot.domain.background import background
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import EntrepotError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from entrepot.store_client.remote.asking import Asking
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from entrepot.domain.definitions.consumer_group import GroupStatus, QueueProgres
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports.topology import STATUSES_AT_ONCE
 from entrepot.domain.topic import QueueBounds, TopicStatus
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.row import Row
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.row import Row
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster
 

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 
 from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.row import Ask
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.row import Ask
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster

@@ -14,8 +14,8 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage, place_of_message
 from entrepot.domain.position import Position, PositionKind
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.message_batch import decode_stored
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.message_batch import decode_stored
 from entrepot.store_client.remote.asking import Asking
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster

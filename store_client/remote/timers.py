@@ -7,8 +7,8 @@ from typing import Final
 from entrepot.domain.broker_of_queue import broker_of_place, local_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.timing import TimedMessage, TimerCursor
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.row import Ask
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.row import Ask
 from entrepot.store_client.remote.asking import ask_all
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
 from entrepot.store_client.remote.cluster import Cluster

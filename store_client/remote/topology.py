@@ -13,7 +13,7 @@ from entrepot.domain.definitions.revision import BY_USE
 from entrepot.domain.errors import AWAY, NOT_THERE, Code, EntrepotError, raise_if
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import store_rows as rows
 from entrepot.store_client.remote.asking import ask_all, raise_if_all_lost
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.cluster import Cluster

@@ -9,8 +9,8 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.transaction import HalfMessage, TransactionEnd
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
 from entrepot.store_client.remote.appending import Appending
 from entrepot.store_client.remote.asking import ask_all, raise_if_all_lost
 from entrepot.store_client.remote.broker_client import unavailable

@@ -16,9 +16,9 @@ from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.route import mastership_order
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.message_batch import decode_messages
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.message_batch import decode_messages
+from entrepot.protocols.wire.values import encode
 from entrepot.store_client.remote.cluster import Cluster
 from tests.replication.simulated_broker import Answer
 from tests.replication.simulated_replica import SimulatedReplica

@@ -17,7 +17,7 @@ from entrepot.broker.controller.raft_codec import encode_messages
 from entrepot.broker.raft.effects import Role
 from entrepot.broker.raft.messages import Vote, VoteAnswer
 from entrepot.domain.errors import StoreFailedError
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from tests.controller.group_of_controllers import (
     LEASE,
     agrees,

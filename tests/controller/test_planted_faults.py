@@ -22,7 +22,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.control import Order, SetChange
 from entrepot.domain.replication.election import ElectionError
 from entrepot.domain.replication.mastership import Appointment
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from entrepot.store_client.remote.appending import Appending, PartedConfirmation
 from tests.controller.histories import run_history
 from tests.controller.simulated_controllers import PlantedFaults

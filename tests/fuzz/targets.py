@@ -29,9 +29,6 @@ from entrepot.protocols.cloudevents.webhook import consent_of, retry_after_secon
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Publish, Subscribe, Subscription
 from entrepot.protocols.proxy.header import MalformedProxyHeaderError, parse_header
-from entrepot.protocols.remoting.frames import FrameReader, RemotingError
-from entrepot.protocols.remoting.message_batch import decode_messages, decode_runs, decode_stored
-from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import WireError
 from entrepot.protocols.rocketmq.filters import filter_of
@@ -48,6 +45,9 @@ from entrepot.protocols.rocketmq.remoting.records import (
     encode_batch,
     encode_record,
 )
+from entrepot.protocols.wire.frames import FrameReader, RemotingError
+from entrepot.protocols.wire.message_batch import decode_messages, decode_runs, decode_stored
+from entrepot.protocols.wire.stored_record import RECORD_MAGIC, InvalidRecordError
 from tests.fuzz.desync_corpus import CORPUS
 from tests.support.amqp.machine import CHANNEL, HANDSHAKE, opened_machine
 from tests.support.amqp.machine import Machine as AmqpMachine

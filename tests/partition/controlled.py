@@ -11,7 +11,7 @@ from typing import Final
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.replication.control import GroupView
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from tests.partition import disks
 from tests.partition.deployment import Node
 from tests.partition.network import Network

@@ -18,7 +18,7 @@ from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.route import Routes
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from tests.partition.network import Network
 from tests.support.waiting import wait_until
 

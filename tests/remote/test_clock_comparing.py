@@ -13,7 +13,7 @@ from entrepot.domain.clock import SAME, Comparison, comparison_of
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.operations.overview.alarms import alarms_of
-from entrepot.protocols.remoting.operation import Operation
+from entrepot.protocols.wire.operation import Operation
 from entrepot.store_client.remote import Cluster, RemoteSettings, open_remote
 from entrepot.store_client.remote.clock_comparing import ClockComparing, Told, compared
 from tests.support.brokers.replicated_group import ReplicatedGroup

@@ -10,10 +10,10 @@ import pytest
 from entrepot.broker.remoting.link import STREAM_CREDIT_BYTES, Link
 from entrepot.broker.remoting.listener_limits import ListenerLimits
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.frames import HEADER_SIZE, VERSION, FrameKind, Welcome, frame
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.frames import HEADER_SIZE, VERSION, FrameKind, Welcome, frame
+from entrepot.protocols.wire.values import encode
 from tests.support.brokers.served_calls import (
     BOUNDS,
     DELETE,

@@ -12,8 +12,8 @@ from entrepot.broker.remoting.listener_limits import ListenerLimits
 from entrepot.broker.server.streams import MAX_WAITING_BYTES, AvailabilityStream, KeyValueStream
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueEvent
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.frames import MAX_PAYLOAD_BYTES, FrameKind, frame
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.frames import MAX_PAYLOAD_BYTES, FrameKind, frame
 from tests.support.brokers.served_calls import BOUNDS, Streamed, linked, raw, serving, until_closed, up
 from tests.support.waiting import until
 

@@ -12,7 +12,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting import store_rows as rows
+from entrepot.protocols.wire import store_rows as rows
 from entrepot.store_client.remote import RemoteStore
 from tests.support.brokers.served_broker import ServedBroker, connect
 from tests.support.cases import cases

@@ -10,13 +10,14 @@ import pytest
 import trustme
 
 from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.listener import ServerChannel
 from entrepot.broker.remoting.listener_limits import ListenerLimits
 from entrepot.broker.remoting.trust import WireTls, WireTrust, secret_of
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.authentication import ClusterSecret, Role
-from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, frame
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire.authentication import ClusterSecret, Role
+from entrepot.protocols.wire.frames import VERSION, FrameKind, Hello, frame
+from entrepot.protocols.wire.values import encode
 from tests.support.brokers.served_calls import BOUNDS, linked, raw, serving, until_closed, up
 from tests.support.processes.certificates import TestAuthority
 from tests.support.waiting import until
@@ -56,6 +57,27 @@ async def test_a_link_may_end_in_the_tick_in_which_its_peer_leaves():
         own.close()
         link._gone("the connection was closed")
         assert (link.problem, link._channel) == ("the connection was closed", None)
+
+
+class Begun(asyncio.Transport):
+    """A connection whose handshake has ended just now."""
+
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def test_a_handshake_that_ends_after_the_listener_was_closed_leaves_no_channel():
+    """Nobody would look after it."""
+    async with serving(trust=server_side()) as served:
+        listener, transport = served.listener, Begun()
+        assert listener is not None
+        channel = ServerChannel(listener)
+        await listener.close()
+        channel.connection_made(transport)
+        assert transport.is_aborted and not listener.channels
+        channel.connection_lost(None)
 
 
 async def test_a_certificate_that_nobody_trusts_is_a_problem_that_is_told(tmp_path: Path):

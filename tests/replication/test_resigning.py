@@ -12,9 +12,9 @@ from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.message_batch import encode_messages
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.message_batch import encode_messages
 from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.stores.steps import append, message
 from tests.support.waiting import PATIENCE_SECONDS, until

@@ -20,11 +20,11 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.message import Message
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.all_operations import OPERATIONS
-from entrepot.protocols.remoting.authentication import ClusterSecret, Role
-from entrepot.protocols.remoting.operation import Operation
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.all_operations import OPERATIONS
+from entrepot.protocols.wire.authentication import ClusterSecret, Role
+from entrepot.protocols.wire.operation import Operation
 from entrepot.store_client.blocking.store import BlockingStore
 from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.controller.failing_over import another, held, taken

@@ -22,8 +22,8 @@ from entrepot.broker.tiered.segment_writing import encode_segment
 from entrepot.broker.tiered.table import root_of, topic_of
 from entrepot.domain.broker_of_queue import local_queue
 from entrepot.domain.message import Message, StoredMessage
-from entrepot.protocols.remoting.records import RecordColumns, decode_run
-from entrepot.protocols.remoting.stored_record import decode_message
+from entrepot.protocols.wire.records import RecordColumns, decode_run
+from entrepot.protocols.wire.stored_record import decode_message
 from tests.support.stores.message_strategies import MESSAGES, WORD
 from tests.support.tiered.rows import rows_of
 

@@ -10,7 +10,7 @@ import pytest
 from entrepot.broker.broker import Broker
 from entrepot.domain.errors import Code, CorruptedError
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.records import RecordColumns, decode_run
+from entrepot.protocols.wire.records import RecordColumns, decode_run
 from tests.support.clock import ManualClock
 from tests.support.waiting import until
 from tests.tiered.test_tier import QUEUES, TOPIC, all_uploaded, gone, opened, published

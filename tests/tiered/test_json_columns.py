@@ -22,7 +22,7 @@ from entrepot.broker.tiered.json_fields import MAX_FIELDS, fields_of
 from entrepot.broker.tiered.merging import LEAST_SEGMENTS
 from entrepot.broker.tiered.upload.uploader import FIRST_PAUSE
 from entrepot.domain.message import Message, StoredMessage
-from entrepot.protocols.remoting.json_blocks import read_block
+from entrepot.protocols.wire.json_blocks import read_block
 from tests.support.clock import ManualClock
 from tests.support.stores.steps import append_all
 from tests.support.tiered.rows import rows_of

@@ -23,8 +23,8 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position, PositionKind
-from entrepot.protocols.remoting.records import RecordColumns, decode_run
-from entrepot.protocols.remoting.stored_record import decode_message
+from entrepot.protocols.wire.records import RecordColumns, decode_run
+from entrepot.protocols.wire.stored_record import decode_message
 from tests.support.clock import ManualClock
 from tests.support.tiered.cold_topics import (
     COUNT,

@@ -61,7 +61,7 @@ MAIN: Final = {
     "protocols/etcd": HEAD,
     "protocols/mqtt": "connection.py",
     "protocols/proxy": "header.py",
-    "protocols/remoting": "connection.py",
+    "protocols/wire": "connection.py",
     "protocols/rocketmq": "published.py",
     "protocols/rocketmq/remoting": "frames.py",
     "domain": HEAD,

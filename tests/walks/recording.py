@@ -30,7 +30,7 @@ ENDS: Final = (
     "protocols/amqp/outgoing.py",
     "gateway/http/requests/asgi.py",
     "broker/remoting/client_channel.py",
-    "protocols/remoting/frames.py",
+    "protocols/wire/frames.py",
 )
 """The disk, written, synced and read; the answer of each door; both ends of the wire to a broker."""
 

@@ -14,7 +14,7 @@ from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.record import HEADER_SIZE, RecordKind, peek_length
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.replication.epochs import EpochStart, read_epoch
-from entrepot.protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, RECORD_VERSION
+from entrepot.protocols.wire.stored_record import CRC_START, RECORD_MAGIC, RECORD_VERSION
 
 RUN_BYTES: Final = 1 << 20
 """Approximate size of a run, in bytes; or one record."""

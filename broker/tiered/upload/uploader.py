@@ -29,7 +29,7 @@ from entrepot.broker.tiered.table import TopicTable
 from entrepot.broker.tiered.upload.housekeeping import HOUSEKEEPING_SECONDS, Housekeeping
 from entrepot.domain.broker_of_queue import broker_of_queue, first_queue, local_queue
 from entrepot.domain.clock import Clock
-from entrepot.protocols.remoting.records import RecordColumns, RecordRun, decode_run
+from entrepot.protocols.wire.records import RecordColumns, RecordRun, decode_run
 
 RUN_BYTES: Final = 4 << 20
 """Bytes of records asked for at once."""

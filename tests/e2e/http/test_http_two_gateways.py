@@ -123,6 +123,7 @@ def test_settings_have_origins_and_differences(cluster: ClusterProcesses, client
         "security.initial_admin_password",
         "rocketmq.secret",
         "cluster.secret",
+        "facts.password",
     }
     only = other.get("/api/v1/settings", params={"only": "different", "find": "receive_MAX"}).json()["value"]
     assert [(each["key"], each["value"]) for each in only] == [("mqtt.receive_maximum", 7)]

@@ -13,8 +13,8 @@ import pytest
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.domain.route import BrokerInfo, BrokerRoute, Registration, Routes, TopicRoute
 from entrepot.domain.topic_shares import ReportedBroker, TopicShares
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.values import encode
 from entrepot.store_client.remote import Cluster, RemoteStore
 from entrepot.store_client.remote.directory import Directory
 from tests.support.brokers.broker_world import BrokerWorld

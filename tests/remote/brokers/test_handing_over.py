@@ -13,9 +13,9 @@ from entrepot.broker.remoting.link import LinkSettings
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.clock import SystemClock
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.operation import Operation
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.operation import Operation
 from entrepot.store_client.remote import RemoteStore
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.directory import Directory

@@ -12,7 +12,7 @@ from entrepot.broker.server import control
 from entrepot.domain.errors import Code
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
-from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.wire import operations as wire
 from tests.support.brokers.process_broker import start_broker, store_over
 from tests.support.stores.steps import append_all, message, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS

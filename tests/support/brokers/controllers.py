@@ -14,7 +14,7 @@ from entrepot.broker.remoting.listener import RemotingListener
 from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.cluster_trust import NO_TRUST
-from entrepot.protocols.remoting.authentication import Role
+from entrepot.protocols.wire.authentication import Role
 from tests.support.clock import ManualClock
 from tests.support.waiting import until
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from entrepot.broker.remoting.link import OnLate
-from entrepot.protocols.remoting.operation import Operation
-from entrepot.protocols.remoting.row import Row
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire.operation import Operation
+from entrepot.protocols.wire.row import Row
+from entrepot.protocols.wire.values import encode
 from entrepot.store_client.remote.asking import Asking
 
 

@@ -15,10 +15,10 @@ from entrepot.broker.remoting.service import Service
 from entrepot.broker.remoting.trust import WireTrust
 from entrepot.domain.key_value import KeyValue
 from entrepot.domain.topic import QueueBounds, TopicStatus
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, frame
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.frames import VERSION, FrameKind, Hello, frame
+from entrepot.protocols.wire.values import encode
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 SETTINGS = LinkSettings(who="tests", backoff_seconds=(0.01, 0.03), ping_seconds=0.05, silence_seconds=5.0)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from entrepot.protocols.remoting.json_rules import MAX_BYTES, MAX_DEPTH
+from entrepot.protocols.wire.json_rules import MAX_BYTES, MAX_DEPTH
 
 FIELDS: Final = [
     pa.field("n", pa.int64()),

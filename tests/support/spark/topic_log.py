@@ -13,7 +13,7 @@ import orjson
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting.records import RecordColumns
+from entrepot.protocols.wire.records import RecordColumns
 from entrepot.store_client.blocking import BlockingReader, BlockingStore, StoreLocation, open_store
 
 Row = tuple[str, int, int, bytes]

@@ -14,7 +14,7 @@ from entrepot.broker.store.record_trailer import Origin, encode_trailer
 from entrepot.broker.tiered.columns import SCHEMA
 from entrepot.broker.tiered.record_rows import rows_of_run
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
+from entrepot.protocols.wire.records import ENTRY, RecordColumns, decode_run, encode_run
 
 
 def record_of(message: StoredMessage, origin: Origin | None = None) -> bytes:

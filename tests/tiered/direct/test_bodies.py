@@ -14,8 +14,8 @@ from entrepot.broker.tiered import json_columns
 from entrepot.broker.tiered.columns import delta_schema
 from entrepot.broker.tiered.json_columns import MAX_NAMES, MISFIT, JsonColumns, _Part
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.json_blocks import read_block
-from entrepot.protocols.remoting.json_rules import fault_of
+from entrepot.protocols.wire.json_blocks import read_block
+from entrepot.protocols.wire.json_rules import fault_of
 from entrepot.spark_ingest.source.batches import BatchMaker
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.planning import Range

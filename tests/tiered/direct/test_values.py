@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from entrepot.broker.store.record import RecordKind, encode_message
 from entrepot.broker.tiered.columns import to_messages
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
+from entrepot.protocols.wire.records import ENTRY, RecordColumns, decode_run, encode_run
 from entrepot.spark_ingest.source.cold_columns import cold_array, table_columns
 from entrepot.spark_ingest.source.columns import ENVELOPE, envelope_array
 from tests.support.stores.message_strategies import MESSAGES

@@ -18,7 +18,7 @@ from entrepot.broker.tiered.troubles import Troubles
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.records import ENTRY, encode_run
+from entrepot.protocols.wire.records import ENTRY, encode_run
 from tests.support.tiered.rows import record_of
 
 TAGS = ("odd", "even", "seldom")

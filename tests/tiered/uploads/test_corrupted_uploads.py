@@ -14,7 +14,7 @@ from entrepot.broker.tiered.verification import verify
 from entrepot.domain.errors import Code
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.records import RecordColumns, decode_run
+from entrepot.protocols.wire.records import RecordColumns, decode_run
 from tests.support.tiered.rows import record_of, run_of
 from tests.tiered.uploads.model_broker import ModelTopic
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets

@@ -12,7 +12,7 @@ from entrepot.broker.store import record
 from entrepot.broker.store.record import HEADER_SIZE, RecordKind
 from entrepot.broker.store.record_placement import read_placement
 from entrepot.domain.message import Message
-from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError, decode_message
+from entrepot.protocols.wire.stored_record import RECORD_MAGIC, InvalidRecordError, decode_message
 from tests.support.stores.message_strategies import MESSAGES, U64
 
 KINDS = st.sampled_from([RecordKind.MESSAGE, RecordKind.DEAD_LETTER])

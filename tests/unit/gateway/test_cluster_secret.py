@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.gateway.cli.app import run
 from entrepot.gateway.settings import environment_name, load_settings
-from entrepot.protocols.remoting.authentication import ClusterSecret, Role
+from entrepot.protocols.wire.authentication import ClusterSecret, Role
 from tests.support.processes.command_line import build_commands_once
 
 Secret = Callable[..., tuple[int, str, str]]

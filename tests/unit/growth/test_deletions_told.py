@@ -9,7 +9,7 @@ from entrepot.broker.server.definition_log import DefinitionLog
 from entrepot.broker.server.streams import DefinitionStream
 from entrepot.domain.deletions import Deletions
 from entrepot.domain.route import BrokerInfo
-from entrepot.protocols.remoting.operations import WATCH_DEFINITIONS, Definitions
+from entrepot.protocols.wire.operations import WATCH_DEFINITIONS, Definitions
 from entrepot.store_client.remote.definitions import BrokerView, plan_repairs
 from tests.support.clock import ManualClock
 from tests.support.stores.model_store import MemoryStore

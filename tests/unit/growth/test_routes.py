@@ -16,7 +16,7 @@ from entrepot.broker.server.registration import Registrar
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.route import BrokerInfo, Registration, Routes, TopicRoute
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting.values import Codec, encode
+from entrepot.protocols.wire.values import Codec, encode
 from tests.support.brokers.process_broker import start_name_server
 from tests.support.waiting import until
 

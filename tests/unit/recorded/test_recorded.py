@@ -23,8 +23,8 @@ from entrepot.protocols.cloudevents.mapping import to_message as message_of_even
 from entrepot.protocols.cloudevents.recorded import event_json_of
 from entrepot.protocols.mqtt import recorded as mqtt
 from entrepot.protocols.mqtt.encoder import publish_template
-from entrepot.protocols.remoting.record_run import RecordRun
-from entrepot.protocols.remoting.stored_record import decode_message
+from entrepot.protocols.wire.record_run import RecordRun
+from entrepot.protocols.wire.stored_record import decode_message
 from tests.unit.cloudevents.strategies import events
 
 TEXT = st.text(max_size=20)

@@ -15,9 +15,9 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import BrokerInfo
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.row import Ask
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.row import Ask
 from entrepot.store_client.remote.definitions import (
     BrokerView,
     Repairs,

@@ -9,7 +9,7 @@ from typing import Any, cast
 from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.broker_of_queue import first_place
 from entrepot.domain.key_value import KeyValueEvent
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire.values import encode
 from entrepot.store_client.remote.cluster import Cluster
 from entrepot.store_client.remote.key_values import RemoteKeyValues
 

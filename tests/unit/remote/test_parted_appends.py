@@ -8,7 +8,7 @@ from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.broker_of_queue import QUEUES_PER_BROKER
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire.values import encode
 from entrepot.store_client.remote.appending import Appending
 from entrepot.store_client.remote.cluster import Cluster
 

@@ -16,9 +16,9 @@ from entrepot.domain.broker_of_queue import first_queue
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty, in_doubt
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.message_batch import decode_messages
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.message_batch import decode_messages
+from entrepot.protocols.wire.values import encode
 from entrepot.store_client.remote.appending import Appending, PartedConfirmation
 from entrepot.store_client.remote.cluster import Cluster
 

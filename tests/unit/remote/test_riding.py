@@ -10,9 +10,9 @@ import pytest
 
 from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.operation import Operation
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.operation import Operation
 from entrepot.store_client.remote import riding
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.riding import rides

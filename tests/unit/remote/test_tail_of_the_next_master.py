@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.errors import EntrepotError
-from entrepot.protocols.remoting import operations as wire
-from entrepot.protocols.remoting.message_batch import encode_stored
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import operations as wire
+from entrepot.protocols.wire.message_batch import encode_stored
+from entrepot.protocols.wire.values import encode
 from entrepot.store_client.remote.broker_client import BrokerClient
 from entrepot.store_client.remote.tails import RemoteTail, Tails
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.protocols.remoting import json_blocks
-from entrepot.protocols.remoting.json_blocks import (
+from entrepot.protocols.wire import json_blocks
+from entrepot.protocols.wire.json_blocks import (
     faults_of,
     has_wide,
     is_infinite,
@@ -19,7 +19,7 @@ from entrepot.protocols.remoting.json_blocks import (
     trimmed,
     without_signed_zeros,
 )
-from entrepot.protocols.remoting.json_rules import MAX_DEPTH, decoded, depth_of, fault_of
+from entrepot.protocols.wire.json_rules import MAX_DEPTH, decoded, depth_of, fault_of
 from entrepot.spark_ingest.source import payloads
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.source.payloads import MAX_ERROR_LENGTH, PayloadParser, decode_any

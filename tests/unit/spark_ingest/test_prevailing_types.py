@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.topic import QueueBounds
-from entrepot.protocols.remoting.records import RecordRun, decode_run
+from entrepot.protocols.wire.records import RecordRun, decode_run
 from entrepot.spark_ingest.source.options import read_options
 from entrepot.spark_ingest.source.schemas import MAX_COLUMNS, _kinds, _prevailing, inferred_fields
 from entrepot.store_client.blocking import BlockingReader

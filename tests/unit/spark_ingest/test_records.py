@@ -12,8 +12,8 @@ from entrepot.broker.store import record
 from entrepot.broker.store.record import RecordKind
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import Message
-from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
+from entrepot.protocols.wire.frames import RemotingError
+from entrepot.protocols.wire.records import ENTRY, RecordColumns, decode_run, encode_run
 from entrepot.spark_ingest.source.columns import ENVELOPE, envelope_array
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
-from entrepot.protocols.remoting.records import RecordColumns
+from entrepot.protocols.wire.records import RecordColumns
 from entrepot.spark_ingest.source import batches
 from entrepot.spark_ingest.source import columns as hot_columns
 from entrepot.spark_ingest.source.batches import BatchMaker

@@ -20,7 +20,7 @@ from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, T
 from entrepot.domain.timing import TimerCursor
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
 from entrepot.domain.transaction import TransactionEnd
-from entrepot.protocols.remoting.record_run import RecordRun
+from entrepot.protocols.wire.record_run import RecordRun
 
 MESSAGE: Final = StoredMessage(
     "t",

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.protocols.remoting.all_operations import OPERATIONS
-from entrepot.protocols.remoting.authentication import NONCE_BYTES, Challenge, ClusterSecret, Role, proof
-from entrepot.protocols.remoting.connection import ClientConnection, Goodbye, Greeted, ServerConnection, Welcomed
-from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, RemotingError, Welcome, frame
-from entrepot.protocols.remoting.operations import RAFT, REGISTER, REPLICATE
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire.all_operations import OPERATIONS
+from entrepot.protocols.wire.authentication import NONCE_BYTES, Challenge, ClusterSecret, Role, proof
+from entrepot.protocols.wire.connection import ClientConnection, Goodbye, Greeted, ServerConnection, Welcomed
+from entrepot.protocols.wire.frames import VERSION, FrameKind, Hello, RemotingError, Welcome, frame
+from entrepot.protocols.wire.operations import RAFT, REGISTER, REPLICATE
+from entrepot.protocols.wire.values import encode
 from tests.support.cases import cases
 
 SECRET = ClusterSecret("the secret of this cluster")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.connection import (
+from entrepot.protocols.wire.connection import (
     REQUEST_OVERHEAD,
     Answered,
     Cancelled,
@@ -21,8 +21,8 @@ from entrepot.protocols.remoting.connection import (
     Requested,
     ServerConnection,
 )
-from entrepot.protocols.remoting.frames import HEADER_SIZE, VERSION, FrameReader, Hello, RemotingError, frame
-from entrepot.protocols.remoting.frames import FrameKind as Kind
+from entrepot.protocols.wire.frames import HEADER_SIZE, VERSION, FrameReader, Hello, RemotingError, frame
+from entrepot.protocols.wire.frames import FrameKind as Kind
 from tests.support.cases import cases
 
 WINDOW = 400
@@ -260,7 +260,7 @@ def test_ids_begin_anew_and_pass_over_those_in_use():
 
 def test_what_fits_no_frame_is_refused_and_the_connection_stays(monkeypatch: pytest.MonkeyPatch):
     client, server = greeted(1 << 20)
-    monkeypatch.setattr("entrepot.protocols.remoting.connection.MAX_PAYLOAD_BYTES", 5000)
+    monkeypatch.setattr("entrepot.protocols.wire.connection.MAX_PAYLOAD_BYTES", 5000)
     with pytest.raises(EntrepotError) as refused:
         client.request(1, bytes(5001))
     assert refused.value.code == Code.MESSAGE_BODY_TOO_LARGE

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.protocols.remoting.frames import HEADER, HEADER_SIZE, FrameKind, FrameReader, RemotingError, frame
+from entrepot.protocols.wire.frames import HEADER, HEADER_SIZE, FrameKind, FrameReader, RemotingError, frame
 
 LIMIT = 300
 WORD = st.integers(0, 0xFFFFFFFF)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrepot.protocols.remoting.connection import ClientConnection, Goodbye, Greeted, ServerConnection, Welcomed
-from entrepot.protocols.remoting.frames import (
+from entrepot.protocols.wire.connection import ClientConnection, Goodbye, Greeted, ServerConnection, Welcomed
+from entrepot.protocols.wire.frames import (
     MAX_GREETING_BYTES,
     VERSION,
     FrameKind,

@@ -16,8 +16,8 @@ from entrepot.domain.delivery import Deliveries, Part, places_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import NO_SYSTEM_PROPERTIES, Message, StoredMessage
 from entrepot.domain.receipt_handle import index_text
-from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.message_batch import (
+from entrepot.protocols.wire.frames import RemotingError
+from entrepot.protocols.wire.message_batch import (
     decode_messages,
     decode_runs,
     decode_stored,
@@ -25,8 +25,8 @@ from entrepot.protocols.remoting.message_batch import (
     encode_runs,
     encode_stored,
 )
-from entrepot.protocols.remoting.record_run import RecordRun
-from entrepot.protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
+from entrepot.protocols.wire.record_run import RecordRun
+from entrepot.protocols.wire.stored_record import InvalidRecordError, cut_records, decode_message
 from tests.support.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -25,11 +25,11 @@ from entrepot.domain.tiering import TableTopic
 from entrepot.domain.timing import TimedMessage
 from entrepot.domain.topic import QueueBounds, TopicStatus
 from entrepot.domain.transaction import HalfMessage
-from entrepot.protocols.remoting import store_rows as rows
-from entrepot.protocols.remoting.all_operations import OPERATIONS
-from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.row import Ask, Row
-from entrepot.protocols.remoting.values import encode
+from entrepot.protocols.wire import store_rows as rows
+from entrepot.protocols.wire.all_operations import OPERATIONS
+from entrepot.protocols.wire.frames import RemotingError
+from entrepot.protocols.wire.row import Ask, Row
+from entrepot.protocols.wire.values import encode
 from tests.wire.remoting import recorded_values as v
 
 RECORDED: Final = json.loads((Path(__file__).parent / "recorded_calls.json").read_text())

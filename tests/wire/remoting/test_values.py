@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
-from entrepot.protocols.remoting.all_operations import OPERATIONS
-from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.values import Codec, encode, error_of
+from entrepot.protocols.wire.all_operations import OPERATIONS
+from entrepot.protocols.wire.frames import RemotingError
+from entrepot.protocols.wire.values import Codec, encode, error_of
 from tests.support.cases import cases
 from tests.wire.remoting.values import plain, values_of
 

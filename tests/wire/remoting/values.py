@@ -15,7 +15,7 @@ from entrepot.domain.position import Position
 from entrepot.domain.replication.confirmation_rule import Rule, RuleKind
 from entrepot.domain.retry_policy import RetryPolicy
 from entrepot.domain.topic import Cleanup, Permission, Topic, TopicType
-from entrepot.protocols.remoting.values import error_of
+from entrepot.protocols.wire.values import error_of
 
 NUMBERS = st.integers(-(1 << 63), (1 << 64) - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

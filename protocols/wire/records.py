@@ -22,7 +22,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from entrepot.domain.errors import CorruptedError
-from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.wire.frames import RemotingError
 
 ENTRY: Final = np.dtype([("queue_offset", ">i8"), ("commit_log_offset", ">i8"), ("size", ">u4")])
 RECORD: Final = np.dtype(

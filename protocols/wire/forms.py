@@ -22,9 +22,9 @@ from entrepot.domain.tiering import TableTopic
 from entrepot.domain.timing import TimedMessage
 from entrepot.domain.topic import QueueBounds, TopicStatus
 from entrepot.domain.transaction import HalfMessage
-from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.message_batch import decode_runs, decode_stored, encode_runs, encode_stored
-from entrepot.protocols.remoting.row import AnswerForm, ArgumentForm, Source
+from entrepot.protocols.wire.frames import RemotingError
+from entrepot.protocols.wire.message_batch import decode_runs, decode_stored, encode_runs, encode_stored
+from entrepot.protocols.wire.row import AnswerForm, ArgumentForm, Source
 
 
 def world_queue(queue_id: int, source: Source) -> int:

@@ -31,9 +31,9 @@ from entrepot.domain.message import (
     as_texts,
     of_texts,
 )
-from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.record_run import RecordRun
-from entrepot.protocols.remoting.stored_record import InvalidRecordError, check_length
+from entrepot.protocols.wire.frames import RemotingError
+from entrepot.protocols.wire.record_run import RecordRun
+from entrepot.protocols.wire.stored_record import InvalidRecordError, check_length
 
 _Fields = tuple[
     str,

@@ -32,10 +32,10 @@ from entrepot.domain.replication.greeting import Greeting
 from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
 from entrepot.domain.route import BrokerInfo, Registration, Routes
 from entrepot.domain.topic import Topic
-from entrepot.protocols.remoting.authentication import Role
-from entrepot.protocols.remoting.operation import ANYBODY, BROKERS, CONTROLLERS, ELECTORS, GATEWAYS, PARTS
-from entrepot.protocols.remoting.operation import Operation as Operation
-from entrepot.protocols.remoting.values import Codec
+from entrepot.protocols.wire.authentication import Role
+from entrepot.protocols.wire.operation import ANYBODY, BROKERS, CONTROLLERS, ELECTORS, GATEWAYS, PARTS
+from entrepot.protocols.wire.operation import Operation as Operation
+from entrepot.protocols.wire.values import Codec
 
 RAW: Final = None
 Outcomes = list[EntrepotError | None]

@@ -20,9 +20,9 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, get_type_hints
 
-from entrepot.protocols.remoting.authentication import Role
-from entrepot.protocols.remoting.operation import PARTS, Operation
-from entrepot.protocols.remoting.values import Codec, encode
+from entrepot.protocols.wire.authentication import Role
+from entrepot.protocols.wire.operation import PARTS, Operation
+from entrepot.protocols.wire.values import Codec, encode
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,8 +9,8 @@ from typing import Any, Final
 from entrepot.domain import ingest_job
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.journey import ingest_record
-from entrepot.protocols.remoting.authentication import Role
-from entrepot.protocols.remoting.values import Codec, encode
+from entrepot.protocols.wire.authentication import Role
+from entrepot.protocols.wire.values import Codec, encode
 
 ANYBODY: Final = frozenset(Role)
 PARTS: Final = ANYBODY - {Role.JOB}

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from entrepot.protocols.remoting.frames import Hello
+from entrepot.protocols.wire.frames import Hello
 
 NONCE_BYTES: Final = 16
 MIN_SECRET_BYTES: Final = 16

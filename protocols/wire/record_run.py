@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from entrepot.domain.delivery import DeliveryPlaces
 from entrepot.domain.message import StoredMessage, is_over
 from entrepot.domain.receipt_handle import index_text
-from entrepot.protocols.remoting.stored_record import (
+from entrepot.protocols.wire.stored_record import (
     BODY_SIZE_AT,
     born_time_ms_of,
     commit_log_offset_of,

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.protocols.remoting.authentication import ClusterSecret, Role
-from entrepot.protocols.remoting.frames import (
+from entrepot.protocols.wire.authentication import ClusterSecret, Role
+from entrepot.protocols.wire.frames import (
     HEADER_SIZE,
     MAX_GREETING_BYTES,
     MAX_PAYLOAD_BYTES,
@@ -32,8 +32,8 @@ from entrepot.protocols.remoting.frames import (
     Welcome,
     frame,
 )
-from entrepot.protocols.remoting.handshake import ClientHandshake, ServerHandshake
-from entrepot.protocols.remoting.values import error_of
+from entrepot.protocols.wire.handshake import ClientHandshake, ServerHandshake
+from entrepot.protocols.wire.values import error_of
 
 MAX_OPEN_REQUESTS: Final = 100_000
 """Most open requests and streams of one connection."""

@@ -9,7 +9,7 @@ import msgspec
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from entrepot.domain.measurement import BOUNDS, Histogram
-from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.wire.frames import RemotingError
 
 T = TypeVar("T")
 

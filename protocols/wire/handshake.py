@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from entrepot.protocols.remoting.authentication import NONCE_BYTES, Challenge, ClusterSecret, Role, is_proof, proof
-from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, RemotingError, Welcome, frame
+from entrepot.protocols.wire.authentication import NONCE_BYTES, Challenge, ClusterSecret, Role, is_proof, proof
+from entrepot.protocols.wire.frames import VERSION, FrameKind, Hello, RemotingError, Welcome, frame
 
 FILE: Final = "cluster.secret_file"
 _encode: Final = msgspec.msgpack.Encoder().encode

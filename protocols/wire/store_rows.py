@@ -15,10 +15,10 @@ from entrepot.domain.ports import (
     Transactions,
 )
 from entrepot.domain.tiering import TierTables
-from entrepot.protocols.remoting import forms as form
-from entrepot.protocols.remoting.operation import ANYBODY
-from entrepot.protocols.remoting.row import row
-from entrepot.protocols.remoting.served import Measured, RecordReader, RevisedDefinitions
+from entrepot.protocols.wire import forms as form
+from entrepot.protocols.wire.operation import ANYBODY
+from entrepot.protocols.wire.row import row
+from entrepot.protocols.wire.served import Measured, RecordReader, RevisedDefinitions
 
 # -- messages --------------------------------------------------------------------------------------------------------
 READ: Final = row(10, MessageReader.read, again=True, callers=ANYBODY, queue_id=form.QUEUE, answer=form.MESSAGES)

@@ -24,7 +24,7 @@ class RecordReader(Protocol):
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> bytes:
-        """Return a run of records (`protocols.remoting.records`)."""
+        """Return a run of records (`protocols.wire.records`)."""
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """Return about how many bytes the records have."""

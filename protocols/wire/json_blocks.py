@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 from numpy.typing import NDArray
 
-from entrepot.protocols.remoting.json_rules import MAX_BYTES, MAX_DEPTH, WHITESPACE, fault_of
+from entrepot.protocols.wire.json_rules import MAX_BYTES, MAX_DEPTH, WHITESPACE, fault_of
 
 BLOCK_BYTES: Final = 64 << 20
 _LINE: Final = pa.scalar(b"\n", pa.binary())

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from entrepot.protocols.remoting.records import RecordColumns
+from entrepot.protocols.wire.records import RecordColumns
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 UPPER: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
