@@ -349,8 +349,9 @@ class GroupCommit:
         self._waiting.clear()
         self._waiting_here.clear()
         in_doubt = failure.in_doubt()
-        for confirmation in [*(waits[1] for waits in waiting), *self._step.fail()]:
-            confirmation.settle(in_doubt)
+        settlings = [confirmation.settle for confirmation in (*(waits[1] for waits in waiting), *self._step.fail())]
+        for fault in call_each(settlings, in_doubt):
+            log.error("a confirmation callback raised", exc_info=fault)
         self._on_failure(failure)
         relieved, self._relieved = self._relieved, []
         for fault in call_each(relieved):  # the next append tells waiters that there will be no room

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
@@ -349,7 +350,8 @@ class Sending:
             done = self._batches.popleft()
             self.took.observe(now - done.began, len(done.refusals))
             self.waiting -= len(done.refusals)
-            done.confirmation.settle(done.failure)
+            for fault in call_each([partial(done.confirmation.settle, done.failure)]):
+                log.error("a callback of a confirmation failed", exc_info=fault)
         if self._relieved and not self.backlogged:
             relieved, self._relieved = self._relieved, []
             for fault in call_each(relieved):

@@ -205,6 +205,19 @@ async def test_a_broken_connection_leaves_the_outcome_unknown(store: SettledStor
     assert bodies(await pop(store, "t")) == ["stored", "next"], "and nothing was repeated"
 
 
+async def test_a_fault_of_who_waits_harms_no_other(store: SettledStore):
+    await known(store)
+    sent = store.own_messages.append
+    first, second = sent([message("t", "a")]), sent([message("t", "b")])
+
+    def fail(failure: EntrepotError | None) -> None:
+        raise ValueError("a fault of who waits")
+
+    first.when_settled(fail)
+    assert await settled(second) is None
+    assert await append_all(store, message("t", "c")) == [None]
+
+
 async def test_a_deadline_leaves_the_outcome_unknown(cluster: RocketMqServer, clock: ManualClock):
     store = await opened(cluster, clock, request_timeout_ms=300)
     await known(store)

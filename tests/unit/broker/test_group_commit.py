@@ -13,6 +13,7 @@ import pytest
 from entrepot.broker.commit.group_commit import PATIENT_PASSES, GroupCommit
 from entrepot.broker.commit.measurements import Measurements
 from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import StoreFailedError
 from tests.support.waiting import until
 
 
@@ -101,10 +102,26 @@ async def test_replicas_that_do_not_answer_hold_nothing_up_for_long(
 def _commit(engine: Any, pace: Pace) -> GroupCommit:
     return GroupCommit(
         engine,
-        SimpleNamespace(has_waiting=False, run=lambda is_last: []),  # type: ignore[arg-type]
+        SimpleNamespace(has_waiting=False, run=lambda is_last: [], fail=list),  # type: ignore[arg-type]
         pace=pace,  # type: ignore[arg-type]
         max_unconfirmed_bytes=1,
         on_grown=lambda grown: None,
         on_failure=lambda failure: None,
         measured=Measurements(),
     )
+
+
+async def test_a_failed_store_tells_all_who_wait_though_one_of_them_fails(engine: Any) -> None:
+    pace = Pace()
+    commit = _commit(engine, pace)
+    told: list[object] = []
+
+    def fail(failure: object) -> None:
+        raise ValueError("a fault of who waits")
+
+    for callback in (fail, told.append):
+        confirmation = Confirmation()
+        confirmation.when_settled(callback)
+        commit.submit(confirmation)
+    commit._fail(StoreFailedError("the disk is gone"))
+    assert [type(failure) for failure in told] == [StoreFailedError]
