@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go peers-maven lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go peers-etcd peers-maven engine lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ run: $(CORE) ## start the server with a store under ./data (make run ARGS='--mqt
 
 cluster: $(CORE) ## start 3 name servers, 3 replicas, 3 gateways on free ports (make cluster ARGS='--brokers 3')
 	@exec $(BIN)/python -m deploy.cluster $(ARGS)
+
+engine: setup peers-etcd peers-maven ## start a RocketMQ cluster, etcd and two gateways in front of them (with Java, Maven and Go)
+	@exec $(BIN)/python -m tests.engine
 
 test: setup ## everything once, cheaply: 10 minutes on two cores (make test ARGS='-k mqtt')
 	$(PYTEST) --tier default $(SIDE_BY_SIDE) $(ARGS)
@@ -130,7 +133,7 @@ proto: setup ## generate the stubs of protocols from their .proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium
-peers: setup peers-npm peers-go peers-maven ## install Debian's, npm's, Go's and Maven's clients and servers that the tests use
+peers: setup peers-npm peers-go peers-etcd peers-maven ## install Debian's, npm's, Go's and Maven's clients and servers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
 	missing=; for p in $(PEERS); do dpkg-query -W -f='$${Status}' "$$p" 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
@@ -158,19 +161,26 @@ VERSITYGW := v1.8.0
 SEAWEEDFS := v0.0.0-20261109003541-7506e5f91cd6
 GO_BIN    := $(CURDIR)/tests/peers/bin
 peers-go:
-	@if [ "$(PEERS_GO)" = no ]; then echo "peers: versitygw, SeaweedFS and etcd are left out"; exit 0; fi; \
-	if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw, SeaweedFS and etcd are not installed; their tests are skipped"; exit 0; fi; \
+	@if [ "$(PEERS_GO)" = no ]; then echo "peers: versitygw and SeaweedFS are left out"; exit 0; fi; \
+	if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw and SeaweedFS are not installed; their tests are skipped"; exit 0; fi; \
 	mkdir -p $(GO_BIN); exec 2>$(GO_BIN)/log; failed=; \
 	{ [ -e $(GO_BIN)/.versitygw-$(VERSITYGW) ] || \
 	    { GOBIN=$(GO_BIN) go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW) && touch $(GO_BIN)/.versitygw-$(VERSITYGW); }; } || failed="$$failed versitygw"; \
 	{ [ -e $(GO_BIN)/.seaweedfs-$(SEAWEEDFS) ] || \
 	    { where=$$(go mod download -json github.com/seaweedfs/seaweedfs@$(SEAWEEDFS) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') && [ -n "$$where" ] && \
 	      go -C "$$where" build -ldflags='-s -w' -o $(GO_BIN)/weed ./weed && touch $(GO_BIN)/.seaweedfs-$(SEAWEEDFS); }; } || failed="$$failed SeaweedFS"; \
-	etcd=$$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 \(v[0-9.]*\).*|\1|p' tests/peers/etcd/go.mod); \
-	{ [ -e $(GO_BIN)/.etcd-$$etcd ] || \
-	    { go -C tests/peers/etcd build -ldflags='-s -w' -o $(GO_BIN)/etcd go.etcd.io/etcd/server/v3 && touch $(GO_BIN)/.etcd-$$etcd; }; } || failed="$$failed etcd"; \
-	if [ -z "$$failed" ]; then echo "peers: versitygw, SeaweedFS and etcd are there"; \
+	if [ -z "$$failed" ]; then echo "peers: versitygw and SeaweedFS are there"; \
 	else tail -3 $(GO_BIN)/log; echo "peers: Go did not build$$failed: tests with it are skipped"; fi
+
+peers-etcd:
+	@if [ "$(PEERS_GO)" = no ]; then echo "peers: etcd is left out"; exit 0; fi; \
+	if ! command -v go >/dev/null; then echo "peers: no Go here, etcd is not installed; its tests are skipped"; exit 0; fi; \
+	etcd=$$(sed -n 's|^\tgo.etcd.io/etcd/server/v3 \(v[0-9.]*\).*|\1|p' tests/peers/etcd/go.mod); stamp=$(GO_BIN)/.etcd-$$etcd; \
+	if [ -e $$stamp ]; then echo "peers: etcd $$etcd is there"; exit 0; fi; \
+	mkdir -p $(GO_BIN); \
+	if go -C tests/peers/etcd build -ldflags='-s -w' -o $(GO_BIN)/etcd go.etcd.io/etcd/server/v3 2>$(GO_BIN)/etcd-log; \
+	then touch $$stamp; echo "peers: etcd $$etcd is there"; \
+	else tail -3 $(GO_BIN)/etcd-log; echo "peers: Go did not build etcd $$etcd: its tests are skipped"; fi
 
 # Apache RocketMQ: 100 MB of jars, fetched once for the version that the pom says.
 peers-maven:

@@ -112,7 +112,7 @@ class Catalog:
         seen: set[str] = set()
         for resource in sorted({name for each in told.values() for name in each}):
             name = names.name(resource)
-            if _is_systems(resource, masters) or not _is_valid(name):
+            if self._is_systems(resource) or not _is_valid(name):
                 continue
             having = {broker: each[resource] for broker, each in told.items() if isinstance(each.get(resource), dict)}
             known = self._cluster.routes.known(name)
@@ -124,8 +124,15 @@ class Catalog:
                 self._cluster.routes.learn(route)
         if is_complete:
             for route in self._cluster.routes.all():
-                if route.topic not in seen and not _is_systems(names.resource(route.topic), masters):
+                if route.topic not in seen and not self._is_systems(names.resource(route.topic)):
                     self._cluster.routes.forget(route.topic)
+
+    def _is_systems(self, resource: str) -> bool:
+        """True for topics that RocketMQ has for itself."""
+        if resource.startswith(DEAD_LETTER_PREFIX):
+            return False
+        is_named = resource in _SYSTEM or resource.startswith(_SYSTEM_BEGINS) or resource.endswith(_SYSTEM_ENDS)
+        return is_named or resource in self._cluster.own_names
 
     async def _look_at_groups(self, masters: Mapping[str, str]) -> None:
         taken_out, self.taken_out = self.taken_out, set()
@@ -161,14 +168,6 @@ def _type_of(configs: Iterable[Mapping[str, Any]]) -> TopicType:
         if isinstance(attributes, dict) and attributes.get("message.type") == TopicType.PRIORITY:
             return TopicType.PRIORITY
     return TopicType.NORMAL
-
-
-def _is_systems(resource: str, masters: Mapping[str, str]) -> bool:
-    """True for topics that RocketMQ has for itself: brokers and clusters have one of their names each."""
-    if resource.startswith(DEAD_LETTER_PREFIX):
-        return False
-    is_named = resource in _SYSTEM or resource.startswith(_SYSTEM_BEGINS) or resource.endswith(_SYSTEM_ENDS)
-    return is_named or resource in masters
 
 
 def _is_valid(name: str) -> bool:

@@ -51,6 +51,8 @@ class Cluster:
         self.routes = Routes(self._ask_route)
         self.groups: dict[str, ConsumerGroup] = {}
         self.brokers: dict[str, str] = {}
+        self.own_names: set[str] = set()
+        """Names of brokers and clusters: RocketMQ has a topic of each for itself."""
         self.on_request: OnRequest = lambda frame, address: None
         self._group_defaults = group_defaults
         self._links: dict[str, Link] = {}
@@ -160,6 +162,7 @@ class Cluster:
             of = f" of cluster {named!r}" if named else ""
             raise EntrepotError(Code.UNAVAILABLE, f"the name servers know no master of a broker{of}")
         self.brokers = found
+        self.own_names = {*(brokers or {}), *(clusters or {})}
         return found
 
     async def address_of(self, broker: str) -> str:

@@ -35,7 +35,7 @@ class RocketMqSettings:
     tls: ssl.SSLContext | None = None
     addresses: Mapping[str, str] = field(default_factory=dict)
     request_timeout_ms: int = 3_000
-    route_refresh_ms: int = 10_000
+    route_refresh_ms: int = 5_000
     heartbeat_ms: int = 10_000
     most_poll_ms: int = 15_000
     keep_ms: int = 5_000

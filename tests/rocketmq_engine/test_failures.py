@@ -50,10 +50,11 @@ class Publisher:
         self.sent: list[str] = []
         self.confirmed: list[str] = []
         self.codes: set[Code] = set()
+        self._is_over = False
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_over:
             body = f"{self._name}-{len(self.sent)}"
             self.sent.append(body)
             confirmation = self._store.messages.append([message(TOPIC, body, len(self.sent) % 2)])
@@ -71,8 +72,8 @@ class Publisher:
         await until(lambda: len(self.confirmed) > before + 50, lambda: f"{self.codes}", START_SECONDS)
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._is_over = True
+        await self._task
 
 
 async def everything(store: Store) -> list[str]:

@@ -270,7 +270,9 @@ class RocketMqServer:
 
     async def _topics(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
         table = {_theirs(topic.name): _config(topic, _theirs(topic.name)) for topic in broker.store.topology.topics()}
-        table |= {name: {"readQueueNums": 1, "writeQueueNums": 1, "perm": 7} for name in ("TBW102", broker.name)}
+        table |= {
+            name: {"readQueueNums": 1, "writeQueueNums": 1, "perm": 7} for name in ("TBW102", broker.name, "tests")
+        }
         start, count = int(told.get("topicSeq", 0)), int(told.get("maxTopicNum", 1 << 30))
         page = dict(list(table.items())[start : start + count])
         return {"totalTopicNum": len(table)}, json.dumps({"topicConfigTable": page}).encode()
