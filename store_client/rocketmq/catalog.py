@@ -84,7 +84,7 @@ class Catalog:
             log.warning("topics are known by their use alone", seldom="rocketmq", problem=refusal.message)
             return
         told = {name: each for name, each in zip(masters, tables, strict=True) if isinstance(each, dict)}
-        self._learn_topics(told, masters, is_complete=not refusals)
+        self._learn_topics(told, masters)
         await self._look_at_groups(masters)
 
     async def _topics_of(self, address: str) -> dict[str, Any]:
@@ -105,27 +105,20 @@ class Catalog:
                 break
         return found
 
-    def _learn_topics(
-        self, told: Mapping[str, dict[str, Any]], masters: Mapping[str, str], *, is_complete: bool
-    ) -> None:
-        names = self._cluster.names
+    def _learn_topics(self, told: Mapping[str, dict[str, Any]], masters: Mapping[str, str]) -> None:
+        names, routes = self._cluster.names, self._cluster.routes
         seen: set[str] = set()
         for resource in sorted({name for each in told.values() for name in each}):
             name = names.name(resource)
             if self._is_systems(resource) or not _is_valid(name):
                 continue
             having = {broker: each[resource] for broker, each in told.items() if isinstance(each.get(resource), dict)}
-            known = self._cluster.routes.known(name)
-            kept = [] if is_complete or known is None else [b for b in known.brokers if b.name not in told]
             made = [broker_of_topic(broker, masters[broker], config) for broker, config in having.items()]
-            route = Route.of(name, (*made, *kept), _type_of(having.values()))
-            if route.brokers:
-                seen.add(name)
-                self._cluster.routes.learn(route)
-        if is_complete:
-            for route in self._cluster.routes.all():
-                if route.topic not in seen and not self._is_systems(names.resource(route.topic)):
-                    self._cluster.routes.forget(route.topic)
+            seen.add(name)
+            routes.learn(Route.of(name, made, _type_of(having.values())), asked=told)
+        for route in routes.all():
+            if route.topic not in seen and not self._is_systems(names.resource(route.topic)):
+                routes.learn(Route(route.topic, (), route.type), asked=told)
 
     def _is_systems(self, resource: str) -> bool:
         """True for topics that RocketMQ has for itself."""

@@ -3,13 +3,17 @@
 A cluster counts queues within each broker.  Our id of a queue is `domain.broker_of_queue`'s: the broker's number comes
 from its name, so ids stay when brokers or queues come and go.  Name servers tell no changes: the catalog looks again
 and again, and a route is asked for at once where a broker refutes it.
+
+A name server forgets a broker that is away, and may lose a topic for a while.  So a broker stays in its routes for
+AWAY_SECONDS, unless it tells itself that it has no such topic: a keyed message waits for its queue, and no subscriber
+takes the topic for deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,6 +26,8 @@ from entrepot.domain.names import check_stored_name
 from entrepot.domain.topic import MAX_QUEUES, Permission, Topic, TopicQueues, TopicType
 
 MASTER: Final = "0"
+AWAY_SECONDS: Final = 600.0
+"""Time for which queues of a broker that nobody tells of are kept."""
 _READABLE, _WRITABLE = 4, 2
 _PERMISSIONS: Final = {
     (False, False): Permission.NONE,
@@ -35,12 +41,14 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class BrokerOfTopic:
     """A broker with a topic.  `address`: of its master, or of the slave that serves reads while that is away.  `reads`
-    and `writes`: its queues, from 0 on, that are readable and writable; nothing is writable without a master."""
+    and `writes`: its queues, from 0 on, that are readable and writable; nothing is writable without a master.
+    `is_away`: nobody tells of it now."""
 
     name: str
     address: str
     reads: int
     writes: int
+    is_away: bool = False
 
     @property
     def number(self) -> int:
@@ -87,7 +95,8 @@ class Route:
         """The ids of its queues."""
         readable = [q.queue_id for q in self.queues.values() if q.local_id < self.broker(q.broker).reads]
         writable = [q.queue_id for q in self.queues.values() if q.is_writable]
-        return TopicQueues(readable, writable, writable)
+        there = [q.queue_id for q in self.queues.values() if q.is_writable and not self.broker(q.broker).is_away]
+        return TopicQueues(readable, writable, there or writable)
 
     @cached_property
     def definition(self) -> Topic:
@@ -172,6 +181,7 @@ class Routes:
         self._known: dict[str, Route] = {}
         self._watchers: list[Callable[[str], None]] = []
         self._asking: dict[str, asyncio.Task[Route]] = {}
+        self._told_at: dict[str, float] = {}
 
     def known(self, topic: str) -> Route | None:
         """Return a route from the local view, or None."""
@@ -200,17 +210,35 @@ class Routes:
             if not route.brokers:
                 raise EntrepotError(Code.TOPIC_NOT_FOUND, f"the cluster has no queues of topic {topic!r}")
         except EntrepotError as refusal:
-            if refusal.code == Code.TOPIC_NOT_FOUND:
-                self.forget(topic)
+            if refusal.code != Code.TOPIC_NOT_FOUND or topic not in self._known:
+                raise
+            self.learn(Route(topic, (), self._known[topic].type))
+            if topic in self._known:
+                text = f"no broker that has topic {topic!r} is known to the name servers now"
+                raise EntrepotError(Code.UNAVAILABLE, text) from refusal
             raise
-        self.learn(route)
-        return route
+        return self.learn(route)
 
-    def learn(self, route: Route) -> None:
-        """Take a route, whoever told it."""
-        if self._known.get(route.topic) != route:
+    def learn(self, told: Route, *, asked: Collection[str] = ()) -> Route:
+        """Take a route, whoever told it, and return what is known by that.  `asked`: brokers that were asked
+        themselves: they lack the topic if they are not in the route."""
+        now = asyncio.get_running_loop().time()
+        self._told_at.update((broker.name, now) for broker in told.brokers)
+        known = self._known.get(told.topic)
+        away = [
+            replace(broker, is_away=True)
+            for broker in (() if known is None else known.brokers)
+            if broker.name not in asked
+            and all(broker.name != each.name for each in told.brokers)
+            and now - self._told_at.get(broker.name, 0.0) < AWAY_SECONDS
+        ]
+        route = Route.of(told.topic, (*told.brokers, *away), told.type)
+        if not route.brokers:
+            self.forget(route.topic)
+        elif known != route:
             self._known[route.topic] = route
             self._tell(route.topic)
+        return route
 
     def forget(self, topic: str) -> None:
         """Forget a topic that is gone."""

@@ -93,9 +93,8 @@ class RocketMqTopology:
             for name, address in placed.items()
         ]
         others = [] if before is None else [broker for broker in before.brokers if broker.name not in placed]
-        route = Route.of(topic.name, (*made, *others), topic.type)
-        self._cluster.routes.learn(route)  # name servers hear of it a moment later
-        return route.definition
+        told = Route.of(topic.name, (*made, *others), topic.type)
+        return self._cluster.routes.learn(told).definition  # name servers hear of it a moment later
 
     async def _check_drained(self, topic: Topic, before: Route) -> None:
         removed = [

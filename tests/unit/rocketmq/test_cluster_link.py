@@ -15,9 +15,10 @@ from entrepot.domain.ports import Pulled
 from entrepot.domain.position import Position
 from entrepot.protocols.rocketmq.remoting.frames import Frame, FrameReader, encode
 from entrepot.store_client.rocketmq import link as links
+from entrepot.store_client.rocketmq import routes
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.link import Link
-from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route, RouteQueue
+from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route, RouteQueue, Routes
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 from entrepot.store_client.rocketmq.tails import QueueTail
 from tests.support.clock import ManualClock
@@ -153,6 +154,34 @@ async def test_a_tail_steps_over_a_message_that_cannot_be_read() -> None:
     assert ([message.body for message in found], tail.next_offset) == ([b"0", b"2"], 3)
     tail.close()
     await cluster.close()
+
+
+async def test_a_broker_that_nobody_tells_of_keeps_its_queues_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [BrokerOfTopic(f"b-{i}", "127.0.0.1:1", 1, 1) for i in range(2)]
+    answers: list[Route | EntrepotError] = []
+
+    async def ask(topic: str) -> Route:
+        answer = answers.pop(0)
+        if isinstance(answer, EntrepotError):
+            raise answer
+        return answer
+
+    known = Routes(ask)
+    changes: list[str] = []
+    known.watch(changes.append)
+    known.learn(Route.of("t", both))
+    answers += [Route.of("t", both[:1]), EntrepotError(Code.TOPIC_NOT_FOUND, "no route")]
+    ids = (await known.refresh("t")).ids
+    assert ([*ids.readable], [*ids.writable], [*ids.preferred]) == ([0, 10_000], [0, 10_000], [0])
+    assert await refusal_of(known.refresh("t")) == Code.UNAVAILABLE, "its brokers are away: it is not gone"
+    assert known.known("t") is not None
+    assert len(known.learn(Route.of("t", both)).ids.preferred) == 2
+    known.learn(Route("t", ()), asked=["b-1"])
+    assert [broker.name for broker in known.all()[0].brokers] == ["b-0"], "the other one says that it lacks it"
+    monkeypatch.setattr(routes, "AWAY_SECONDS", -1.0)
+    answers.append(EntrepotError(Code.TOPIC_NOT_FOUND, "no route"))
+    assert await refusal_of(known.refresh("t")) == Code.TOPIC_NOT_FOUND
+    assert known.known("t") is None and changes == ["t"] * 6
 
 
 def test_two_brokers_with_one_number_are_not_mixed_up() -> None:
