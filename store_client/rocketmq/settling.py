@@ -17,8 +17,9 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import REJECTED
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.protocols.rocketmq.remoting import codes
-from entrepot.protocols.rocketmq.remoting.frames import Frame
-from entrepot.protocols.rocketmq.remoting.receipts import ORDERED_QUEUE, PopReceipt, batch_of
+from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
+from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, batch_of, may_go_together
+from entrepot.protocols.rocketmq.remoting.records import decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
 
 Refusals = list[EntrepotError | None]
@@ -64,7 +65,7 @@ class Settling:
     async def _acknowledge(self, topic: str, group: str, broker: str, handles: list[ClusterHandle]) -> Refusals:
         address = await self._cluster.address_of(broker)
         receipts = [PopReceipt.parse(handle.receipt_handle) for handle in handles]
-        if len(receipts) == 1 or any(receipt.revive_queue == ORDERED_QUEUE for receipt in receipts):
+        if len(receipts) == 1 or not all(map(may_go_together, receipts)):
             return list(await asyncio.gather(*(self._acknowledge_one(topic, group, address, r) for r in receipts)))
         names = self._cluster.names
         acks = batch_of(names.resource(topic), names.resource(group), receipts)
@@ -136,11 +137,28 @@ class Settling:
                 "maxReconsumeTimes": self._cluster.group(group).max_attempts,
                 "bname": receipt.broker,
             }
+            await self._check_record(topic, group, receipt)
             await self._ask(receipt, codes.SEND_BACK, fields, "move a message to the dead letters")
             await self._ask(receipt, codes.ACK, self._fields(topic, group, receipt), "acknowledge a dead letter")
             self._remember(text, _VOID)
 
         return await self._each(topic, group, receipts, forward)
+
+    async def _check_record(self, topic: str, group: str, receipt: PopReceipt) -> None:
+        """Look whether the record in the log is the delivery's.  A broker copies whatever lies there, and a handle is a
+        client's: it could name a message of any topic.  Raises INVALID_RECEIPT_HANDLE."""
+        group, topic = self._cluster.names.resource(group), self._cluster.names.resource(topic)
+        address = await self._cluster.address_of(receipt.broker)
+        fields = {"offset": receipt.commit_log_offset}
+        good = (SUCCESS, codes.SYSTEM_ERROR, codes.NOT_FOUND)
+        answer = await self._cluster.ask(address, codes.VIEW, fields, what="show a message", good=good)
+        found = decode_records(answer.body)[:1] if answer.code == SUCCESS else []
+        place = receipt.queue_id, receipt.offset
+        if not any((each.queue_id, each.queue_offset) == place for each in found) or found[0].topic not in (
+            topic,
+            receipt.topic(topic, group),
+        ):
+            raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not of such a delivery")
 
     # -- shared ------------------------------------------------------------------------------------------------------
 
@@ -169,6 +187,8 @@ class Settling:
         current = self._renewed.get(text, handle.receipt_handle)
         if (handle.topic, handle.group) != (topic, group) or current == _VOID:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not current")
+        if PopReceipt.parse(current).broker != handle.broker:
+            raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle names two brokers")
         return replace(handle, receipt_handle=current)
 
     def _remember(self, text: str, receipt_handle: str) -> None:

@@ -22,6 +22,7 @@ from entrepot.domain.topic import Cleanup, Permission, Topic
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.protocols.rocketmq.remoting import codes as asked_for
+from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt
 from entrepot.store_client.rocketmq import RocketMqStore, open_rocketmq
 from tests.contract_rocketmq.conftest import settings_of
 from tests.contract_rocketmq.operated import SettledStore, full_message
@@ -382,9 +383,40 @@ async def test_a_handle_leads_to_no_place_that_the_cluster_does_not_name(store: 
     await append(store, "t", "a")
     [text] = handles(await pop(store, "t"))
     elsewhere = replace(ClusterHandle.decode(text), broker="evil:1").encode()
-    assert codes(await store.consumption.acknowledge("t", "g", [elsewhere])) == [Code.UNAVAILABLE]
+    assert codes(await store.consumption.acknowledge("t", "g", [elsewhere])) == [Code.INVALID_RECEIPT_HANDLE]
+    receipt = replace(PopReceipt.parse(ClusterHandle.decode(text).receipt_handle), broker="evil:1").text
+    unknown = replace(ClusterHandle.decode(elsewhere), receipt_handle=receipt).encode()
+    assert codes(await store.consumption.acknowledge("t", "g", [unknown])) == [Code.UNAVAILABLE]
     forged = replace(ClusterHandle.decode(text), receipt_handle="1 2 3").encode()
     assert codes(await store.consumption.acknowledge("t", "g", [forged])) == [Code.INVALID_RECEIPT_HANDLE]
+
+
+async def test_a_forged_handle_makes_no_dead_letter_of_anothers_message(store: SettledStore):
+    """A broker copies whatever lies at an offset of its log."""
+    for name in ("t", "secret"):
+        await known(store, name)
+    await append(store, "t", "a")
+    await append(store, "secret", "b")
+    [secret] = await store.messages.read("secret", 0, 0, 1)
+    [text] = handles(await pop(store, "t"))
+    handle = ClusterHandle.decode(text)
+    for place in (secret.commit_log_offset, secret.commit_log_offset + 1, -1):
+        receipt = replace(PopReceipt.parse(handle.receipt_handle), commit_log_offset=place)
+        forged = replace(handle, receipt_handle=receipt.text).encode()
+        assert codes(await store.consumption.reject("t", "g", [forged])) == [Code.INVALID_RECEIPT_HANDLE]
+    await store._catalog.look()
+    assert store.topology.topic("%DLQ%g") is None
+
+
+async def test_a_forged_handle_with_a_far_offset_costs_nothing(store: SettledStore, cluster: RocketMqServer):
+    await known(store)
+    await append(store, "t", "a", "b")
+    one, other = handles(await pop(store, "t"))
+    handle = ClusterHandle.decode(one)
+    far = replace(PopReceipt.parse(handle.receipt_handle), offset=(1 << 62), start_offset=-(1 << 62))
+    forged = replace(handle, receipt_handle=far.text).encode()
+    await store.consumption.acknowledge("t", "g", [forged, other])
+    assert not cluster.asked(asked_for.BATCH_ACK)
 
 
 async def test_dead_letters_tell_where_they_come_from(store: SettledStore):

@@ -21,6 +21,8 @@ from entrepot.protocols.rocketmq.remoting.records import Record
 
 ORDERED_QUEUE: Final = 999
 """Revive queue of an ordered pop."""
+MAX_SPAN: Final = 4_096
+"""Offsets of one queue that a batch of acknowledgements spans."""
 NORMAL, RETRY_1, RETRY_2 = "0", "1", "2"
 
 
@@ -118,6 +120,12 @@ def _triples(text: str) -> Iterable[tuple[str, int]]:
 def _whole(told: Mapping[str, str], name: str, otherwise: int) -> int:
     text = told.get(name, "")
     return int(text) if text.lstrip("-").isdecimal() else otherwise
+
+
+def may_go_together(receipt: PopReceipt) -> bool:
+    """True if a receipt may be in a batch: not an ordered one, nor one whose offset is far from its start.  A handle is
+    a client's, and a batch has a bit for each offset between."""
+    return receipt.revive_queue != ORDERED_QUEUE and 0 <= receipt.offset - receipt.start_offset < MAX_SPAN
 
 
 def batch_of(topic: str, group: str, receipts: Iterable[PopReceipt]) -> list[dict[str, object]]:
