@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import orjson
@@ -49,9 +49,11 @@ def is_plain(text: str) -> bool:
     return bool(text.strip()) and not any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in text)
 
 
-def carry(properties: Properties, facts: Mapping[str, PropertyValue]) -> dict[str, str]:
-    """Return the map of user properties and facts."""
-    carried = {name: value for name, value in properties if isinstance(value, str) and _travels(name, value)}
+def carry(
+    properties: Properties, facts: Mapping[str, PropertyValue], reserved: Collection[str] = RESERVED
+) -> dict[str, str]:
+    """Return the map of user properties and facts.  `reserved`: names that no user property may have there."""
+    carried = {name: value for name, value in properties if isinstance(value, str) and _travels(name, value, reserved)}
     if tuple(sorted(carried.items())) != properties:
         carried = {name: value for name, value in carried.items() if _count(properties, name) == 1}
         order = [name if name in carried else _listed(name, value) for name, value in properties]
@@ -86,8 +88,8 @@ def bring_back(carried: Mapping[str, str]) -> tuple[Properties, dict[str, Proper
     return tuple(found for item in order if (found := _property(item, plain)) is not None), facts
 
 
-def _travels(name: str, value: str) -> bool:
-    is_ours = name.startswith((PREFIX, "__")) or name in RESERVED
+def _travels(name: str, value: str, reserved: Collection[str]) -> bool:
+    is_ours = name.startswith((PREFIX, "__")) or name in reserved
     return not is_ours and is_plain(name) and is_plain(value)
 
 

@@ -15,7 +15,7 @@ import structlog
 
 from entrepot.domain.definitions.consumer_group import MAX_ATTEMPTS_LIMIT, ConsumerGroup
 from entrepot.domain.errors import AWAY, Code, EntrepotError
-from entrepot.domain.names import DEAD_LETTER_PREFIX, check_group_name, check_stored_name, split_name
+from entrepot.domain.names import check_group_name, check_stored_name, split_name
 from entrepot.domain.topic import TopicType
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.dialect import table
@@ -25,18 +25,6 @@ from entrepot.store_client.rocketmq.routes import Route, broker_of_topic
 PAGE: Final = 2_000
 """Topics or groups of one answer: a broker with many would pass the length of a frame."""
 MAX_PAGES: Final = 500
-_SYSTEM: Final = frozenset(
-    (
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        "SELF_TEST_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-    )
-)
-_SYSTEM_BEGINS: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%LMQ%")
-_SYSTEM_ENDS: Final = ("_REPLY_TOPIC",)
 _SYSTEM_GROUPS: Final = (
     "CID_",
     "TOOLS_CONSUMER",
@@ -71,6 +59,7 @@ class Catalog:
 
     async def look(self) -> None:
         """Ask all brokers for their topics and groups.  Raises UNAVAILABLE if none answers."""
+        before = {route.topic: route for route in self._cluster.routes.all()}
         masters = await self._cluster.masters()
         tables = await asyncio.gather(*map(self._topics_of, masters.values()), return_exceptions=True)
         refusals = [each for each in tables if isinstance(each, BaseException)]
@@ -84,7 +73,7 @@ class Catalog:
             log.warning("topics are known by their use alone", seldom="rocketmq", problem=refusal.message)
             return
         told = {name: each for name, each in zip(masters, tables, strict=True) if isinstance(each, dict)}
-        self._learn_topics(told, masters)
+        self._learn_topics(told, masters, before)
         await self._look_at_groups(masters)
 
     async def _topics_of(self, address: str) -> dict[str, Any]:
@@ -105,27 +94,25 @@ class Catalog:
                 break
         return found
 
-    def _learn_topics(self, told: Mapping[str, dict[str, Any]], masters: Mapping[str, str]) -> None:
+    def _learn_topics(
+        self, told: Mapping[str, dict[str, Any]], masters: Mapping[str, str], before: Mapping[str, Route]
+    ) -> None:
+        """Take the brokers' tables, but for topics that were made, changed or deleted since they were asked for."""
         names, routes = self._cluster.names, self._cluster.routes
         seen: set[str] = set()
         for resource in sorted({name for each in told.values() for name in each}):
             name = names.name(resource)
-            if self._is_systems(resource) or not _is_valid(name):
+            if self._cluster.is_systems(resource) or not names.is_ours(resource) or not _is_valid(name):
+                continue
+            seen.add(name)
+            if routes.known(name) != before.get(name):
                 continue
             having = {broker: each[resource] for broker, each in told.items() if isinstance(each.get(resource), dict)}
             made = [broker_of_topic(broker, masters[broker], config) for broker, config in having.items()]
-            seen.add(name)
             routes.learn(Route.of(name, made, _type_of(having.values())), asked=told)
         for route in routes.all():
-            if route.topic not in seen and not self._is_systems(names.resource(route.topic)):
+            if route.topic not in seen and route == before.get(route.topic):
                 routes.learn(Route(route.topic, (), route.type), asked=told)
-
-    def _is_systems(self, resource: str) -> bool:
-        """True for topics that RocketMQ has for itself."""
-        if resource.startswith(DEAD_LETTER_PREFIX):
-            return False
-        is_named = resource in _SYSTEM or resource.startswith(_SYSTEM_BEGINS) or resource.endswith(_SYSTEM_ENDS)
-        return is_named or resource in self._cluster.own_names
 
     async def _look_at_groups(self, masters: Mapping[str, str]) -> None:
         taken_out, self.taken_out = self.taken_out, set()
@@ -140,7 +127,8 @@ class Catalog:
             for resource, config in told.items():
                 name = self._cluster.names.name(resource)
                 own = resource in (self._cluster.settings.reader_group, self._cluster.settings.producer_group)
-                if own or resource.startswith(_SYSTEM_GROUPS) or name in taken_out | self.taken_out:
+                is_other = resource.startswith(_SYSTEM_GROUPS) or not self._cluster.names.is_ours(resource)
+                if own or is_other or name in taken_out | self.taken_out:
                     continue
                 if _is_valid_group(name) and isinstance(config, dict):
                     self._cluster.groups[name] = with_told(self._cluster.group(name), config)

@@ -18,7 +18,7 @@ from entrepot.domain.broker_of_queue import broker_number
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import AWAY, Code, EntrepotError
-from entrepot.domain.names import check_group_name, split_name
+from entrepot.domain.names import DEAD_LETTER_PREFIX, check_group_name, split_name
 from entrepot.domain.topic import Topic
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.dialect import table
@@ -31,6 +31,18 @@ from entrepot.store_client.rocketmq.settings import RocketMqSettings
 
 MAX_LINKS: Final = 1024
 """Most connected places."""
+_SYSTEM: Final = frozenset(
+    (
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "SELF_TEST_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+    )
+)
+_SYSTEM_BEGINS: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%LMQ%")
+_SYSTEM_ENDS: Final = ("_REPLY_TOPIC",)
 IDLE_SECONDS: Final = 300.0
 """Idle time after which a link is closed: its broker may be gone for good."""
 T = TypeVar("T")
@@ -114,15 +126,17 @@ class Cluster:
         """Return the answer of a name server: of the one that answered last, else of the next."""
         servers = self.settings.name_servers
         failure = EntrepotError(Code.UNAVAILABLE, "no name server of a cluster is configured")
-        for _ in servers:
-            address = servers[self._name_server % len(servers)]
+        first = self._name_server
+        for turn in range(first, first + len(servers)):
             try:
-                return await self.ask(address, code, fields, what=what, good=good)
+                answer = await self.ask(servers[turn % len(servers)], code, fields, what=what, good=good)
             except EntrepotError as refusal:
                 if refusal.code not in AWAY:
                     raise
                 failure = refusal
-                self._name_server += 1
+            else:
+                self._name_server = turn % len(servers)
+                return answer
         raise failure.with_traceback(None)
 
     async def ask_all(self, addresses: Mapping[str, str], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
@@ -140,10 +154,20 @@ class Cluster:
         return self.settings.addresses.get(address, address)
 
     async def _ask_route(self, topic: str) -> Route:
-        fields = {"topic": self.names.resource(topic), "acceptStandardJsonOnly": True}
+        resource = self.names.resource(topic)
+        if self.is_systems(resource):
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {topic!r} is RocketMQ's own")
+        fields = {"topic": resource, "acceptStandardJsonOnly": True}
         answer = await self.ask_name_server(codes.ROUTE, fields, what=f"tell the route of topic {topic!r}")
         known = self.routes.known(topic)
         return route_of(topic, table(answer.body), self.place, *(() if known is None else (known.type,)))
+
+    def is_systems(self, resource: str) -> bool:
+        """True for topics that RocketMQ has for itself, such as the half messages of all producers."""
+        if resource.startswith(DEAD_LETTER_PREFIX):
+            return False
+        is_named = resource in _SYSTEM or resource.startswith(_SYSTEM_BEGINS) or resource.endswith(_SYSTEM_ENDS)
+        return is_named or resource in self.own_names
 
     async def masters(self) -> dict[str, str]:
         """Ask for all brokers: the address of each one's master, by name.  Raises UNAVAILABLE where there is none."""

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from entrepot.domain.broker_of_queue import broker_number, broker_of_place, first_place, first_queue, local_place
-from entrepot.domain.errors import AWAY, Code, EntrepotError
+from entrepot.domain.errors import AWAY, Code, CorruptedError, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.query import (
     MAX_QUERY_MESSAGES,
@@ -107,9 +107,18 @@ class RocketMqFinder:
         if before_ms <= self._cluster.clock.now_ms():
             end = min(end, await self._reading.offset_before(query.topic, queue, before_ms))
         start = max(end - wanted, bounds.min_offset)
-        if start >= end:
-            return []
-        return (await self._reading.pull(query.topic, queue.queue_id, start, end - start)).messages
+        found: list[StoredMessage] = []
+        while start < end:
+            try:
+                pulled = await self._reading.pull(query.topic, queue.queue_id, start, end - start)
+            except CorruptedError:
+                start += 1
+                continue
+            found += [message for message in pulled.messages if message.queue_offset < end]
+            if pulled.next_offset <= start:
+                break
+            start = pulled.next_offset
+        return found
 
     async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         """Implements `MessageSearch.messages_by_id`, with a request for each known topic: an index is of one topic."""
@@ -167,7 +176,10 @@ class RocketMqFinder:
             await self._cluster.address_of(broker), codes.VIEW, {"offset": place}, what="show a message", good=good
         )
         records = decode_records(answer.body) if answer.code == SUCCESS else []
-        found = self._stored(records[0], broker) if records and records[0].commit_log_offset == place else None
+        record = records[0] if records and records[0].commit_log_offset == place else None
+        if record is None or self._cluster.is_systems(record.topic) or not self._cluster.names.is_ours(record.topic):
+            raise missing
+        found = self._stored(record, broker)
         if found is None:
             raise missing
         return found

@@ -48,7 +48,7 @@ class Link:
         self._pause, self._not_before = 0.0, 0.0
         self._problem = ""
         self._is_closed = False
-        self.used_at = self._loop.time()
+        self.used_at = self._heard_at = self._loop.time()
 
     async def ask(self, request: Frame, seconds: float) -> Frame:
         """Return the answer to a request, whatever it says.  Raises UNAVAILABLE for one that was not sent,
@@ -68,13 +68,16 @@ class Link:
         number = self._send(request)
         future: asyncio.Future[Frame] = self._loop.create_future()
         self._under_way[number] = future
+        channel, sent_at = self._channel, self._loop.time()
         try:
             async with asyncio.timeout_at(deadline):
                 return await future
         except TimeoutError:
-            raise EntrepotError(
-                Code.REQUEST_TIMEOUT, f"no answer of {self.address} in {seconds:g} s: unknown outcome"
-            ) from None
+            self._under_way.pop(number, None)
+            if self._channel is channel and self._heard_at < sent_at:
+                self._gone("no answer")  # a network that swallows everything ends no connection by itself
+            text = f"no answer of {self.address} in {seconds:g} s: unknown outcome"
+            raise EntrepotError(Code.REQUEST_TIMEOUT, text) from None
         finally:
             self._under_way.pop(number, None)
 
@@ -136,6 +139,7 @@ class Link:
         """Settle the requests whose answers came, and hand on the other side's requests."""
         if channel is not self._channel:
             return
+        self._heard_at = self._loop.time()
         try:
             frames = self._reader.receive(data)
         except FrameError as error:

@@ -57,12 +57,12 @@ class Reading:
             try:
                 pulled = await self.pull_once(topic, queue, at, min(wanted - len(found), MOST_AT_ONCE), filter)
             except CorruptedError:
-                if not found:
+                if at == from_offset:
                     raise
                 break
             taken = pulled.messages if matches is None else [each for each in pulled.messages if matches(each)]
             found += taken
-            size += sum(len(message.body) for message in taken)
+            size += sum(len(message.body) for message in pulled.messages)
             is_over = pulled.next_offset <= at or pulled.next_offset >= pulled.max_offset
             at = pulled.next_offset
             if is_over or len(found) >= max_messages or size >= MAX_READ_BYTES:

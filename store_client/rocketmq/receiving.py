@@ -41,6 +41,8 @@ REST_SECONDS: Final = 0.5
 """Pause before a broker that refused is asked again by a pop that still waits for the others."""
 POLL_MARGIN_SECONDS: Final = 7.0
 """Time by which a long poll may be longer than asked: its timer's step, and the broker's own margin."""
+MAX_KEY_CHARACTERS: Final = 64
+"""Longest unique key in a handle; RocketMQ's have 32, and brokers only repeat it."""
 _FIRST, _LAST = 0, 1
 """Where a new group begins (initMode)."""
 _POPPED: Final = (SUCCESS, codes.POLLING_TIMEOUT, codes.POLLING_FULL, codes.PULL_NOT_FOUND)
@@ -202,6 +204,8 @@ class Receiving:
         seconds = self._cluster.timeout_seconds + (poll_ms / 1000 + POLL_MARGIN_SECONDS if poll_ms else 0)
         what = f"deliver messages of topic {wish.topic!r}"
         answer = await self._cluster.ask(broker.address, codes.POP, fields, what=what, seconds=seconds, good=_POPPED)
+        if answer.code == codes.POLLING_FULL and poll_ms:
+            await asyncio.sleep(REST_SECONDS)  # the broker holds no more polls, and answers at once
         if answer.code != SUCCESS:
             return []
         records = decode_records(answer.body)
@@ -223,7 +227,7 @@ class Receiving:
         message = as_first_stored(message)
         handle = ClusterHandle(
             *(wish.topic, wish.group, broker.name),
-            record.properties.get(UNIQUE_KEY, ""),
+            record.properties.get(UNIQUE_KEY, "")[:MAX_KEY_CHARACTERS],
             receipt.text,
             attempt,
             record.queue_id,
@@ -246,7 +250,10 @@ class Receiving:
 
     def _tidy(self, shelf: _Shelf) -> None:
         if shelf.is_idle:
-            self._shelves.pop(shelf.wish, None)
+            if shelf.keeper is not None:
+                shelf.keeper.cancel()
+            if self._shelves.get(shelf.wish) is shelf:
+                del self._shelves[shelf.wish]
         elif shelf.deliveries and not shelf.pops and shelf.keeper is None:
             keep_ms = min(self._cluster.settings.keep_ms, shelf.wish.invisible_ms // 2)
             shelf.keeper = asyncio.get_running_loop().call_later(keep_ms / 1000, self._give_back, shelf)

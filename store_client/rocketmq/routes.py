@@ -181,7 +181,7 @@ class Routes:
         self._known: dict[str, Route] = {}
         self._watchers: list[Callable[[str], None]] = []
         self._asking: dict[str, asyncio.Task[Route]] = {}
-        self._told_at: dict[str, float] = {}
+        self._told_at: dict[str, dict[str, float]] = {}
 
     def known(self, topic: str) -> Route | None:
         """Return a route from the local view, or None."""
@@ -223,14 +223,15 @@ class Routes:
         """Take a route, whoever told it, and return what is known by that.  `asked`: brokers that were asked
         themselves: they lack the topic if they are not in the route."""
         now = asyncio.get_running_loop().time()
-        self._told_at.update((broker.name, now) for broker in told.brokers)
+        told_at = self._told_at.setdefault(told.topic, {})
+        told_at.update((broker.name, now) for broker in told.brokers)
         known = self._known.get(told.topic)
         away = [
             replace(broker, is_away=True)
             for broker in (() if known is None else known.brokers)
             if broker.name not in asked
             and all(broker.name != each.name for each in told.brokers)
-            and now - self._told_at.get(broker.name, 0.0) < AWAY_SECONDS
+            and now - told_at.get(broker.name, 0.0) < AWAY_SECONDS
         ]
         route = Route.of(told.topic, (*told.brokers, *away), told.type)
         if not route.brokers:
@@ -242,6 +243,7 @@ class Routes:
 
     def forget(self, topic: str) -> None:
         """Forget a topic that is gone."""
+        self._told_at.pop(topic, None)
         if self._known.pop(topic, None) is not None:
             self._tell(topic)
 

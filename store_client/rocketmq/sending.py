@@ -87,6 +87,7 @@ class _Item:
     message: Message
     body: bytes
     properties: dict[str, str]
+    is_done: bool = False
 
     @property
     def size(self) -> int:
@@ -212,7 +213,7 @@ class Sending:
         finally:
             self._lanes.pop((topic, queue_id), None)
             for item in (*taken, *lane.items):
-                self._failed(item, EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome"))
+                self._done(item, EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome"))
             self._settle()
 
     def _next(self, lane: _Lane) -> list[_Item]:
@@ -330,14 +331,13 @@ class Sending:
     # -- confirming --------------------------------------------------------------------------------------------------
 
     def _done(self, item: _Item, outcome: EntrepotError | None) -> None:
-        if outcome is None:
-            item.batch.left -= 1
-        else:
-            self._failed(item, outcome)
-
-    def _failed(self, item: _Item, outcome: EntrepotError) -> None:
+        if item.is_done:
+            return
+        item.is_done = True
         batch = item.batch
         batch.left -= 1
+        if outcome is None:
+            return
         if outcome.code not in UNKNOWN:
             batch.refusals[item.index] = outcome
         elif batch.failure is None:

@@ -101,7 +101,11 @@ class QueueTail:
             self._start = self.next_offset = await self._reading.offset_of(self._topic, queue, position)
             self._tell_begun()
         poll_ms = self._cluster.settings.most_poll_ms
-        pulled = await self._reading.pull_once(self._topic, queue, self.next_offset, TAIL_MESSAGES, poll_ms=poll_ms)
+        loop, before = asyncio.get_running_loop(), self.next_offset
+        began = loop.time()
+        pulled = await self._reading.pull_once(self._topic, queue, before, TAIL_MESSAGES, poll_ms=poll_ms)
+        if pulled.next_offset == before and loop.time() < began + FIRST_PAUSE_SECONDS:
+            await asyncio.sleep(FIRST_PAUSE_SECONDS)  # the broker holds no poll now
         self.next_offset = pulled.next_offset
         if pulled.messages and self._is_open:
             for message, fault in hand_over(list(pulled.messages), self._on_messages):

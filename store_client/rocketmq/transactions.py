@@ -18,7 +18,7 @@ import structlog
 
 from entrepot.domain.broker_of_queue import broker_number, first_place, first_queue
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.errors import AWAY, Code, EntrepotError
+from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.transaction import HalfMessage, TransactionEnd
 from entrepot.protocols.rocketmq.mapping import wire_id
@@ -29,7 +29,7 @@ from entrepot.protocols.rocketmq.remoting.messages import UNIQUE_KEY, stored_mes
 from entrepot.protocols.rocketmq.remoting.records import COMMITTED, ROLLED_BACK, decode_records
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
-from entrepot.store_client.rocketmq.sending import Sending, Sent
+from entrepot.store_client.rocketmq.sending import UNKNOWN, Sending, Sent
 
 log = structlog.get_logger(__name__)
 HalfKey = tuple[str, str]
@@ -123,7 +123,7 @@ class RocketMqTransactions:
         try:
             await self._cluster.ask(half.address, codes.END_TRANSACTION, fields, what="end a transaction")
         except EntrepotError as refusal:
-            if refusal.code in AWAY and not (end.commit and refusal.code is not Code.UNAVAILABLE):
+            if refusal.code in PASSING and not (end.commit and refusal.code in UNKNOWN):
                 self._halves.setdefault(key, half)  # it may be tried again
             elif refusal.code is Code.INTERNAL_ERROR:
                 return EntrepotError(Code.INVALID_TRANSACTION_ID, refusal.message)

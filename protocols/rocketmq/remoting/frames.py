@@ -84,7 +84,10 @@ def encode(frame: Frame) -> bytes:
     }
     if frame.remark:
         header["remark"] = frame.remark
-    encoded = orjson.dumps(header)
+    try:
+        encoded = orjson.dumps(header)
+    except TypeError as error:  # a text that is not valid Unicode
+        raise EntrepotError(Outcome.BAD_REQUEST, f"a field of a request cannot be sent: {error}") from error
     size = _LENGTH_SIZE + len(encoded) + len(frame.body)
     if _LENGTH_SIZE + size > MAX_FRAME_BYTES:
         raise FrameError(f"a frame has at most {MAX_FRAME_BYTES} bytes, this one {_LENGTH_SIZE + size}")

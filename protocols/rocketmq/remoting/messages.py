@@ -13,6 +13,7 @@ trip changes nothing: a message that was sent from here comes back as it was.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
@@ -41,10 +42,16 @@ from entrepot.protocols.rocketmq.remoting.names import Names
 from entrepot.protocols.rocketmq.remoting.records import Record, inflated
 
 UNIQUE_KEY, TAGS, INDEX_KEYS = "UNIQ_KEY", "TAGS", "KEYS"
-SHARDING_KEY, BORN_HOST = "__SHARDINGKEY", "__BORNHOST"
+SHARDING_KEY, BORN_HOST, BORN_MS = "__SHARDINGKEY", "__BORNHOST", "BORN_TIMESTAMP"
 DELIVER_MS, HALF, PRODUCER_GROUP = "TIMER_DELIVER_MS", "TRAN_MSG", "PGROUP"
 RETRY_TOPIC, RECEIPT = "RETRY_TOPIC", "POP_CK"
-_BROKERS_OWN: Final = RESERVED | {"ORIGIN_GROUP"}
+_OF_OUR_STORE: Final = (
+    *(SystemProperty.RETRY_TOPIC, SystemProperty.RETRY_QUEUE, SystemProperty.RETRY_QUEUE_OFFSET),
+    *(SystemProperty.DEAD_LETTER_QUEUE, SystemProperty.DEAD_LETTER_QUEUE_OFFSET),
+)
+"""Facts of retries and dead letters of a store of ours: a cluster has none of these."""
+_TIME: Final = re.compile("[0-9]{1,15}")
+_BROKERS_OWN: Final = RESERVED | {"ORIGIN_GROUP", "BORN_TIMESTAMP"}
 """Properties that RocketMQ uses itself, and its brokers add."""
 MAX_GROUP_CHARACTERS: Final = 1024
 """Longest message group that is a sharding key; a longer one is a fact alone, and still chooses the queue."""
@@ -70,6 +77,8 @@ def properties_for(message: Message, deliver_at_ms: int | None = None) -> dict[s
         facts[MESSAGE_GROUP] = group
     if deliver_at_ms is not None:
         found[DELIVER_MS] = str(deliver_at_ms)
+    if message.born_time_ms:
+        found[BORN_MS] = str(message.born_time_ms)  # a batch has one for all of its messages
     born_host = message.system_text(SystemProperty.BORN_HOST) or ""
     if is_plain(born_host):
         found[BORN_HOST] = born_host
@@ -79,7 +88,7 @@ def properties_for(message: Message, deliver_at_ms: int | None = None) -> dict[s
         facts[QOS] = str(message.qos)
     if not message.body:
         facts[BODY_IS_EMPTY] = "1"
-    found |= carry(message.properties, facts)
+    found |= carry(message.properties, facts, _BROKERS_OWN)
     size = len(property_text.encode(found).encode())
     if size > property_text.MAX_TEXT_BYTES:
         raise EntrepotError(
@@ -99,6 +108,7 @@ def stored_message(
     told = record.properties
     properties, facts = bring_back({name: value for name, value in told.items() if name not in _BROKERS_OWN})
     topic = topic or names.name(record.topic)
+    _drop_own(facts, topic)
     body = inflated(record)
     is_empty = facts.pop(BODY_IS_EMPTY, "") == "1" and body == EMPTY_BODY
     message = StoredMessage(topic, b"" if is_empty else body, properties=properties)
@@ -110,7 +120,8 @@ def stored_message(
     message.message_group = _text(facts.pop(MESSAGE_GROUP, None), told.get(SHARDING_KEY, ""))
     own_id = facts.pop(MESSAGE_ID, None)
     message.message_id = own_id if isinstance(own_id, bytes) else domain_id(told.get(UNIQUE_KEY, ""))
-    message.born_time_ms = max(record.born_time_ms, 0)
+    born = told.get(BORN_MS, "")
+    message.born_time_ms = int(born) if _TIME.fullmatch(born) else max(record.born_time_ms, 0)
     message.filter_hash = filter_hash(message.sub_topic, message.tag)
     _add_well_known(record, names, topic, facts)
     if facts:
@@ -120,6 +131,15 @@ def stored_message(
     message.commit_log_offset = record.commit_log_offset
     message.store_time_ms = max(record.store_time_ms, 0)
     return message
+
+
+def _drop_own(facts: dict[str, PropertyValue], topic: str) -> None:
+    """Drop facts that any producer of the cluster could plant: only a store of ours gives them their meaning."""
+    for name in _OF_OUR_STORE:
+        facts.pop(name, None)
+    sent_to = facts.get(SystemProperty.SENT_TO)
+    if sent_to is not None and not (isinstance(sent_to, str) and split_name(sent_to)[0] == split_name(topic)[0]):
+        del facts[SystemProperty.SENT_TO]
 
 
 def _add_well_known(record: Record, names: Names, topic: str, facts: dict[str, PropertyValue]) -> None:

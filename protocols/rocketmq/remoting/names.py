@@ -37,6 +37,9 @@ class Names:
         prefix = next((each for each in _PREFIXES if plain.startswith(each)), "")
         rest = plain[len(prefix) :]
         within = self.home if namespace == DEFAULT_NAMESPACE else namespace
+        if self.home and namespace == self.home and namespace != DEFAULT_NAMESPACE:
+            text = f"{name!r}: the namespace {namespace!r} of the cluster is {DEFAULT_NAMESPACE!r} here"
+            raise EntrepotError(Code.ILLEGAL_TOPIC, text)
         if not within:
             if _NAMESPACED.fullmatch(rest):
                 raise EntrepotError(
@@ -44,6 +47,13 @@ class Names:
                 )
             return plain
         return f"{prefix}{within}{_SEPARATOR}{rest}"
+
+    def is_ours(self, resource: str) -> bool:
+        """True if our name of a topic or group leads back to it."""
+        try:
+            return self.resource(self.name(resource)) == resource
+        except EntrepotError:
+            return False
 
     def name(self, resource: str) -> str:
         """Return our name of a topic or group of the cluster."""

@@ -23,6 +23,7 @@ ORDERED_QUEUE: Final = 999
 """Revive queue of an ordered pop."""
 MAX_SPAN: Final = 4_096
 """Offsets of one queue that a batch of acknowledgements spans."""
+_INT64: Final = range(-(1 << 63), 1 << 63)
 NORMAL, RETRY_1, RETRY_2 = "0", "1", "2"
 
 
@@ -58,6 +59,8 @@ class PopReceipt:
             numbers = [int(each) for each in (start, popped, invisible, revive, queue_id, offset, *more[:1])]
         except ValueError as error:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt of RocketMQ") from error
+        if retry not in (NORMAL, RETRY_1, RETRY_2) or not all(each in _INT64 for each in numbers):
+            raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt of RocketMQ")
         first, popped_ms, invisible_ms, revive_queue, queue, place, *place_in_log = numbers
         return cls(first, popped_ms, invisible_ms, revive_queue, retry, broker, queue, place, *place_in_log)
 
@@ -87,17 +90,15 @@ def receipts_of(answer: Frame, records: Iterable[Record], broker: str) -> list[t
     counts = dict(_triples(told.get("orderCountInfo", "")))
     found: list[tuple[PopReceipt, int]] = []
     for record in records:
-        own = record.properties.get(RECEIPT)
-        if own is not None:
-            receipt = replace(PopReceipt.parse(own), commit_log_offset=record.commit_log_offset)
-        else:
-            queue = f"{NORMAL} {record.queue_id}"
+        receipt = _own_receipt(record, broker)
+        if receipt is None:
+            retry = _retry_of(record)
             receipt = PopReceipt(
-                starts.get(queue, record.queue_offset),
+                starts.get(f"{retry} {record.queue_id}", record.queue_offset),
                 _whole(told, "popTime", 0),
                 _whole(told, "invisibleTime", 0),
                 _whole(told, "reviveQid", 0),
-                NORMAL,
+                retry,
                 broker,
                 record.queue_id,
                 record.queue_offset,
@@ -108,6 +109,26 @@ def receipts_of(answer: Frame, records: Iterable[Record], broker: str) -> list[t
         attempts = counts.get(retry_and_queue, 0) if own_count is None else own_count
         found.append((receipt, max(record.reconsume_times, attempts) + 1))
     return found
+
+
+def _own_receipt(record: Record, broker: str) -> PopReceipt | None:
+    """Return the receipt that a record of a retry topic brings; a producer can plant others within a batch."""
+    text = record.properties.get(RECEIPT)
+    try:
+        found = None if text is None else PopReceipt.parse(text)
+    except EntrepotError:
+        return None
+    place = broker, record.queue_id, record.queue_offset
+    if found is None or found.retry == NORMAL or (found.broker, found.queue_id, found.offset) != place:
+        return None
+    return replace(found, commit_log_offset=record.commit_log_offset)
+
+
+def _retry_of(record: Record) -> str:
+    """Return which of the queues a record is from, by its topic: older brokers give records of retries as they are."""
+    if not record.topic.startswith(RETRY_PREFIX):
+        return NORMAL
+    return RETRY_2 if "+" in record.topic else RETRY_1
 
 
 def _triples(text: str) -> Iterable[tuple[str, int]]:

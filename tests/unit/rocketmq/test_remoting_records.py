@@ -200,10 +200,10 @@ def popped(**fields: str) -> Frame:
 def test_receipts_are_made_of_the_answers_header() -> None:
     """As RocketMQ 5.5.0 gave them, with the one that came again."""
     normal = replace(PARSED, queue_id=1, queue_offset=9, commit_log_offset=77)
-    again = replace(PARSED, reconsume_times=1, properties={RECEIPT: "0 90 5000 7 1 broker-a 0 0"})
+    again = replace(PARSED, reconsume_times=1, properties={RECEIPT: "0 90 5000 7 1 broker-a 1 2"})
     (one, first), (other, second) = receipts_of(popped(), [normal, again], "broker-a")
     assert (one.text, first) == ("7 100 5000 3 0 broker-a 1 9 77", 1)
-    assert (other.text, second) == ("0 90 5000 7 1 broker-a 0 0 3", 2)
+    assert (other.text, second) == ("0 90 5000 7 1 broker-a 1 2 3", 2)
     assert one.topic("t", "g") == "t"
     assert other.topic("t", "g") == "%RETRY%g_t"
     assert replace(other, retry="2").topic("t", "g") == "%RETRY%g+t"
