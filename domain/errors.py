@@ -45,7 +45,9 @@ class Code(IntEnum):
 
 NOT_THERE: Final = frozenset({Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND})
 """Refusals because a topic or a group does not exist (any more)."""
-AWAY: Final = frozenset({Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN})
+UNANSWERED: Final = frozenset({Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN})
+"""Refusals that leave open whether a request was carried out."""
+AWAY: Final = UNANSWERED | {Code.UNAVAILABLE}
 """Refusals that may pass soon: a broker is away, or its answer was lost."""
 PASSING: Final = AWAY | {Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL}
 """Refusals that may pass: also of a broker that has no room, or too much to do."""

@@ -22,7 +22,7 @@ from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.delivery import Deliveries, MessageRun, Receipt
-from entrepot.domain.errors import NOT_THERE, PASSING, Code, EntrepotError
+from entrepot.domain.errors import NOT_THERE, PASSING, UNANSWERED, Code, EntrepotError
 from entrepot.domain.message import ordering_key
 from entrepot.domain.ports import REJECTED, PopRequest, Store
 from entrepot.gateway.messaging.settling import MAX_SETTLED, Endings, Outcomes, Settling, outcomes_of
@@ -39,8 +39,6 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 """Limit of the pauses, doubled each time, after a refusal or an early answer to a long poll (a store that ends)."""
 MAX_UNSETTLED: Final = 10_000
 """Limit of ended messages that the store has not been told of; beyond it no more are popped."""
-UNANSWERED: Final = frozenset({Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT})
-"""Refusals of a pop that may have claimed messages."""
 CLOSE_SECONDS: Final = 5.0
 """Longest time to release at the end, in seconds; the rest comes back when its lease ends."""
 

@@ -25,7 +25,7 @@ from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.acceptance import unfit
 from entrepot.domain.broker_of_queue import broker_of_queue
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.errors import PASSING, Code, EntrepotError
+from entrepot.domain.errors import AWAY, PASSING, Code, EntrepotError
 from entrepot.domain.message import Message, MessageInDoubt
 from entrepot.protocols.wire import operations as wire
 from entrepot.protocols.wire.frames import RemotingError
@@ -323,7 +323,7 @@ class Appending:
         if error is None:
             self._taken(part, confirmation, number, sent_at, payload)
             return
-        if error.code in (Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.UNAVAILABLE):
+        if error.code in AWAY:
             self._cluster.failed(part.client)
         if error.code is Code.UNAVAILABLE:
             self._ride(number, part, confirmation, error)  # it never left here, or met a store that had failed before

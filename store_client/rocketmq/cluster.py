@@ -24,6 +24,7 @@ from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.dialect import table
 from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
 from entrepot.protocols.rocketmq.remoting.names import Names
+from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.protocols.rocketmq.remoting.signing import signed
 from entrepot.store_client.rocketmq.link import Link
 from entrepot.store_client.rocketmq.routes import MASTER, Route, Routes, route_of
@@ -203,6 +204,14 @@ class Cluster:
         if found is None:
             raise EntrepotError(Code.OFFSET_NOT_FOUND, f"the cluster has no broker with the number {number}")
         return found
+
+    async def record_at(self, broker: str, commit_log_offset: int) -> Record | None:
+        """Return the record at a place in a broker's log, or None.  A broker gives what lies there, whatever it is."""
+        good = (SUCCESS, codes.SYSTEM_ERROR, codes.NOT_FOUND)
+        fields = {"offset": commit_log_offset}
+        answer = await self.ask(await self.address_of(broker), codes.VIEW, fields, what="show a message", good=good)
+        records = decode_records(answer.body) if answer.code == SUCCESS else []
+        return records[0] if records else None
 
     # -- local definitions -------------------------------------------------------------------------------------------
 

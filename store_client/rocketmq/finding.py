@@ -171,13 +171,13 @@ class RocketMqFinder:
             raise missing
         broker = await self._cluster.name_of(broker_of_place(commit_log_offset))
         place = local_place(commit_log_offset)
-        good = (SUCCESS, codes.SYSTEM_ERROR, codes.NOT_FOUND)
-        answer = await self._cluster.ask(
-            await self._cluster.address_of(broker), codes.VIEW, {"offset": place}, what="show a message", good=good
-        )
-        records = decode_records(answer.body) if answer.code == SUCCESS else []
-        record = records[0] if records and records[0].commit_log_offset == place else None
-        if record is None or self._cluster.is_systems(record.topic) or not self._cluster.names.is_ours(record.topic):
+        record = await self._cluster.record_at(broker, place)
+        if (
+            record is None
+            or record.commit_log_offset != place
+            or self._cluster.is_systems(record.topic)
+            or not self._cluster.names.is_ours(record.topic)
+        ):
             raise missing
         found = self._stored(record, broker)
         if found is None:

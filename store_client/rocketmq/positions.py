@@ -8,7 +8,6 @@ begins at the end, to the time at which it was made here.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 
 from entrepot.domain.definitions.consumer_group import LATEST, ConsumerGroup, parse_start
 from entrepot.domain.names import dead_letter_group
@@ -17,6 +16,7 @@ from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import SUCCESS
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.reading import Reading
+from entrepot.store_client.rocketmq.remembered import Remembered
 from entrepot.store_client.rocketmq.routes import Route, RouteQueue
 
 
@@ -25,14 +25,13 @@ class Positions:
 
     def __init__(self, cluster: Cluster, reading: Reading) -> None:
         self._cluster, self._reading = cluster, reading
-        self._begun: OrderedDict[tuple[str, str], asyncio.Task[None]] = OrderedDict()
-        self._made: OrderedDict[str, int] = OrderedDict()
+        most = cluster.settings.max_remembered
+        self._begun: Remembered[tuple[str, str], asyncio.Task[None]] = Remembered(most)
+        self._made: Remembered[str, int] = Remembered(most)
 
     def made(self, group: str) -> None:
         """Note that a group was made now."""
         self._made.setdefault(group, self._cluster.clock.now_ms() + 1)  # behind what is stored now
-        while len(self._made) > self._cluster.settings.max_remembered:
-            self._made.popitem(last=False)
 
     def gone(self, group: str) -> None:
         """Forget a group that was deleted."""
@@ -54,8 +53,6 @@ class Positions:
         begun = self._begun.get(key)
         if begun is None:
             begun = self._begun[key] = self._cluster.spawn(self._begin(group.name, route, start_ms))
-            while len(self._begun) > self._cluster.settings.max_remembered:
-                self._begun.popitem(last=False)
         try:
             await asyncio.shield(begun)
         except Exception:

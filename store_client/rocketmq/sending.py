@@ -26,7 +26,7 @@ import structlog
 from entrepot.domain.acceptance import fits_a_record, is_for_later, unfit
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import UNANSWERED, Code, EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.routing.queue_selector import RoundRobin, queue_for_key
@@ -40,8 +40,6 @@ from entrepot.protocols.rocketmq.remoting.records import encode_batch
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.routes import Route, RouteQueue
 
-UNKNOWN: Final = frozenset({Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN})
-"""Codes that leave open if a message was stored: they fail the batch, and do not refuse the message."""
 MAX_BODY_BYTES: Final = 15 << 20
 """Longest body that fits a frame with its properties; brokers take 4 MiB unless their settings say more."""
 _AS_A_WHOLE: Final = frozenset({Code.BAD_REQUEST, Code.INTERNAL_ERROR, Code.MESSAGE_BODY_TOO_LARGE})
@@ -320,7 +318,7 @@ class Sending:
 
     def _look_again(self, topic: str, refusal: EntrepotError) -> None:
         """Ask for the route again, which an answer, or its absence, has put in doubt."""
-        if refusal.code in (Code.TOPIC_NOT_FOUND, Code.UNAVAILABLE, Code.STORAGE_FULL, Code.FORBIDDEN, *UNKNOWN):
+        if refusal.code in (Code.TOPIC_NOT_FOUND, Code.UNAVAILABLE, Code.STORAGE_FULL, Code.FORBIDDEN, *UNANSWERED):
             self._cluster.spawn(self._refresh(topic))
 
     async def _refresh(self, topic: str) -> Route | None:
@@ -338,7 +336,7 @@ class Sending:
         batch.left -= 1
         if outcome is None:
             return
-        if outcome.code not in UNKNOWN:
+        if outcome.code not in UNANSWERED:  # those fail the batch, and do not refuse the message
             batch.refusals[item.index] = outcome
         elif batch.failure is None:
             batch.failure = EntrepotError(outcome.code, outcome.message)

@@ -8,7 +8,6 @@ acknowledgements of stale receipts like those of current ones.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -17,10 +16,10 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import REJECTED
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.protocols.rocketmq.remoting import codes
-from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
+from entrepot.protocols.rocketmq.remoting.frames import Frame
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, batch_of, may_go_together
-from entrepot.protocols.rocketmq.remoting.records import decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
+from entrepot.store_client.rocketmq.remembered import Remembered
 
 Refusals = list[EntrepotError | None]
 _VOID = ""
@@ -31,7 +30,7 @@ class Settling:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._renewed: OrderedDict[str, str] = OrderedDict()
+        self._renewed: Remembered[str, str] = Remembered(cluster.settings.max_remembered)
 
     async def acknowledge(
         self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
@@ -148,16 +147,9 @@ class Settling:
         """Look whether the record in the log is the delivery's.  A broker copies whatever lies there, and a handle is a
         client's: it could name a message of any topic.  Raises INVALID_RECEIPT_HANDLE."""
         group, topic = self._cluster.names.resource(group), self._cluster.names.resource(topic)
-        address = await self._cluster.address_of(receipt.broker)
-        fields = {"offset": receipt.commit_log_offset}
-        good = (SUCCESS, codes.SYSTEM_ERROR, codes.NOT_FOUND)
-        answer = await self._cluster.ask(address, codes.VIEW, fields, what="show a message", good=good)
-        found = decode_records(answer.body)[:1] if answer.code == SUCCESS else []
-        place = receipt.queue_id, receipt.offset
-        if not any((each.queue_id, each.queue_offset) == place for each in found) or found[0].topic not in (
-            topic,
-            receipt.topic(topic, group),
-        ):
+        found = await self._cluster.record_at(receipt.broker, receipt.commit_log_offset)
+        is_there = found is not None and (found.queue_id, found.queue_offset) == (receipt.queue_id, receipt.offset)
+        if found is None or not is_there or found.topic not in (topic, receipt.topic(topic, group)):
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not of such a delivery")
 
     # -- shared ------------------------------------------------------------------------------------------------------
@@ -194,5 +186,3 @@ class Settling:
     def _remember(self, text: str, receipt_handle: str) -> None:
         self._renewed[text] = receipt_handle
         self._renewed.move_to_end(text)
-        if len(self._renewed) > self._cluster.settings.max_remembered:
-            self._renewed.popitem(last=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections import OrderedDict
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
@@ -13,6 +12,7 @@ from entrepot.protocols.rocketmq.mapping import deliver_at_ms, wire_id
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.remembered import Remembered
 from entrepot.store_client.rocketmq.sending import Sent
 
 TimedKey = tuple[str, bytes, int]
@@ -23,7 +23,7 @@ class RocketMqTimers:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._places: OrderedDict[TimedKey, list[tuple[str, str]]] = OrderedDict()
+        self._places: Remembered[TimedKey, list[tuple[str, str]]] = Remembered(cluster.settings.max_remembered)
 
     @property
     def waiting(self) -> int:
@@ -35,12 +35,7 @@ class RocketMqTimers:
         if sent.recall_handle:
             topic = message.system_text(SystemProperty.SENT_TO) or message.topic
             key = topic, message.message_id, deliver_at_ms(message) or 0
-            self._note(key, [*self._places.get(key, ()), (message.topic, sent.broker)])
-
-    def _note(self, key: TimedKey, places: list[tuple[str, str]]) -> None:
-        self._places[key] = places
-        while len(self._places) > self._cluster.settings.max_remembered:
-            self._places.popitem(last=False)
+            self._places[key] = [*self._places.get(key, ()), (message.topic, sent.broker)]
 
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
         """Implements `Timers.recall`.  A broker does not say whether the message was waiting: one that another gateway
@@ -55,7 +50,7 @@ class RocketMqTimers:
         if places is None:
             places = [(topic, broker.name) for broker in (await self._cluster.routes.of(topic)).brokers]
         await asyncio.gather(*(self._recall(each, broker, key) for each, broker in places))
-        self._note(key, [])
+        self._places[key] = []
 
     async def _recall(self, topic: str, broker: str, key: TimedKey) -> None:
         _, message_id, at_ms = key

@@ -9,7 +9,6 @@ twice.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import structlog
 
 from entrepot.domain.broker_of_queue import broker_number, first_place, first_queue
 from entrepot.domain.confirmation import Confirmation
-from entrepot.domain.errors import PASSING, Code, EntrepotError
+from entrepot.domain.errors import PASSING, UNANSWERED, Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.transaction import HalfMessage, TransactionEnd
 from entrepot.protocols.rocketmq.mapping import wire_id
@@ -29,7 +28,8 @@ from entrepot.protocols.rocketmq.remoting.messages import UNIQUE_KEY, stored_mes
 from entrepot.protocols.rocketmq.remoting.records import COMMITTED, ROLLED_BACK, decode_records
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
-from entrepot.store_client.rocketmq.sending import UNKNOWN, Sending, Sent
+from entrepot.store_client.rocketmq.remembered import Remembered
+from entrepot.store_client.rocketmq.sending import Sending, Sent
 
 log = structlog.get_logger(__name__)
 HalfKey = tuple[str, str]
@@ -52,8 +52,9 @@ class RocketMqTransactions:
 
     def __init__(self, cluster: Cluster, sending: Sending) -> None:
         self._cluster, self._sending = cluster, sending
-        self._halves: OrderedDict[HalfKey, _Half] = OrderedDict()
-        self._checks: OrderedDict[HalfKey, StoredMessage] = OrderedDict()
+        most = cluster.settings.max_remembered
+        self._halves: Remembered[HalfKey, _Half] = Remembered(most)
+        self._checks: Remembered[HalfKey, StoredMessage] = Remembered(most)
         self._is_beating = False
         cluster.on_request = self._requested
 
@@ -93,12 +94,7 @@ class RocketMqTransactions:
         half = _Half(
             sent.address, sent.broker, sent.queue_offset, place.commit_log_offset, wire_id(message.message_id), False
         )
-        self._remember((message.topic, name), half)
-
-    def _remember(self, key: HalfKey, half: _Half) -> None:
-        self._halves[key] = half
-        while len(self._halves) > self._cluster.settings.max_remembered:
-            self._halves.popitem(last=False)
+        self._halves[message.topic, name] = half
 
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
         """Implements `Transactions.end_transactions`."""
@@ -123,7 +119,7 @@ class RocketMqTransactions:
         try:
             await self._cluster.ask(half.address, codes.END_TRANSACTION, fields, what="end a transaction")
         except EntrepotError as refusal:
-            if refusal.code in PASSING and not (end.commit and refusal.code in UNKNOWN):
+            if refusal.code in PASSING and not (end.commit and refusal.code in UNANSWERED):
                 self._halves.setdefault(key, half)  # it may be tried again
             elif refusal.code is Code.INTERNAL_ERROR:
                 return EntrepotError(Code.INVALID_TRANSACTION_ID, refusal.message)
@@ -148,10 +144,8 @@ class RocketMqTransactions:
         name = message.system_text(SystemProperty.TRANSACTION_ID) or unique_key
         message.system = {**message.system, SystemProperty.TRANSACTION_ID: name}
         offsets = int(told["tranStateTableOffset"]), int(told["commitLogOffset"])
-        self._remember((message.topic, name), _Half(address, broker, *offsets, unique_key, True))
+        self._halves[message.topic, name] = _Half(address, broker, *offsets, unique_key, True)
         self._checks[message.topic, name] = message
-        while len(self._checks) > self._cluster.settings.max_remembered:
-            self._checks.popitem(last=False)
 
     async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
         """Implements `Transactions.take_checks`: the brokers' checks so far; they repeat them by themselves."""

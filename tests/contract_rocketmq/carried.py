@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any
-
 PLACES = "RocketMQ keeps no hash of a sub-topic, and reads by its own limits"
 LIMITS = "topics and groups of RocketMQ do not have these limits"
 LATE_SETTLING = "brokers answer OK to an acknowledgement of what is settled, or of a delivery that is over"
@@ -25,10 +22,3 @@ NAMES_TAKEN = "a transaction id counts as taken by an earlier message of its bat
 CHECKS = "the cluster asks after transactions by itself, see test_transactions.py"
 BY_OTHER_TESTS = frozenset({CHECKS})
 """Reasons of tests in whose place there are others."""
-
-
-def carried(module: ModuleType, but: dict[str, str]) -> dict[str, Any]:
-    """What a test module of the same fixtures gets: every test and fixture of `module`, but those."""
-    missing = but.keys() - vars(module).keys()
-    assert not missing, f"no tests of these names: {missing}"
-    return {name: value for name, value in vars(module).items() if name not in but and not name.startswith("__")}

@@ -7,7 +7,6 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, NoReturn
 
 from entrepot.domain.confirmation import Confirmation
@@ -19,6 +18,7 @@ from entrepot.protocols.rocketmq.remoting.names import Names
 from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.rocketmq.cluster import RocketMqCluster
 from tests.support.stores.model_store import MemoryStore
+from tests.support.stores.readable import ToldWhenReadable
 from tests.support.stores.replaced import replaced
 
 DEAD_LETTERS: Final = "%DLQ%"
@@ -39,10 +39,8 @@ class SettledStore(RocketMqStore):
         **others: Any,
     ) -> None:
         super().__init__(*args, **others)
-        self._readable = readable
+        self._told = ToldWhenReadable(readable)
         self._broker = broker
-        self._turn = asyncio.Lock()
-        self._settling: set[asyncio.Task[None]] = set()
         self.own_messages, self.own_topology, self.own_transactions = self.messages, self.topology, self.transactions
         self.messages = replaced(self.messages, append=self.append)
         self.transactions = replaced(self.transactions, append_half=self.append_half)
@@ -58,31 +56,10 @@ class SettledStore(RocketMqStore):
         return replace(topic, placement=((self._broker, topic.queues),)) if self._broker else topic
 
     def append(self, messages: Sequence[Message]) -> Confirmation:
-        return self._told_at_the_end(self.own_messages.append(messages))
+        return self._told.of(self.own_messages.append(messages))
 
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
-        return self._told_at_the_end(self.own_transactions.append_half(messages))
-
-    def _told_at_the_end(self, inner: Confirmation) -> Confirmation:
-        outer = Confirmation()
-
-        def settle(failure: EntrepotError | None) -> None:
-            outer.refusals = inner.refusals if any(inner.refusals or ()) else None
-            outer.settle(failure)
-
-        def settle_when_readable(failure: EntrepotError | None) -> None:
-            task = asyncio.create_task(self._settle_in_turn(partial(settle, failure)))
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
-
-        inner.when_settled(settle if self._readable is None else settle_when_readable)
-        return outer
-
-    async def _settle_in_turn(self, settle: Callable[[], None]) -> None:
-        assert self._readable is not None
-        async with self._turn:
-            await self._readable()
-            settle()
+        return self._told.of(self.own_transactions.append_half(messages))
 
 
 class PassingClock:

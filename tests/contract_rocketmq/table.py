@@ -1,4 +1,4 @@
-"""What of the contract of all stores a RocketMQ cluster carries, as docs/rocketmq-cluster.md shows it."""
+"""The part of the contract of all stores that a RocketMQ cluster carries, as docs/rocketmq-cluster.md shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a store in front of a cluster does: batches, brokers, broken connections, deadlines, signatures."""
+"""A store in front of a cluster alone: batches, brokers, broken connections, deadlines, signatures."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 import pytest
 
 from tests.contract import test_key_values
-from tests.contract_rocketmq import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {}
 
-globals().update(why.carried(test_key_values, NOT_CARRIED))
+globals().update(carried(test_key_values, NOT_CARRIED))
 
 
 @pytest.fixture

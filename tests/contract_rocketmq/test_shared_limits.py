@@ -1,5 +1,6 @@
 from tests.contract import test_limits
 from tests.contract_rocketmq import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_a_topic_is_full_when_its_slowest_group_is_too_far_behind": why.LIMITS,
@@ -14,4 +15,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_messages_of_a_compacted_topic_need_a_key": why.RETRIES,
 }
 
-globals().update(why.carried(test_limits, NOT_CARRIED))
+globals().update(carried(test_limits, NOT_CARRIED))

@@ -1,5 +1,6 @@
 from tests.contract import test_pop
 from tests.contract_rocketmq import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_latest_counts_from_the_making_of_the_group": why.STARTS,
@@ -7,4 +8,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_status_tells_lag_and_what_is_in_flight": why.NOT_IN_FLIGHT,
 }
 
-globals().update(why.carried(test_pop, NOT_CARRIED))
+globals().update(carried(test_pop, NOT_CARRIED))

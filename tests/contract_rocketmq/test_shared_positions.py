@@ -1,5 +1,6 @@
 from tests.contract import test_positions
 from tests.contract_rocketmq import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_handles_given_out_before_are_void": why.LATE_SETTLING,
@@ -8,4 +9,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_what_cannot_be_reset": why.TOPOLOGY,
 }
 
-globals().update(why.carried(test_positions, NOT_CARRIED))
+globals().update(carried(test_positions, NOT_CARRIED))

@@ -1,5 +1,6 @@
 from tests.contract import test_timers
 from tests.contract_rocketmq import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_only_what_waits_can_be_recalled": why.RECALLS,
@@ -17,4 +18,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_what_cannot_get_another_time": why.FINDS_NOTHING,
 }
 
-globals().update(why.carried(test_timers, NOT_CARRIED))
+globals().update(carried(test_timers, NOT_CARRIED))

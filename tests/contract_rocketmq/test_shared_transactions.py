@@ -1,5 +1,6 @@
 from tests.contract import test_transactions
 from tests.contract_rocketmq import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_further_queues_get_it_when_it_is_committed": why.MULTI_DISPATCH,
@@ -17,4 +18,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_a_listed_half_message_tells_its_checks": why.FINDS_NOTHING,
 }
 
-globals().update(why.carried(test_transactions, NOT_CARRIED))
+globals().update(carried(test_transactions, NOT_CARRIED))

@@ -1,4 +1,4 @@
-"""What others do in the same cluster: their producers' facts, their names, and RocketMQ's own topics."""
+"""Others in the same cluster: their producers' facts, their names, and RocketMQ's own topics."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any
-
 PLACES = "the protocol does not say where a record lies in the log, or which hash it has"
 UNORDERED = "messages without a message group, or of two groups, have no order among them"
 AHEAD = "a tail is a long poll: it begins when the cluster has said where, and brings what came since"
@@ -19,10 +16,3 @@ NOT_IN_FLIGHT = "the protocol does not say how many messages are in flight"
 ONE_KIND = "a message is one of half, timed and of a message group, not two of them"
 NAMES_TAKEN = "a transaction id counts as taken by an earlier message of its batch, even if the cluster refuses that"
 CHECKS = "the cluster asks after transactions by itself, see test_transactions.py"
-
-
-def carried(module: ModuleType, but: dict[str, str]) -> dict[str, Any]:
-    """What a test module of the same fixtures gets: every test and fixture of `module`, but those."""
-    missing = but.keys() - vars(module).keys()
-    assert not missing, f"no tests of these names: {missing}"
-    return {name: value for name, value in vars(module).items() if name not in but and not name.startswith("__")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, Final, Protocol
 
 from entrepot.domain.confirmation import Confirmation
@@ -14,6 +13,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
 from entrepot.domain.topic import Permission, Topic
 from tests.support.rocketmq.sdk import RocketMqStore
+from tests.support.stores.readable import ToldWhenReadable
 from tests.support.stores.replaced import replaced
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -44,9 +44,7 @@ class OperatedStore(RocketMqStore):
     ) -> None:
         super().__init__(*args, **others)
         self.operator = operator
-        self._readable = readable
-        self._turn = asyncio.Lock()
-        self._settling: set[asyncio.Task[None]] = set()
+        self._told = ToldWhenReadable(readable)
         self.own_messages, self.own_topology, self.own_transactions = self.messages, self.topology, self.transactions
         self.messages = replaced(self.messages, append=self.append)
         self.transactions = replaced(self.transactions, append_half=self.append_half)
@@ -81,28 +79,7 @@ class OperatedStore(RocketMqStore):
         return await self.own_topology.put_group(group)
 
     def append(self, messages: Sequence[Message]) -> Confirmation:
-        return self._told_at_the_end(self.own_messages.append(messages))
+        return self._told.of(self.own_messages.append(messages))
 
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
-        return self._told_at_the_end(self.own_transactions.append_half(messages))
-
-    def _told_at_the_end(self, inner: Confirmation) -> Confirmation:
-        outer = Confirmation()
-
-        def settle(failure: EntrepotError | None) -> None:
-            outer.refusals = inner.refusals if any(inner.refusals or ()) else None
-            outer.settle(failure)
-
-        def settle_when_readable(failure: EntrepotError | None) -> None:
-            task = asyncio.create_task(self._settle_in_turn(partial(settle, failure)))
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
-
-        inner.when_settled(settle if self._readable is None else settle_when_readable)
-        return outer
-
-    async def _settle_in_turn(self, settle: Callable[[], None]) -> None:
-        assert self._readable is not None
-        async with self._turn:
-            await self._readable()
-            settle()
+        return self._told.of(self.own_transactions.append_half(messages))

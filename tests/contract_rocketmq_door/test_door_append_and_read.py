@@ -1,5 +1,6 @@
 from tests.contract import test_append_and_read
 from tests.contract_rocketmq_door import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_a_batch_is_refused_message_by_message": why.TOPOLOGY,
@@ -10,4 +11,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_a_tail_may_close_itself_from_its_callback": why.AHEAD,
 }
 
-globals().update(why.carried(test_append_and_read, NOT_CARRIED))
+globals().update(carried(test_append_and_read, NOT_CARRIED))

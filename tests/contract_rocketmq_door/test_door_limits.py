@@ -1,5 +1,6 @@
 from tests.contract import test_limits
 from tests.contract_rocketmq_door import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_a_deleted_group_holds_nobody_up": why.RETRIES,
@@ -7,4 +8,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_messages_of_a_compacted_topic_need_a_key": why.RETRIES,
 }
 
-globals().update(why.carried(test_limits, NOT_CARRIED))
+globals().update(carried(test_limits, NOT_CARRIED))

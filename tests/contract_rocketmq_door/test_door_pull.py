@@ -1,6 +1,6 @@
 from tests.contract import test_pull
-from tests.contract_rocketmq_door import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {}
 
-globals().update(why.carried(test_pull, NOT_CARRIED))
+globals().update(carried(test_pull, NOT_CARRIED))

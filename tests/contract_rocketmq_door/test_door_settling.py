@@ -1,5 +1,6 @@
 from tests.contract import test_settling
 from tests.contract_rocketmq_door import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_rejecting_moves_to_the_dead_letters_once": why.REASONS,
@@ -8,4 +9,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_a_delivery_from_before_settles_nothing_of_what_was_made_anew": why.TOPOLOGY,
 }
 
-globals().update(why.carried(test_settling, NOT_CARRIED))
+globals().update(carried(test_settling, NOT_CARRIED))

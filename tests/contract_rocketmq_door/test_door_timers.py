@@ -1,5 +1,6 @@
 from tests.contract import test_timers
 from tests.contract_rocketmq_door import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_at_its_time_it_is_a_message_like_any": why.ONE_KIND,
@@ -17,4 +18,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_what_cannot_get_another_time": why.FINDS_NOTHING,
 }
 
-globals().update(why.carried(test_timers, NOT_CARRIED))
+globals().update(carried(test_timers, NOT_CARRIED))

@@ -1,5 +1,6 @@
 from tests.contract import test_transactions
 from tests.contract_rocketmq_door import carried as why
+from tests.support.stores.carried import carried
 
 NOT_CARRIED: dict[str, str] = {
     "test_a_half_message_is_nowhere": why.FINDS_NOTHING,
@@ -20,4 +21,4 @@ NOT_CARRIED: dict[str, str] = {
     "test_a_listed_half_message_tells_its_checks": why.FINDS_NOTHING,
 }
 
-globals().update(why.carried(test_transactions, NOT_CARRIED))
+globals().update(carried(test_transactions, NOT_CARRIED))

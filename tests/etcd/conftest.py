@@ -28,7 +28,7 @@ def cluster(request: pytest.FixtureRequest) -> EtcdCluster:
 
 @pytest.fixture
 async def store(cluster: EtcdCluster) -> AsyncIterator[SimpleNamespace]:
-    """What tests of the contract ask: a store's key-values."""
+    """A store of key-values alone, as tests of the contract ask for it."""
     key_values = await open_etcd(settings_of(cluster, probe_seconds=0.3))
     yield SimpleNamespace(key_values=key_values)
     await key_values.close()

@@ -1,4 +1,4 @@
-"""What the start refuses, what a full database refuses, and whom etcd lets in."""
+"""Refusals of the start, of a full database, and of strangers at etcd."""
 
 from __future__ import annotations
 

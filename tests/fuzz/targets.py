@@ -190,7 +190,7 @@ def rocketmq(data: bytes) -> None:
 
 
 def rocketmq_remoting(data: bytes) -> None:
-    """What a cluster's brokers and name servers answer."""
+    """Answers of a cluster's brokers and name servers."""
     for read in (rocketmq_frames.FrameReader().receive, decode_records, decode_batch, dialect.read):
         with contextlib.suppress(EntrepotError):
             read(data)

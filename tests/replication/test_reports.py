@@ -1,4 +1,4 @@
-"""What controllers hear of a replica without waiting for its next beat."""
+"""Reports of a replica that reach controllers before its next beat."""
 
 from __future__ import annotations
 

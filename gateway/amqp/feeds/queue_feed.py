@@ -22,11 +22,11 @@ import structlog
 
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import EntrepotError
+from entrepot.domain.errors import UNANSWERED, EntrepotError
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.gateway.amqp.feeds.late_messages import LateMessages
 from entrepot.gateway.amqp.feeds.narrow_frames import shared_out
-from entrepot.gateway.messaging.leased_consumer import UNANSWERED, LeasedConsumer
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.passed_over import PassedOver, Untaken
 from entrepot.gateway.messaging.ticket import Ticket
 

@@ -63,7 +63,7 @@ async def key_values(opened: Open) -> EtcdKeyValues:
 
 @pytest.fixture
 def store(key_values: EtcdKeyValues) -> SimpleNamespace:
-    """What tests of the contract ask: a store's key-values."""
+    """A store of key-values alone, as tests of the contract ask for it."""
     return SimpleNamespace(key_values=key_values)
 
 
