@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.amqp.servers import amqp_port  # noqa: F401 - for every test of the AMQP door: started once
 from tests.support.rocketmq.cluster import rocketmq_cluster  # noqa: F401 - for every test at RocketMQ: started once
 
-pytest_plugins = ("tests.tiers.plugin", "pytester")
+pytest_plugins = ("tests.tiers.plugin", "tests.tiers.folders", "pytester")
 
 # By a bare name, a string to patch or a program in a string would load a second copy of a module, and test nothing.
 sys.modules.update(dict.fromkeys(("broker", "domain", "gateway", "protocols", "spark_ingest", "store_client")))  # type: ignore[arg-type]
