@@ -7,7 +7,8 @@ out.  An index has no order over brokers: answers are sorted here, and a cursor 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,13 +34,15 @@ from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.positions import Positions
-from entrepot.store_client.rocketmq.reading import Reading
+from entrepot.store_client.rocketmq.reading import MOST_AT_ONCE, Reading
 from entrepot.store_client.rocketmq.routes import BrokerOfTopic, RouteQueue
 
 MOST_BY_ID: Final = 32
 """Messages with one id that a broker gives."""
 MOST_BY_KEY: Final = 64
 """Messages with one key that a broker gives (`maxMsgsNumBatch`)."""
+MAX_LISTED_BYTES: Final = 4 << 20
+"""Bodies of a queue after which a listing goes no further back."""
 TOPICS_AT_ONCE: Final = 16
 """Topics that are asked for an id at one time."""
 _FOUND: Final = (SUCCESS, codes.NOT_FOUND)
@@ -50,6 +53,13 @@ class _Cursor(msgspec.Struct):
 
     before_ms: int
     given: list[int]
+
+
+class _Found(NamedTuple):
+    """What a broker, or a queue, gave for a listing.  `is_cut`: it has older ones besides."""
+
+    messages: list[StoredMessage]
+    is_cut: bool = False
 
 
 class RocketMqFinder:
@@ -69,48 +79,44 @@ class RocketMqFinder:
             asked = [self._by_key(query, query.key, broker, before_ms) for broker in route.brokers]
         else:
             asked = [self._newest(query, queue, before_ms, wanted) for queue in route.queues.values()]
-        answers = await asyncio.gather(*asked)
-        given = {*cursor.given}
-        found = [m for answer in answers for m in answer if m.commit_log_offset not in given]
-        found = [m for m in found if (query.from_ms or 0) <= m.store_time_ms < before_ms]
-        found.sort(key=_newest_first)
-        page = found[:limit]
-        if len(found) <= limit:
-            return MessagePage(page, None)
-        last_ms = page[-1].store_time_ms
-        at_last = [m.commit_log_offset for m in page if m.store_time_ms == last_ms]
-        kept = cursor.given if last_ms + 1 == cursor.before_ms else []
-        following = _Cursor(last_ms + 1, [*kept, *at_last])
-        return MessagePage(page, msgspec.json.encode(following).decode())
+        return _page(query, cursor, before_ms, limit, await asyncio.gather(*asked))
 
-    async def _by_key(
-        self, query: MessageQuery, key: str, broker: BrokerOfTopic, before_ms: int
-    ) -> list[StoredMessage]:
+    async def _by_key(self, query: MessageQuery, key: str, broker: BrokerOfTopic, before_ms: int) -> _Found:
         """Return the messages of a broker with a key.  An index gives the oldest first, and a few at a time."""
         since, end = query.from_ms or 0, max(before_ms - 1, 0)
         found: dict[int, StoredMessage] = {}
         while len(found) < MAX_QUERY_MESSAGES:
             fields = {"beginTimestamp": since, "endTimestamp": end, "maxNum": MOST_BY_KEY}
-            records = await self._ask(query.topic, broker, key, fields, is_id=False)
+            records = await indexed(self._cluster, self._cluster.names.resource(query.topic), broker, key, fields)
             told = [self._stored(record, broker.name, query.topic) for record in records]
             before = len(found)
             found |= {m.commit_log_offset: m for m in told if m is not None and key in m.keys}
             if len(records) < MOST_BY_KEY or len(found) == before:
                 break
             since = max(record.store_time_ms for record in records)
-        return list(found.values())
+        return _Found(list(found.values()))
 
-    async def _newest(self, query: MessageQuery, queue: RouteQueue, before_ms: int, wanted: int) -> list[StoredMessage]:
-        """Return the newest messages of a queue before a time."""
+    async def _newest(self, query: MessageQuery, queue: RouteQueue, before_ms: int, wanted: int) -> _Found:
+        """Return the newest messages of a queue before a time, as many as the limit in bytes allows."""
         bounds = await self._reading.bounds_of(query.topic, queue)
         end = bounds.max_offset
         if before_ms <= self._cluster.clock.now_ms():
             end = min(end, await self._reading.offset_before(query.topic, queue, before_ms))
-        start = max(end - wanted, bounds.min_offset)
+        least, size = max(end - wanted, bounds.min_offset), 0
+        blocks: list[list[StoredMessage]] = []
+        while end > least and size < MAX_LISTED_BYTES:
+            start = max(end - MOST_AT_ONCE, least)
+            blocks.append(await self._between(query.topic, queue.queue_id, start, end))
+            size += sum(len(message.body) for message in blocks[-1])
+            end = start
+        return _Found([message for block in reversed(blocks) for message in block], is_cut=end > least)
+
+    async def _between(self, topic: str, queue_id: int, start: int, end: int) -> list[StoredMessage]:
+        """Return the messages between two offsets of a queue that can be read."""
         found: list[StoredMessage] = []
         while start < end:
             try:
-                pulled = await self._reading.pull(query.topic, queue.queue_id, start, end - start)
+                pulled = await self._reading.pull(topic, queue_id, start, end - start)
             except CorruptedError:
                 start += 1
                 continue
@@ -128,7 +134,7 @@ class RocketMqFinder:
         async def ask(topic: str, broker: BrokerOfTopic) -> list[StoredMessage]:
             async with turns:
                 try:
-                    records = await self._ask(topic, broker, key, {"beginTimestamp": 0, "endTimestamp": MAX_EPOCH_MS})
+                    records = await indexed_by_id(self._cluster, self._cluster.names.resource(topic), broker, key)
                 except EntrepotError as refusal:
                     if refusal.code not in AWAY or everywhere:
                         raise
@@ -139,20 +145,6 @@ class RocketMqFinder:
         asked = [ask(route.topic, broker) for route in self._cluster.routes.all() for broker in route.brokers]
         answers = await asyncio.gather(*asked)
         return sorted((m for answer in answers for m in answer), key=_newest_first)[:MAX_QUERY_MESSAGES]
-
-    async def _ask(
-        self, topic: str, broker: BrokerOfTopic, key: str, fields: dict[str, int], *, is_id: bool = True
-    ) -> list[Record]:
-        asked = {
-            "topic": self._cluster.names.resource(topic),
-            "key": key,
-            "maxNum": MOST_BY_ID,
-            **fields,
-            "_UNIQUE_KEY_QUERY": is_id,
-            "bname": broker.name,
-        }
-        answer = await self._cluster.ask(broker.address, codes.QUERY, asked, what="look messages up", good=_FOUND)
-        return decode_records(answer.body) if answer.code == SUCCESS else []
 
     def _stored(self, record: Record, broker: str, topic: str = "") -> StoredMessage | None:
         number = broker_number(broker)
@@ -211,6 +203,39 @@ class RocketMqFinder:
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
         refuse("say which way a message took")
+
+
+async def indexed(
+    cluster: Cluster, resource: str, broker: BrokerOfTopic, key: str, fields: dict[str, int], *, is_id: bool = False
+) -> list[Record]:
+    """Return the records of a topic, by RocketMQ's name, that a broker's index has for a key.  It is built a moment
+    after the log."""
+    asked = {"topic": resource, "key": key, **fields, "_UNIQUE_KEY_QUERY": is_id, "bname": broker.name}
+    answer = await cluster.ask(broker.address, codes.QUERY, asked, what="look messages up", good=_FOUND)
+    return decode_records(answer.body) if answer.code == SUCCESS else []
+
+
+async def indexed_by_id(cluster: Cluster, resource: str, broker: BrokerOfTopic, unique_key: str) -> list[Record]:
+    """Return the records of a topic with a unique key, like `indexed`."""
+    fields = {"beginTimestamp": 0, "endTimestamp": MAX_EPOCH_MS, "maxNum": MOST_BY_ID}
+    return await indexed(cluster, resource, broker, unique_key, fields, is_id=True)
+
+
+def _page(query: MessageQuery, cursor: _Cursor, before_ms: int, limit: int, answers: Sequence[_Found]) -> MessagePage:
+    """Return the newest of what was found.  Where a queue was cut, nothing older than its last one is shown yet."""
+    given = {*cursor.given}
+    found = [m for answer in answers for m in answer.messages if m.commit_log_offset not in given]
+    found = [m for m in found if (query.from_ms or 0) <= m.store_time_ms < before_ms]
+    found.sort(key=_newest_first)
+    cuts = [min(m.store_time_ms for m in answer.messages) for answer in answers if answer.is_cut and answer.messages]
+    page = [m for m in found[:limit] if m.store_time_ms >= max(cuts, default=0)]
+    if not page or (len(found) <= limit and not cuts):
+        return MessagePage(page, None)
+    last_ms = page[-1].store_time_ms
+    at_last = [m.commit_log_offset for m in page if m.store_time_ms == last_ms]
+    kept = cursor.given if last_ms + 1 == cursor.before_ms else []
+    following = _Cursor(last_ms + 1, [*kept, *at_last])
+    return MessagePage(page, msgspec.json.encode(following).decode())
 
 
 def _newest_first(message: StoredMessage) -> tuple[int, int]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.pin import Pin
 from entrepot.domain.ports.facts import Facts
 from entrepot.domain.tiering import TierStatus
-from entrepot.store_client.rocketmq.absent import refuse
+from entrepot.store_client.rocketmq.dead_letters import DeadLetters
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.receiving import Receiving
 from entrepot.store_client.rocketmq.sending import Sending
@@ -37,16 +35,14 @@ class RocketMqMessages:
 class RocketMqConsumption:
     """Implements `domain.ports.Consumption`."""
 
-    def __init__(self, receiving: Receiving, settling: Settling, topology: RocketMqTopology) -> None:
+    def __init__(
+        self, receiving: Receiving, settling: Settling, topology: RocketMqTopology, dead_letters: DeadLetters
+    ) -> None:
         self.pop, self.release_waiting = receiving.pop, receiving.release_waiting
         self.acknowledge, self.reject = settling.acknowledge, settling.reject
         self.change_invisible_duration = settling.change_invisible_duration
         self.reset_group = topology.reset_group
-
-    async def resend_dead_letters(
-        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
-    ) -> list[EntrepotError | None]:
-        refuse("resend dead letters", "read the dead-letter topic, and send them to their topic again")
+        self.resend_dead_letters = dead_letters.resend
 
 
 class RocketMqCondition:

@@ -107,7 +107,7 @@ class Reading:
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {from_offset} is outside of {least} to {end}")
         records = decode_records(answer.body) if answer.code == SUCCESS else []
         found = self._stored(topic, queue, [record for record in records if record.queue_offset >= from_offset])
-        if found and len(found) < len(records):  # one that cannot be read is the next
+        if found and len(found) < len(records):  # what is left is read next
             following = found[-1].queue_offset + 1
         elif answer.code == codes.PULL_NOT_FOUND:
             following = from_offset
@@ -133,10 +133,13 @@ class Reading:
         await self._cluster.ask_all(await self._cluster.masters(), make)
 
     def _stored(self, topic: str, queue: RouteQueue, records: list[Record]) -> list[StoredMessage]:
-        """Return the messages of records, up to the first that cannot be read.  Raises its fault if that is the
-        first."""
+        """Return the messages of records, up to the first that cannot be read, or up to a size: bodies may grow when
+        they are inflated.  Raises the fault of one that cannot be read if that is the first."""
         found: list[StoredMessage] = []
+        size = 0
         for record in records:
+            if size >= MAX_READ_BYTES:
+                break
             try:
                 message = stored_message(record, self._cluster.names, queue.queue_id, topic=topic)
             except CorruptedError:
@@ -145,6 +148,7 @@ class Reading:
                 break
             message.commit_log_offset += first_place(broker_number(queue.broker))
             found.append(as_first_stored(message))
+            size += len(message.body)
         return found
 
     async def matching_offsets(

@@ -31,14 +31,13 @@ from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.routing.queue_selector import RoundRobin, queue_for_key
 from entrepot.protocols.rocketmq.mapping import MESSAGE_ID_SIZE
-from entrepot.protocols.rocketmq.remoting import codes
-from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
 from entrepot.protocols.rocketmq.remoting.messages import HALF, PRODUCER_GROUP, body_for, properties_for
 from entrepot.protocols.rocketmq.remoting.property_text import encode
 from entrepot.protocols.rocketmq.remoting.records import HALF as HALF_FLAG
 from entrepot.protocols.rocketmq.remoting.records import encode_batch
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.routes import Route, RouteQueue
+from entrepot.store_client.rocketmq.send_request import StorePlace, store_at
 
 MAX_BODY_BYTES: Final = 15 << 20
 """Longest body that fits a frame with its properties; brokers take 4 MiB unless their settings say more."""
@@ -48,7 +47,6 @@ _BODY_LIMIT: Final = re.compile(r"body length limit ([0-9]{1,12})B")
 """A broker's words for its longest body, in a refusal that may mean the properties, too."""
 _TIMER_LIMIT: Final = "timer message illegal"
 """A broker's words for a time that is too far ahead."""
-_STORED: Final = (SUCCESS, *codes.STORED_LESS_SAFELY)
 log = structlog.get_logger(__name__)
 
 
@@ -231,7 +229,8 @@ class Sending:
                 await self._send(items[0], queue)
             else:
                 body = encode_batch([(item.body, item.properties) for item in items])
-                await self._request(codes.SEND_BATCH, queue, items[0].message, "", body, is_batch=True)
+                born_ms = items[0].message.born_time_ms
+                await store_at(self._cluster, self._place(queue, topic), "", body, born_ms=born_ms, is_batch=True)
             outcome = None
         except EntrepotError as refusal:
             outcome = refusal.with_traceback(None)
@@ -260,10 +259,10 @@ class Sending:
             self._settle()
 
     async def _send(self, item: _Item, queue: RouteQueue) -> Sent:
-        flag = HALF_FLAG if HALF in item.properties else 0
-        properties = encode(item.properties)
+        flag, born_ms = HALF_FLAG if HALF in item.properties else 0, item.message.born_time_ms
+        properties, place = encode(item.properties), self._place(queue, item.message.topic)
         try:
-            answer = await self._request(codes.SEND, queue, item.message, properties, item.body, flag=flag)
+            answer = await store_at(self._cluster, place, properties, item.body, born_ms=born_ms, flag=flag)
         except EntrepotError as refusal:
             if _TIMER_LIMIT in refusal.message:
                 raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, refusal.message) from refusal
@@ -282,39 +281,8 @@ class Sending:
             told.get("recallHandle", ""),
         )
 
-    async def _request(
-        self,
-        code: int,
-        queue: RouteQueue,
-        message: Message,
-        properties: str,
-        body: bytes,
-        *,
-        flag: int = 0,
-        is_batch: bool = False,
-    ) -> Frame:
-        """Send a request with messages (the short names of SendMessageRequestHeaderV2).  Raises its refusal."""
-        fields = {
-            "a": self._cluster.settings.producer_group,
-            "b": self._cluster.names.resource(message.topic),
-            "c": "TBW102",
-            "d": 0,
-            "e": queue.local_id,
-            "f": flag,
-            "g": message.born_time_ms or self._cluster.clock.now_ms(),
-            "h": 0,
-            "i": properties,
-            "j": 0,
-            "k": False,
-            "m": is_batch,
-            "n": queue.broker,
-        }
-        what = f"store a message of topic {message.topic!r}"
-        answer = await self._cluster.ask(queue.address, code, fields, body, what=what, good=_STORED)
-        if answer.code != SUCCESS and not self._cluster.settings.confirms_less_safe:
-            text = f"broker {queue.broker!r} has the message, and not as safely as it should: unknown outcome"
-            raise EntrepotError(Code.OUTCOME_UNKNOWN, f"{text} ({answer.remark or answer.code})")
-        return answer
+    def _place(self, queue: RouteQueue, topic: str) -> StorePlace:
+        return StorePlace(self._cluster.names.resource(topic), queue.local_id, queue.broker, queue.address)
 
     def _look_again(self, topic: str, refusal: EntrepotError) -> None:
         """Ask for the route again, which an answer, or its absence, has put in doubt."""

@@ -15,6 +15,7 @@ from entrepot.domain.ports.facts import Facts
 from entrepot.store_client.rocketmq.absent import NoKeyValues
 from entrepot.store_client.rocketmq.catalog import Catalog
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.dead_letters import DeadLetters
 from entrepot.store_client.rocketmq.finding import RocketMqFinder
 from entrepot.store_client.rocketmq.ports import RocketMqCondition, RocketMqConsumption, RocketMqMessages
 from entrepot.store_client.rocketmq.positions import Positions
@@ -52,7 +53,9 @@ class RocketMqStore:
         self._timers = RocketMqTimers(self._cluster)
         self._transactions = RocketMqTransactions(self._cluster, self._sending)
         self.messages: ports.Messages = RocketMqMessages(self._sending, reading)
-        self.consumption: ports.Consumption = RocketMqConsumption(self._receiving, settling, topology)
+        self.consumption: ports.Consumption = RocketMqConsumption(
+            self._receiving, settling, topology, DeadLetters(self._cluster, reading)
+        )
         self.topology: ports.Topology = topology
         self.key_values: ports.KeyValues = NoKeyValues() if facts is None else facts
         self.finder: ports.MessageFinder = RocketMqFinder(self._cluster, reading, positions)

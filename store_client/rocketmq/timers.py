@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64encode
+from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.timing import TimedMessage, TimerCursor
 from entrepot.protocols.rocketmq.mapping import deliver_at_ms, wire_id
 from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.messages import UNIQUE_KEY
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.finding import indexed_by_id
 from entrepot.store_client.rocketmq.remembered import Remembered
 from entrepot.store_client.rocketmq.sending import Sent
 
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+REAL_TOPIC, RECALLED = "REAL_TOPIC", "TIMER_DEL_UNIQKEY"
 TimedKey = tuple[str, bytes, int]
 
 
@@ -66,7 +71,26 @@ class RocketMqTimers:
         await self._cluster.ask(address, codes.RECALL, fields, what="recall a message")
 
     async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
-        refuse("give a timed message another time", "recall it, and send it again")
+        """Implements `Timers.retime` for the time that the message has: that asks whether it waits.  Another one is
+        refused: between a recall and a new message it could be lost, or come twice."""
+        if new_deliver_at_ms != deliver_at_ms:
+            refuse("give a timed message another time", "recall it, and send it again")
+        is_over = deliver_at_ms <= self._cluster.clock.now_ms()
+        if is_over or not await self._waits(topic, message_id):
+            text = f"no message of topic {topic!r} waits for {deliver_at_ms} any more"
+            raise EntrepotError(Code.OFFSET_NOT_FOUND, text)
+
+    async def _waits(self, topic: str, message_id: bytes) -> bool:
+        """Ask the brokers of a topic for a timed message.  A recall is a record of the same id, with a mark."""
+        resource, key = self._cluster.names.resource(topic), wire_id(message_id)
+        brokers = (await self._cluster.routes.of(topic)).brokers
+        answers = await asyncio.gather(*(indexed_by_id(self._cluster, TIMER_TOPIC, each, key) for each in brokers))
+        for records in answers:
+            own = [record for record in records if record.properties.get(REAL_TOPIC, resource) == resource]
+            own = [record for record in own if record.properties.get(UNIQUE_KEY) == key]
+            if own and not any(RECALLED in record.properties for record in own):
+                return True
+        return False
 
     async def timed_messages(
         self, topic: str | None = None, *, after: TimerCursor | None = None, limit: int = 100

@@ -35,6 +35,7 @@ from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route
 
 _READ, _WRITE = 4, 2
+READ_WRITE: Final = _READ | _WRITE
 _MIXED: Final = "MIXED"
 _NO_QUEUES: Final = TopicQueues((), (), ())
 _Status = TypeVar("_Status")
@@ -113,27 +114,18 @@ class RocketMqTopology:
 
     async def _put_at(self, topic: Topic, queues: int, address: str) -> None:
         permission = _READ * topic.permission.readable | _WRITE * topic.permission.writable
-        fields: dict[str, object] = {
-            "topic": self._cluster.names.resource(topic.name),
-            "defaultTopic": "TBW102",
-            "readQueueNums": queues,
-            "writeQueueNums": min(topic.writable_queues, queues),
-            "perm": permission,
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": 0,
-            "order": False,
-        }
+        resource = self._cluster.names.resource(topic.name)
+        writes = min(topic.writable_queues, queues)
         kind = topic.type if topic.type is TopicType.PRIORITY else self._types
         what = f"make topic {topic.name!r}"
         try:
-            await self._cluster.ask(
-                address, codes.PUT_TOPIC, {**fields, "attributes": f"+message.type={kind}"}, what=what
-            )
+            fields = topic_fields(resource, queues, writes, permission, kind)
+            await self._cluster.ask(address, codes.PUT_TOPIC, fields, what=what)
         except EntrepotError as refusal:
             if kind != _MIXED or _MIXED not in refusal.message:
                 raise
             self._types = TopicType.NORMAL  # the brokers check no types; RocketMQ's own proxy does
-            fields["attributes"] = f"+message.type={self._types}"
+            fields = topic_fields(resource, queues, writes, permission, self._types)
             await self._cluster.ask(address, codes.PUT_TOPIC, fields, what=what)
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
@@ -270,6 +262,21 @@ class RocketMqTopology:
             offset = await self._reading.offset_of(topic, queue, position)
             await self._positions.reset(group, topic, queue, offset)
         return await self.group_status(group)
+
+
+def topic_fields(resource: str, reads: int, writes: int, permission: int, kind: str = "") -> dict[str, object]:
+    """Return the fields of UPDATE_AND_CREATE_TOPIC.  `kind`: the type of its messages, or none."""
+    return {
+        "topic": resource,
+        "defaultTopic": "TBW102",
+        "readQueueNums": reads,
+        "writeQueueNums": writes,
+        "perm": permission,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": False,
+        "attributes": f"+message.type={kind}" if kind else "",
+    }
 
 
 async def _told(names: Sequence[str], ask: Callable[[str], Awaitable[_Status]]) -> list[_Status]:

@@ -605,7 +605,6 @@ async def test_messages_are_looked_up(store: SettledStore):
     "ask",
     [
         lambda s: s.key_values.get(["k"]),
-        lambda s: s.consumption.resend_dead_letters("g", [0]),
         lambda s: s.timers.retime("t", b"1", 1, 2),
         lambda s: s.timers.timed_messages(),
         lambda s: s.transactions.half_messages(),

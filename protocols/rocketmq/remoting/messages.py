@@ -38,7 +38,7 @@ from entrepot.protocols.rocketmq.mapping import (
 )
 from entrepot.protocols.rocketmq.properties import RESERVED, bring_back, carry, is_plain
 from entrepot.protocols.rocketmq.remoting import property_text
-from entrepot.protocols.rocketmq.remoting.names import Names
+from entrepot.protocols.rocketmq.remoting.names import Names, origin_of
 from entrepot.protocols.rocketmq.remoting.records import Record, inflated
 
 UNIQUE_KEY, TAGS, INDEX_KEYS = "UNIQ_KEY", "TAGS", "KEYS"
@@ -156,7 +156,8 @@ def _add_well_known(record: Record, names: Names, topic: str, facts: dict[str, P
         SystemProperty.DELIVER_AT_MS: told.get(DELIVER_MS, ""),
     }
     if split_name(topic)[1].startswith(DEAD_LETTER_PREFIX):
-        said[SystemProperty.DEAD_LETTER_TOPIC] = names.name(told[RETRY_TOPIC]) if RETRY_TOPIC in told else ""
+        origin = origin_of(told.get(RETRY_TOPIC, ""), names.resource(topic).removeprefix(DEAD_LETTER_PREFIX))
+        said[SystemProperty.DEAD_LETTER_TOPIC] = names.name(origin)
         said[SystemProperty.DEAD_LETTER_MESSAGE_ID] = told.get(UNIQUE_KEY, "")
         said[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(record.reconsume_times)
     for name, value in said.items():

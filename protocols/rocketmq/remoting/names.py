@@ -63,3 +63,11 @@ class Names:
             return resource
         namespace = DEFAULT_NAMESPACE if found[1] == self.home else found[1]
         return qualified(namespace, prefix + found[2])
+
+
+def origin_of(told: str, group: str) -> str:
+    """Return the topic that a dead letter of a group was sent to.  `told`: its property RETRY_TOPIC, which names the
+    retry topic where the message was one that had come again.  Both are RocketMQ's names."""
+    of_group = f"{RETRY_PREFIX}{group}"
+    rest = told.removeprefix(of_group)
+    return rest[1:] if rest != told and rest[:1] in ("_", "+") else told

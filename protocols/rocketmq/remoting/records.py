@@ -10,6 +10,7 @@ that cannot be read leaves the others readable.  It stands among them with its f
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,17 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Final
 
+import zstandard
+from lz4.frame import LZ4FrameDecompressor
+
 from entrepot.domain.errors import CorruptedError, EntrepotError
 from entrepot.protocols.rocketmq.remoting import property_text
 
 COMPRESSED, BORN_IPV6, STORE_IPV6, INNER_BATCH = 0x1, 0x10, 0x20, 0xC0
 HALF, COMMITTED, ROLLED_BACK = 0x4, 0x8, 0xC
-MAX_BODY_BYTES: Final = 128 << 20
-"""Longest body after inflating."""
+MAX_BODY_BYTES: Final = 16 << 20
+"""Longest body after inflating: an answer has 32 records of a few bytes that may each grow so far.  Producers of
+RocketMQ refuse more than 4 MiB before they compress."""
 
 _V1, _V2 = 0xDAA320A7, 0xDAA320AB
 _SIZE: Final = struct.Struct(">I")
@@ -40,7 +45,11 @@ _INNER: Final = struct.Struct(">IIIiI")
 """Total size, magic, CRC, flag and body length of a message within a batch."""
 _CRC_MASK: Final = 0x7FFFFFFF
 _TYPE_SHIFT, _TYPE_MASK = 8, 0x7
-_ZLIB_TYPES: Final = (0, 3)
+COMPRESSION: Final = COMPRESSED | _TYPE_MASK << _TYPE_SHIFT
+"""Bits of sysFlag that tell how a body is compressed."""
+_ZSTD_STEP: Final = 256
+"""Bytes inflated at a time: a block of 3 bytes may be 128 KiB."""
+_MAX_WINDOW: Final = 8 << 20
 _INNER_COUNT, _INNER_FIRST = "INNER_NUM", "INNER_BASE"
 
 
@@ -203,26 +212,48 @@ def _unwrapped(record: Record) -> list[Record]:
 
 
 def inflated(record: Record, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """Return the producer's body.  Raises MESSAGE_CORRUPTED for one that cannot be inflated, or not here."""
+    """Return the producer's body (sysFlag: zlib, LZ4 frames or zstd).  Raises MESSAGE_CORRUPTED for one that cannot be
+    inflated, or is too long."""
     if not record.sys_flag & COMPRESSED:
         return record.body
-    kind = record.sys_flag >> _TYPE_SHIFT & _TYPE_MASK
-    if kind in _ZLIB_TYPES:
-        return _of_zlib(record.body, max_bytes)
-    raise CorruptedError(f"the body is compressed in a way that is not read here ({_WAYS.get(kind, kind)})")
-
-
-_WAYS: Final = {1: "LZ4", 2: "zstd"}
-
-
-def _of_zlib(body: bytes, max_bytes: int) -> bytes:
-    inflater = zlib.decompressobj()
+    inflate = _INFLATE.get(record.sys_flag >> _TYPE_SHIFT & _TYPE_MASK)
+    if inflate is None:
+        raise CorruptedError("the body is compressed in a way that is not known here")
     try:
-        found = inflater.decompress(body, max_bytes + 1)
-    except zlib.error as error:
+        found = inflate(record.body, max_bytes + 1)
+    except (ValueError, RuntimeError, zlib.error, zstandard.ZstdError) as error:
         raise CorruptedError(f"a body that says to be compressed is not: {error}") from error
     if len(found) > max_bytes:
         raise CorruptedError(f"the body has more than {max_bytes} bytes when it is inflated")
-    if not inflater.eof:
-        raise CorruptedError("a compressed body is cut off")
     return found
+
+
+def _of_zlib(body: bytes, most: int) -> bytes:
+    inflater = zlib.decompressobj()
+    found = inflater.decompress(body, most)
+    if len(found) < most and not inflater.eof:
+        raise ValueError("it is cut off")
+    return found
+
+
+def _of_lz4(body: bytes, most: int) -> bytes:
+    inflater = LZ4FrameDecompressor()
+    found: bytes = inflater.decompress(body, most)
+    if len(found) < most and not inflater.eof:
+        raise ValueError("it is cut off")
+    return found
+
+
+def _of_zstd(body: bytes, most: int) -> bytes:
+    """A frame need not tell its length, and one that is cut off ends like a whole one: its last block has a mark."""
+    found, inflater = io.BytesIO(), zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).decompressobj()
+    for at in range(0, len(body), _ZSTD_STEP):
+        found.write(inflater.decompress(body[at : at + _ZSTD_STEP]))
+        if found.tell() >= most or inflater.eof:
+            break
+    if found.tell() < most and not inflater.eof:
+        raise ValueError("it is cut off")
+    return found.getvalue()[:most]
+
+
+_INFLATE: Final = {0: _of_zlib, 1: _of_lz4, 2: _of_zstd, 3: _of_zlib}

@@ -22,7 +22,7 @@ from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
-from entrepot.domain.names import RETRY_PREFIX
+from entrepot.domain.names import RETRY_PREFIX, dead_letter_topic, is_retry_topic, retried_topic, retry_group
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.topic import Permission, Topic, TopicType
@@ -72,6 +72,11 @@ class Broker:
     producers: set[asyncio.StreamWriter] = field(default_factory=set)
     types: dict[str, str] = field(default_factory=dict)
     begun: set[tuple[str, str]] = field(default_factory=set)
+    timer_log: list[Record] = field(default_factory=list)
+    """What was timed, and the marks of recalls: a real broker keeps both for days."""
+    retry_topics: set[str] = field(default_factory=set)
+    groups_made: set[str] = field(default_factory=set)
+    """Names that brokers take for groups, and that no store knows."""
 
 
 class RocketMqServer:
@@ -253,6 +258,9 @@ class RocketMqServer:
     # -- topics and groups -------------------------------------------------------------------------------------------
 
     async def _put_topic(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if told["topic"].startswith(RETRY_PREFIX):
+            broker.retry_topics.add(told["topic"])
+            return {}, b""
         kind = told["attributes"].removeprefix("+message.type=")
         if kind == "MIXED" and not self.takes_mixed:
             raise Refused(29, "MIXED message type is not supported.")
@@ -287,11 +295,16 @@ class RocketMqServer:
     async def _put_group(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
         definition = json.loads(body)
         name, attempts = _ours(definition["groupName"]), definition.get("retryMaxTimes", 16) + 1
+        if not definition["consumeEnable"]:
+            broker.groups_made.add(definition["groupName"])
+            return {}, b""
         fifo = definition.get("consumeMessageOrderly", False)
         await broker.store.topology.put_group(ConsumerGroup(name, max_attempts=attempts, fifo=fifo))
         return {}, b""
 
     async def _delete_group(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if told["cleanOffset"] == "true":
+            broker.groups_made.discard(told["groupName"])
         await _if_there(broker.store.topology.delete_group(_ours(told["groupName"])))
         return {}, b""
 
@@ -306,12 +319,31 @@ class RocketMqServer:
         if not body:
             raise Refused(1, "java.lang.NullPointerException: Cannot read the array length")
         properties = properties_of(told.get("i", ""))
+        if told["b"].startswith(RETRY_PREFIX):
+            await self._send_again(broker, told["b"], properties)
+            return {"queueId": 0, "queueOffset": 0, "msgId": self._id(broker, 0)}, b""
         [place] = await self._store(broker, told, [(body, properties)], len(told.get("i", "").encode()))
         found: dict[str, Any] = {"queueId": told["e"], "queueOffset": place[1], "msgId": self._id(broker, place[0])}
         found["transactionId"] = properties.get("UNIQ_KEY", "")
         if "TIMER_DELIVER_MS" in properties:
             found["recallHandle"] = "a handle"
         return found, b""
+
+    async def _send_again(self, broker: Broker, resource: str, properties: dict[str, str]) -> None:
+        """Take a message for a group's retry topic: the model knows dead letters, which it gives back."""
+        if resource not in broker.retry_topics:
+            raise Refused(17, f"topic[{resource}] not exist, apply first please!")
+        if resource.removeprefix(RETRY_PREFIX) not in broker.groups_made:
+            raise Refused(26, "subscription group not exist")
+        for group in broker.store.topology.groups():
+            dead, origin = dead_letter_topic(group.name), resource.removeprefix(f"{RETRY_PREFIX}{_theirs(group.name)}_")
+            if origin == resource or broker.store.topology.topic(dead) is None:
+                continue
+            for letter in await broker.store.messages.read(dead, 0, 0, 100):
+                if letter.message_id.decode() == properties["UNIQ_KEY"]:
+                    await broker.store.consumption.resend_dead_letters(group.name, [letter.queue_offset])
+                    return
+        raise AssertionError(f"no dead letter {properties} for {resource}")
 
     async def _send_batch(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
         if "TIMER_" in told.get("i", ""):
@@ -354,6 +386,7 @@ class RocketMqServer:
             broker.halves[place] = topic, made[0].system_text(SystemProperty.TRANSACTION_ID) or ""
             return [(place, 0)]
         if SystemProperty.DELIVER_AT_MS in made[0].system:
+            broker.timer_log.append(_timed(messages[0][1], told["b"]))
             return [(0, 0)]
         stored = await broker.store.messages.read(topic, queue_id, before, len(made))
         return [(each.commit_log_offset, each.queue_offset) for each in stored]
@@ -382,6 +415,7 @@ class RocketMqServer:
         if (version, name) != ("v1", broker.name) or int(at_ms) <= self.clock.now_ms():
             raise Refused(604, "recall failed, timestamp invalid")
         await _if_there(broker.store.timers.recall(_ours(topic), key.encode(), int(at_ms)))
+        broker.timer_log.append(_timed({"UNIQ_KEY": key, "TIMER_DEL_UNIQKEY": topic + key}, topic))
         return {"msgId": key}, b""
 
     async def _end_transaction(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
@@ -412,7 +446,7 @@ class RocketMqServer:
         if not deliveries:
             raise Refused(210, "NO_MESSAGE_IN_QUEUE")
         self._pops += 1
-        records = [self._given(broker, group, topic, each, invisible_ms) for each in deliveries]
+        records = [await self._given(broker, group, topic, each, invisible_ms) for each in deliveries]
         starts: dict[int, int] = {}
         for record in records:
             starts.setdefault(record.queue_id, record.queue_offset)
@@ -420,12 +454,15 @@ class RocketMqServer:
         told_of = {"popTime": self._pops, "invisibleTime": invisible_ms, "reviveQid": 3, "restNum": 0}
         return {**told_of, "startOffsetInfo": info}, b"".join(map(encode_record, records))
 
-    def _given(self, broker: Broker, group: str, topic: str, delivery: Delivery, invisible_ms: int) -> Record:
+    async def _given(self, broker: Broker, group: str, topic: str, delivery: Delivery, invisible_ms: int) -> Record:
         record = self._record(broker, delivery.message)
-        place = (str(self._pops), "0" if delivery.attempt == 1 else "1", record.queue_id, record.queue_offset)
+        lies_in = (await broker.store.finder.message_at(delivery.message.commit_log_offset)).topic
+        comes_again = delivery.attempt > 1 or is_retry_topic(lies_in)
+        record.topic = _theirs(topic)
+        place = (str(self._pops), "1" if comes_again else "0", record.queue_id, record.queue_offset)
         broker.popped[place] = Popped(group, topic, delivery.receipt_handle)
         record.reconsume_times = delivery.attempt - 1
-        if delivery.attempt > 1:
+        if comes_again:
             where = f"{broker.name} {record.queue_id} {record.queue_offset}"
             record.properties["POP_CK"] = f"{record.queue_offset} {self._pops} {invisible_ms} 3 1 {where}"
         return record
@@ -436,8 +473,13 @@ class RocketMqServer:
         attempts = message.system_text(SystemProperty.DEAD_LETTER_ATTEMPTS)
         if (origin := message.system_text(SystemProperty.DEAD_LETTER_TOPIC)) is not None:
             properties["RETRY_TOPIC"] = _theirs(origin)
+        if is_retry_topic(message.topic):
+            retried = _theirs(retried_topic(message.topic))
+            name = f"{RETRY_PREFIX}{_theirs(retry_group(message.topic))}_{retried}"
+        else:
+            name = _theirs(message.topic)
         return Record(
-            _theirs(message.topic),
+            name,
             message.queue_id,
             message.queue_offset,
             message.commit_log_offset,
@@ -572,6 +614,11 @@ class RocketMqServer:
     # -- look-up -----------------------------------------------------------------------------------------------------
 
     async def _query(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if told["topic"] == "rmq_sys_wheel_timer":
+            timed = [record for record in broker.timer_log if record.properties["UNIQ_KEY"] == told["key"]]
+            if not timed:
+                raise Refused(22, "can not find message, maybe time range not correct")
+            return {}, b"".join(map(encode_record, timed))
         found: list[StoredMessage] = []
         topic, key = _ours(told["topic"]), told["key"]
         for bounds in await broker.store.messages.bounds(topic):
@@ -655,6 +702,10 @@ def _config(topic: Topic, name: str) -> dict[str, Any]:
     kind = {"message.type": "PRIORITY"} if topic.type is TopicType.PRIORITY else {}
     queues = {"readQueueNums": topic.queues, "writeQueueNums": topic.writable_queues}
     return {"topicName": name, **queues, "perm": _PERMISSIONS[topic.permission], "attributes": kind}
+
+
+def _timed(properties: dict[str, str], resource: str) -> Record:
+    return Record("rmq_sys_wheel_timer", body=b"0", properties={**properties, "REAL_TOPIC": resource, "REAL_QID": "0"})
 
 
 def _address(broker: Broker) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import tracemalloc
 import zlib
 from base64 import b64decode
 from dataclasses import replace
 from typing import Any
 
+import lz4.frame
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,13 +115,52 @@ def test_a_record_that_holds_a_batch_is_its_messages() -> None:
     ]
 
 
-def test_compressed_bodies() -> None:
-    packed = replace(PARSED, body=zlib.compress(b"long" * 999), sys_flag=COMPRESSED)
-    assert inflated(packed) == b"long" * 999
-    assert inflated(replace(packed, sys_flag=COMPRESSED | 3 << 8)) == b"long" * 999
-    for body, limit, kind in ((packed.body, 100, 0), (packed.body[:-3], 9999, 0), (b"x", 9999, 0), (b"x", 9999, 1)):
+LONG = b"long" * 999
+PACKED: dict[int, bytes] = {
+    0: zlib.compress(LONG),
+    1: lz4.frame.compress(LONG, block_size=lz4.frame.BLOCKSIZE_MAX4MB, block_linked=False, store_size=False),
+    2: zstandard.ZstdCompressor(5, write_content_size=False).compress(LONG),
+    3: zlib.compress(LONG),
+}
+"""By the types of sysFlag; LZ4 and zstd as RocketMQ's Java client writes them."""
+
+
+@pytest.mark.parametrize("kind", PACKED)
+def test_compressed_bodies(kind: int) -> None:
+    def read(body: bytes, limit: int = len(LONG)) -> bytes:
+        return inflated(replace(PARSED, body=body, sys_flag=COMPRESSED | kind << 8), limit)
+
+    packed = PACKED[kind]
+    assert read(packed) == LONG
+    for body, limit in ((packed, len(LONG) - 1), (packed[:-3], 9999), (packed[:5], 9999), (b"x", 9999), (b"", 9999)):
         with pytest.raises(CorruptedError):
-            inflated(replace(packed, body=body, sys_flag=COMPRESSED | kind << 8), limit)
+            read(body, limit)
+
+
+def test_a_small_body_does_not_grow_without_bound() -> None:
+    nothing = bytes(1 << 26)
+    bombs = {0: zlib.compress(nothing), 1: lz4.frame.compress(nothing), 2: zstandard.compress(nothing)}
+    for kind, bomb in bombs.items():
+        tracemalloc.start()
+        try:
+            with pytest.raises(CorruptedError, match="more than 1048576 bytes"):
+                inflated(replace(PARSED, body=bomb, sys_flag=COMPRESSED | kind << 8), 1 << 20)
+            assert tracemalloc.get_traced_memory()[1] < 32 << 20
+        finally:
+            tracemalloc.stop()
+
+
+def test_an_unknown_compression_is_told() -> None:
+    with pytest.raises(CorruptedError, match="not known"):
+        inflated(replace(PARSED, body=b"x", sys_flag=COMPRESSED | 7 << 8))
+
+
+@given(st.binary(max_size=200), st.sampled_from([*PACKED]), st.integers(0, 4000))
+def test_what_is_inflated_is_a_body_or_is_told(noise: bytes, kind: int, at: int) -> None:
+    packed = PACKED[kind]
+    for body in (noise, packed[: at % len(packed)] + noise):
+        with contextlib.suppress(CorruptedError):
+            assert len(inflated(replace(PARSED, body=body, sys_flag=COMPRESSED | kind << 8), 9999)) <= 9999
 
 
 @given(PROPERTIES)

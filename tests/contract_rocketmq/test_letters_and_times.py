@@ -1,0 +1,177 @@
+"""Dead letters that go to their group again, timed messages that are asked after, long listings: at the model and at
+Apache RocketMQ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from entrepot.domain.definitions.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.query import MessageQuery
+from entrepot.domain.topic import Topic
+from entrepot.store_client.rocketmq import finding
+from tests.contract_rocketmq.operated import SettledStore, full_message
+from tests.support.rocketmq.server import RocketMqServer
+from tests.support.stores.steps import (
+    append,
+    append_all,
+    bodies,
+    codes,
+    eventually,
+    handles,
+    message,
+    pop,
+    refusal_of,
+)
+
+LEASE_MS = 60_000
+
+
+async def taken(store: SettledStore, topic: str = "t", group: str = "g") -> Delivery:
+    """The next delivery: a broker may need some polls for it."""
+    [found] = await eventually(lambda: pop(store, topic, group, 1, wait_ms=1_000, invisible_ms=LEASE_MS))
+    return found
+
+
+async def dead(store: SettledStore, *sent: str) -> list[StoredMessage]:
+    """Send messages, and move each to the dead letters; what lies there."""
+    await store.topology.put_topic(Topic("t", queues=1))
+    await append(store, "t", *sent)
+    for _ in sent:
+        assert codes(await store.consumption.reject("t", "g", handles([await taken(store)]))) == [None]
+    return await letters(store, len(sent))
+
+
+async def letters(store: SettledStore, count: int) -> list[StoredMessage]:
+    async def all_letters() -> list[StoredMessage]:
+        await store._catalog.look()
+        if store.topology.topic("%DLQ%g") is None:
+            return []
+        [bounds] = [each for each in await store.messages.bounds("%DLQ%g") if each.max_offset] or [None]
+        if bounds is None or bounds.max_offset < count:
+            return []
+        return await store.messages.read("%DLQ%g", bounds.queue_id, 0, count)
+
+    return await eventually(all_letters)
+
+
+async def test_a_dead_letter_goes_to_its_group_again_and_to_no_other(store: SettledStore):
+    await store.topology.put_topic(Topic("t", queues=1))
+    sent = full_message()
+    assert await append_all(store, sent) == [None]
+    assert (await taken(store, group="other")).message.body == sent.body
+    assert codes(await store.consumption.reject("t", "g", handles([await taken(store)]))) == [None]
+    [letter] = await letters(store, 1)
+    resend = store.consumption.resend_dead_letters
+    assert codes(await resend("g", [letter.queue_offset] * 2, letter.queue_id)) == [None, None]
+    again = await taken(store)
+    assert again.attempt == 1
+    for name in ("topic", "body", "sub_topic", "qos", "tag", "keys", "message_id", "born_time_ms", "properties"):
+        assert getattr(again.message, name) == getattr(sent, name), name
+    assert again.message.system_text(SystemProperty.CONTENT_TYPE) == "text/plain"
+    assert codes(await store.consumption.acknowledge("t", "g", handles([again]))) == [None]
+    assert bodies(await pop(store, "t")) == [], "one dead letter is one message, however often it is named"
+    assert bodies(await pop(store, "t", "other")) == []
+    await store._catalog.look()
+    assert [group.name for group in store.topology.groups() if group.name.startswith("g")] == ["g"]
+
+
+async def test_a_dead_letter_that_came_again_dies_and_comes_again(store: SettledStore):
+    [letter] = await dead(store, "bad")
+    assert codes(await store.consumption.resend_dead_letters("g", [letter.queue_offset], letter.queue_id)) == [None]
+    assert codes(await store.consumption.reject("t", "g", handles([await taken(store)]))) == [None]
+    _, second = await letters(store, 2)
+    assert second.system_text(SystemProperty.DEAD_LETTER_TOPIC) == "t"
+    assert codes(await store.consumption.resend_dead_letters("g", [second.queue_offset], second.queue_id)) == [None]
+    assert (await taken(store)).message.body == b"bad"
+
+
+async def test_what_is_no_dead_letter_cannot_go_again(store: SettledStore):
+    resend = store.consumption.resend_dead_letters
+    assert await refusal_of(resend("nobody", [0])) == Code.CONSUMER_GROUP_NOT_FOUND
+    await store.topology.put_group(ConsumerGroup("g"))
+    assert codes(await resend("g", [0, -1])) == [Code.ILLEGAL_OFFSET] * 2, "there are none yet"
+    assert await resend("g", []) == []
+    [letter] = await dead(store, "bad")
+    assert codes(await resend("g", [7, -1], letter.queue_id)) == [Code.ILLEGAL_OFFSET] * 2
+    await store.topology.put_group(ConsumerGroup("ordered", fifo=True))
+    assert await refusal_of(resend("ordered", [0])) == Code.UNSUPPORTED
+    await store.topology.delete_topic("t")
+    assert codes(await resend("g", [letter.queue_offset], letter.queue_id)) == [Code.TOPIC_NOT_FOUND]
+
+
+async def test_a_timed_message_is_asked_after(store: SettledStore):
+    """An MQTT session asks so whether its message is stored already, before it sends it again."""
+    await store.topology.put_topic(Topic("t", queues=1))
+    at = store._cluster.clock.now_ms() + 3_600_000
+    waiting, recalled = (
+        replace(message("t", body), message_id=body.encode() * 16, system={SystemProperty.DELIVER_AT_MS: at})
+        for body in "wr"
+    )
+    assert await append_all(store, waiting, recalled) == [None, None]
+    retime = store.timers.retime
+
+    async def is_known() -> bool:
+        return await refusal_of_or_none(retime("t", recalled.message_id, at, at)) is None
+
+    assert await eventually(is_known), "a broker's index is a moment late"
+    await store.timers.recall("t", recalled.message_id, at)
+
+    async def is_recalled() -> bool:
+        return await refusal_of_or_none(retime("t", recalled.message_id, at, at)) is Code.OFFSET_NOT_FOUND
+
+    assert await eventually(is_recalled)
+    await retime("t", waiting.message_id, at, at)
+    assert await refusal_of(retime("t", b"?" * 16, at, at)) == Code.OFFSET_NOT_FOUND
+    assert await refusal_of(retime("t", waiting.message_id, 1, 1)) == Code.OFFSET_NOT_FOUND
+    assert await refusal_of(retime("t", waiting.message_id, at, at + 1)) == Code.UNSUPPORTED
+    assert await refusal_of(retime("no", waiting.message_id, at, at)) == Code.TOPIC_NOT_FOUND
+
+
+async def refusal_of_or_none(call: object) -> Code | None:
+    try:
+        await call  # type: ignore[misc]
+    except Exception as error:
+        return error.code  # type: ignore[attr-defined, no-any-return]
+    return None
+
+
+async def test_a_long_listing_is_bounded_in_bytes_and_leaves_nothing_out(
+    store: SettledStore, monkeypatch: pytest.MonkeyPatch, engine: str, request: pytest.FixtureRequest
+):
+    monkeypatch.setattr(finding, "MAX_LISTED_BYTES", 300)
+    monkeypatch.setattr(finding, "MOST_AT_ONCE", 4)
+    await store.topology.put_topic(Topic("t", queues=2))
+    for i in range(30):
+        await append(store, "t", f"{i:02}" * 20, queue_id=(await queue_ids(store))[i % 3 == 0])
+        if engine == "model":
+            request.getfixturevalue("clock").advance(i % 2)
+    found: list[StoredMessage] = []
+    page = await store.finder.query(MessageQuery("t", limit=100))
+    assert 0 < len(page.messages) < 30
+    while True:
+        found += page.messages
+        if page.next is None:
+            break
+        page = await store.finder.query(MessageQuery("t", limit=100, cursor=page.next))
+    assert sorted(bodies(found)) == [f"{i:02}" * 20 for i in range(30)]
+    times = [each.store_time_ms for each in found]
+    assert times == sorted(times, reverse=True)
+
+
+async def queue_ids(store: SettledStore) -> list[int]:
+    return sorted(each.queue_id for each in await store.messages.bounds("t"))
+
+
+async def test_a_retry_topic_is_made_where_there_is_none(store_at_model: SettledStore, cluster: RocketMqServer):
+    """The model knows no group by a retry topic's name, as a broker that makes none by itself."""
+    [letter] = await dead(store_at_model, "bad")
+    resend = store_at_model.consumption.resend_dead_letters
+    assert codes(await resend("g", [letter.queue_offset], letter.queue_id)) == [None]
+    [broker] = cluster.at.values()
+    assert broker.retry_topics == {"%RETRY%g_t"}
+    assert broker.groups_made == set()
