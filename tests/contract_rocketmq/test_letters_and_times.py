@@ -51,10 +51,10 @@ async def letters(store: SettledStore, count: int) -> list[StoredMessage]:
         await store._catalog.look()
         if store.topology.topic("%DLQ%g") is None:
             return []
-        [bounds] = [each for each in await store.messages.bounds("%DLQ%g") if each.max_offset] or [None]
-        if bounds is None or bounds.max_offset < count:
-            return []
-        return await store.messages.read("%DLQ%g", bounds.queue_id, 0, count)
+        for bounds in await store.messages.bounds("%DLQ%g"):
+            if bounds.max_offset >= count:
+                return await store.messages.read("%DLQ%g", bounds.queue_id, 0, count)
+        return []
 
     return await eventually(all_letters)
 
