@@ -8,7 +8,8 @@ here.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 
 from entrepot.domain.broker_of_queue import broker_number, first_place
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
@@ -35,11 +36,19 @@ _SUSPEND, _SUBSCRIBED = 2, 4
 _PULLED: Final = (SUCCESS, codes.PULL_NOT_FOUND, codes.PULL_RETRY, codes.PULL_MOVED)
 
 
+class Sent(Protocol):
+    """What this gateway sends to queues (`sending.Sending`)."""
+
+    def in_turn(self, topic: str, queue_id: int, work: Callable[[], Awaitable[int]]) -> asyncio.Future[int]: ...
+
+    def end_of(self, topic: str, queue_id: int) -> int: ...
+
+
 class Reading:
     """Implements `domain.ports.MessageReader`."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, sent: Sent) -> None:
+        self._cluster, self._sent = cluster, sent
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         """Implements `MessageReader.read`."""
@@ -195,11 +204,17 @@ class Reading:
         if position.kind is PositionKind.EARLIEST:
             return await self._offset(topic, queue, codes.MIN_OFFSET)
         if position.kind is PositionKind.LATEST:
-            return await self._offset(topic, queue, codes.MAX_OFFSET)
+            return await self._sent.in_turn(topic, queue.queue_id, lambda: self._end(topic, queue))
         if position.kind is PositionKind.TIME:
             return await self._offset(topic, queue, codes.OFFSET_AT_TIME, position.value)
-        bounds = await self.bounds_of(topic, queue)
-        return min(max(position.value, bounds.min_offset), bounds.max_offset)
+        least, end = await asyncio.gather(self._offset(topic, queue, codes.MIN_OFFSET), self._end(topic, queue))
+        return min(max(position.value, least), end)
+
+    async def _end(self, topic: str, queue: RouteQueue) -> int:
+        """Return the offset behind all that is stored, as far as it is readable, or was confirmed to this gateway: a
+        broker lets a message be read a moment after its confirm."""
+        readable = await self._offset(topic, queue, codes.MAX_OFFSET)
+        return max(readable, self._sent.end_of(topic, queue.queue_id))
 
     async def offset_before(self, topic: str, queue: RouteQueue, before_ms: int) -> int:
         """Return the offset behind the last message of a queue that was stored before a time."""
@@ -213,7 +228,10 @@ class Reading:
         route = self._cluster.routes.known(topic)
         if route is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {topic!r} is not known here")
-        route.queue(queue_id)
+        queue = route.queue(queue_id)
+        if start is None or (isinstance(start, Position) and start.kind is PositionKind.LATEST):
+            end = self._sent.in_turn(topic, queue_id, lambda: self._end(topic, queue))
+            return QueueTail(self, self._cluster, topic, queue_id, end, on_messages)
         return QueueTail(self, self._cluster, topic, queue_id, start, on_messages)
 
 

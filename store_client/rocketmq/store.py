@@ -46,7 +46,7 @@ class RocketMqStore:
         self._cluster = Cluster(settings, clock, group_defaults or ConsumerGroup("defaults"))
         self._catalog = Catalog(self._cluster)
         self._sending = Sending(self._cluster, self._note_sent)
-        settling, reading = Settling(self._cluster), Reading(self._cluster)
+        settling, reading = Settling(self._cluster), Reading(self._cluster, self._sending)
         positions = Positions(self._cluster, reading)
         topology = RocketMqTopology(self._cluster, reading, positions, self._catalog)
         self._receiving = Receiving(self._cluster, settling, positions)

@@ -80,11 +80,11 @@ class OwnNames(Names):
 
     def resource(self, name: str) -> str:
         plain = name.removeprefix(DEAD_LETTERS)
-        return name[: len(name) - len(plain)] + self.beginning + plain.replace("/", "%")
+        return name[: len(name) - len(plain)] + self.beginning + plain.replace("/", "%").replace("~", "||")
 
     def name(self, resource: str) -> str:
         """The name of a topic or group of this test; that of another one is none."""
-        return resource.replace(self.beginning, "", 1) if self.beginning in resource else ""
+        return resource.replace(self.beginning, "", 1).replace("||", "~") if self.beginning in resource else ""
 
 
 def at_rocketmq(cluster: RocketMqCluster, clock: PassingClock, **others: Any) -> SettledStore:
