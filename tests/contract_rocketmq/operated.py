@@ -13,7 +13,7 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Topic
-from entrepot.gateway.facts import FileFacts
+from entrepot.gateway.facts import StoreFacts
 from entrepot.protocols.rocketmq.remoting.names import Names
 from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.rocketmq.cluster import RocketMqCluster
@@ -95,7 +95,7 @@ def at_rocketmq(cluster: RocketMqCluster, clock: PassingClock, **others: Any) ->
         await asyncio.to_thread(cluster.wait_readable)
 
     opened = SettledStore(
-        settings, clock, readable=readable, broker=cluster.brokers[0].name, facts=FileFacts(MemoryStore(clock))
+        settings, clock, readable=readable, broker=cluster.brokers[0].name, facts=StoreFacts(MemoryStore(clock))
     )
     opened._cluster.names = OwnNames(beginning=f"n{next(_turns)}-")
     return opened

@@ -48,9 +48,9 @@ def deployment_of(request: pytest.FixtureRequest) -> Deploy:
 async def store_at(cluster: RocketMqCluster, directory: Path, clock: Clock) -> Store:
     """A store of this process, which keeps facts in a directory."""
     from entrepot.broker.settings.store import BrokerSettings
-    from entrepot.gateway.facts import FileFacts
+    from entrepot.gateway.facts import StoreFacts
 
-    facts = FileFacts(await open_embedded(BrokerSettings(directory), clock))
+    facts = StoreFacts(await open_embedded(BrokerSettings(directory), clock))
     return await open_rocketmq([_name_server(cluster)], clock, namespace=_namespace(), facts=facts)
 
 
