@@ -45,6 +45,9 @@ class StoreFacts:
     def damage(self) -> list[str]:
         return self._store.condition.damage
 
+    def gauges(self) -> dict[str, float]:
+        return {}
+
     async def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True

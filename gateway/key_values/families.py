@@ -85,5 +85,12 @@ class FactsOfFamilies:
     def damage(self) -> list[str]:
         return [sentence for each in self._all for sentence in each.damage]
 
+    def gauges(self) -> dict[str, float]:
+        """Return the figures of all keepers: counts added up, ages by the oldest."""
+        found: dict[str, float] = {}
+        for name, value in (item for each in self._all for item in each.gauges().items()):
+            found[name] = max(found.get(name, 0.0), value) if "age" in name else found.get(name, 0.0) + value
+        return found
+
     async def close(self) -> None:
         await asyncio.gather(*(each.close() for each in self._all))

@@ -73,6 +73,11 @@ class Combined:
         self._send_waiting()
         return await write.answer
 
+    @property
+    def waiting(self) -> int:
+        """Writes that wait."""
+        return len(self._waiting)
+
     def close(self) -> None:
         """Refuse what waits; what is under way ends with its connection."""
         self._is_closed = True

@@ -101,6 +101,15 @@ class EtcdKeyValues:
         """Nothing: etcd's files are its own affair."""
         return []
 
+    def gauges(self) -> dict[str, float]:
+        return {
+            "facts_age_seconds": self.age_seconds(),
+            "facts_calls": float(self._members.asked),
+            "facts_failed_calls": float(self._members.refused),
+            "facts_moves": float(self._members.turn),
+            "facts_waiting_writes": float(self._combined.waiting),
+        }
+
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         watch = Watch(self._members, self._keys, prefix, on_events, on_begun)
         self._watches.add(watch)

@@ -94,4 +94,5 @@ async def test_changes_are_told_by_the_keeper(facts: FactsOfFamilies):
     assert (told, len(begun)) == (["session/a", "user/b"], 2)
     for stop in stops:
         stop()
+    assert facts.gauges() == {}
     await facts.close()
