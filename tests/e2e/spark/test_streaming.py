@@ -179,7 +179,7 @@ def test_a_topic_that_was_made_anew_is_data_loss(
     from entrepot.store_client.remote.store import RemoteStore
 
     store: RemoteStore = writer.store._store
-    writer.store._run(store.topology.delete_topic(topic))
+    writer.store._thread.run(store.topology.delete_topic(topic))
     writer.create(topic)
     writer.append(topic, (b"new" for _ in range(count)))
     with pytest.raises(StreamingQueryException, match=r"DATA_LOSS.*made anew"):
@@ -194,7 +194,7 @@ def test_a_topic_that_was_made_anew_is_data_loss(
 def test_a_group_shows_how_far_it_is(stream: Callable[..., Stream], writer: TopicWriter, topic: str):
     writer.append(topic, (b"x" for _ in range(400)))
     stream(subscribe=topic, group="spark-lag", maxOffsetsPerTrigger="100").run()
-    status = writer.store._run(writer.store._store.topology.group_status("spark-lag"))
+    status = writer.store._thread.run(writer.store._store.topology.group_status("spark-lag"))
     waiting = sum(queue.lag for queue in status.progress if queue.topic == topic)
     assert 0 <= waiting <= 104  # of its last batch a source is told when the next is planned
 
