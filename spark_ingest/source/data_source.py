@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyspark
@@ -58,6 +58,11 @@ from entrepot.spark_ingest.source.tier import with_cold, without_holes, without_
 from entrepot.spark_ingest.source.versions import lacks
 from entrepot.spark_ingest.source.writing import BatchWriter, StreamWriter
 from entrepot.store_client.blocking import BlockingReader, MovesGroups
+
+OLD_SPARK_AT_ROCKETMQ: Final = (
+    "streams of a RocketMQ cluster take Spark 4.2 or newer, which tells a source what it has read before: of a broker "
+    "that is away the name servers know nothing"
+)
 
 
 @dataclass
@@ -168,8 +173,8 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _bounds(self, known: dict[str, Any] | None = None) -> tuple[BlockingReader, Bounds]:
         """The bounds now; `known` are offsets of the checkpoint."""
-        reader = reader_of(self._options.location)
-        return reader, bounds_of(reader, subscribed(reader, self._options), from_json(known or {}))
+        reader, offsets = reader_of(self._options.location), from_json(known or {})
+        return reader, bounds_of(reader, subscribed(reader, self._options, offsets), offsets)
 
     def initialOffset(self) -> dict[str, Any]:
         reader, bounds = self._bounds()
@@ -190,6 +195,8 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         reader, bounds = self._bounds(start)
         if start is None:  # before Spark 4.2
+            if options.location.rocketmq:
+                raise OptionError(OLD_SPARK_AT_ROCKETMQ)
             if options.max_offsets is not None or options.max_bytes is not None:
                 tell_once(lacks(pyspark.__version__))
             if any(each.may_lag for queues in bounds.values() for each in queues.values()):

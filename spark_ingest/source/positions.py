@@ -75,12 +75,15 @@ def remade(offsets: dict[str, Any], now: Incarnations) -> list[tuple[str, int]]:
     ]
 
 
-def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:
-    """The subscribed topics. A list of topics must exist; a pattern may match none yet."""
+def subscribed(reader: BlockingReader, options: SourceOptions, known: Offsets | None = None) -> list[str]:
+    """The subscribed topics. A list of topics must exist; a pattern may match none yet. `known`: see `bounds_of`."""
+    known = known or {}
     if options.pattern:
-        return [name for name in reader.topics() if options.wants_topic(name) and not is_hidden_topic(name)]
+        found = [name for name in reader.topics() if options.wants_topic(name) and not is_hidden_topic(name)]
+        unlisted = [name for name in known if options.wants_topic(name) and name not in found]
+        return sorted([*found, *(name for name in unlisted if not _lacks(reader, name, known))])
     deadline = time.monotonic() + NEW_TOPIC_SECONDS
-    while missing := [name for name in sorted(set(options.topics).difference(reader.topics())) if _lacks(reader, name)]:
+    while missing := [name for name in _unlisted(reader, options) if _lacks(reader, name, known)]:
         if time.monotonic() < deadline:
             time.sleep(0.05)
             continue
@@ -88,12 +91,16 @@ def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:
     return sorted(options.topics)
 
 
-def _lacks(reader: BlockingReader, topic: str) -> bool:
+def _unlisted(reader: BlockingReader, options: SourceOptions) -> list[str]:
+    return sorted(set(options.topics).difference(reader.topics()))
+
+
+def _lacks(reader: BlockingReader, topic: str, known: Offsets) -> bool:
     """True if a store does not have a topic that it does not list. RocketMQ lists one late, and not to everybody."""
     if not isinstance(reader, RocketMqReader):
         return True
     try:
-        reader.bounds(topic)
+        reader.bounds(topic, known.get(topic, {}))
     except EntrepotError as refusal:
         if refusal.code is not Code.TOPIC_NOT_FOUND:
             raise

@@ -79,16 +79,22 @@ class RocketMqRuns:
         try:
             route = await self._cluster.routes.refresh(topic)
         except EntrepotError as refusal:
+            if refusal.code is Code.TOPIC_NOT_FOUND:
+                await self._check_brokers(topic, known)  # it may be at those alone
             found = self._cluster.routes.known(topic)
             if refusal.code not in AWAY or found is None:
                 raise
             route = found  # without name servers known topics go on
-        if absent := {broker_of_queue(each) for each in known if each not in route.queues}:
+        await self._check_brokers(topic, [each for each in known if each not in route.queues])
+        return route
+
+    async def _check_brokers(self, topic: str, missing: Collection[int]) -> None:
+        """Raise UNAVAILABLE where the cluster lacks the broker of a missing queue now."""
+        if absent := {broker_of_queue(each) for each in missing}:
             absent -= {broker_number(name) for name in await self._cluster.masters()}
         if absent:
             text = f"the broker with the number {min(absent)}, which has queues of topic {topic!r}, is away"
             raise EntrepotError(Code.UNAVAILABLE, text)
-        return route
 
     async def _queue(self, topic: str, queue_id: int) -> RouteQueue:
         known = self._cluster.routes.known(topic)

@@ -501,8 +501,8 @@ def test_a_stream_waits_for_a_broker_and_has_each_row_once(
     writer.append("t", (b"%d" % n for n in range(100)))
     at = read_on(at)
     thread.run(cluster.stop_broker("broker-1"))
-    for fails in ("true", "false"):
-        options["failOnDataLoss"] = fails
+    for name in ({"subscribe": "t"}, {"subscribe": "", "subscribePattern": "t.*", "failOnDataLoss": "false"}):
+        options.update(name)
         away = fresh()
         away.prepareForTriggerAvailableNow()
         check_unavailable(lambda: away.latestOffset(at))  # noqa: B023
@@ -513,6 +513,24 @@ def test_a_stream_waits_for_a_broker_and_has_each_row_once(
         at = end
     read_on(at)
     assert sorted(found) == sorted(kept(thread, cluster, "t"))
+
+
+def test_a_topic_whose_only_broker_is_away_is_not_gone(
+    thread: StoreThread, cluster: RocketMqServer, writer: RocketMqWriter, location: StoreLocation
+):
+    thread.run(cluster.brokers["broker-1"].topology.put_topic(Topic("u", queues=1)))
+    at = {"u": {"10000": 0}}
+    thread.run(cluster.stop_broker("broker-1"))
+    for name in ({"subscribe": "u"}, {"subscribePattern": "u|t", "subscribe": ""}):
+        close_readers()
+        driver = EntrepotStreamReader(read_options(options_of(location, **name, failOnDataLoss="false")), SCHEMA)
+        check_unavailable(lambda: driver.latestOffset(at))  # noqa: B023
+
+
+def test_streams_take_a_spark_that_tells_what_was_read(writer: RocketMqWriter, location: StoreLocation):
+    driver = EntrepotStreamReader(read_options(options_of(location)), SCHEMA)
+    with pytest.raises(OptionError, match=r"take Spark 4\.2 or newer"):
+        driver.latestOffset()
 
 
 def test_messages_that_are_gone_are_told(

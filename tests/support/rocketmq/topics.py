@@ -15,7 +15,7 @@ from entrepot.store_client.blocking import BlockingStore
 from entrepot.store_client.blocking.clock import SystemClock
 from entrepot.store_client.blocking.store_thread import StoreThread
 from entrepot.store_client.rocketmq import RocketMqSettings, open_settings
-from tests.support.spark.topic_log import TopicWriter
+from tests.support.spark.topic_log import Row, TopicWriter
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -48,6 +48,20 @@ class RocketMqTopics:
         confirmation.when_settled(done.set_result)
         raise_if(await done)
         return list(confirmation.refusals or [None] * len(messages))
+
+    def log(self, topic: str) -> list[Row]:
+        """All messages of a topic as a gateway reads them."""
+        return self._thread.run(self._log(topic))
+
+    async def _log(self, topic: str) -> list[Row]:
+        found: list[Row] = []
+        for bounds in await self._store.messages.bounds(topic):
+            at = bounds.min_offset
+            while at < bounds.max_offset:
+                pulled = await self._store.messages.pull(topic, bounds.queue_id, at, 500)
+                found += [(topic, each.queue_id, each.queue_offset, each.body) for each in pulled.messages]
+                at = pulled.next_offset
+        return found
 
     def groups(self) -> list[str]:
         return [group.name for group in self._thread.now(self._store.topology.groups)]
