@@ -60,8 +60,7 @@ from entrepot.spark_ingest.source.writing import BatchWriter, StreamWriter
 from entrepot.store_client.blocking import BlockingReader, MovesGroups
 
 OLD_SPARK_AT_ROCKETMQ: Final = (
-    "streams of a RocketMQ cluster take Spark 4.2 or newer, which tells a source what it has read before: of a broker "
-    "that is away the name servers know nothing"
+    "streams of a RocketMQ cluster take Spark 4.2 or newer: an older one does not tell a source what it has read"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -31,6 +32,7 @@ from entrepot.spark_ingest.source.writing import write_plan
 from entrepot.store_client.blocking import MovesGroups, RocketMqPlace, RocketMqReader, StoreLocation, open_reader
 from entrepot.store_client.blocking.store_thread import StoreThread
 from tests.support.clock import ManualClock
+from tests.support.processes.certificates import TestAuthority
 from tests.support.rocketmq import server as model
 from tests.support.rocketmq.server import RocketMqServer
 from tests.support.rocketmq.topics import RocketMqWriter
@@ -373,6 +375,24 @@ def test_requests_are_signed_with_the_secret_of_a_file(
     with pytest.raises(EntrepotError) as refusal:
         open_reader(StoreLocation(rocketmq=place_of(cluster, access_key="stranger")))
     assert refusal.value.code in (Code.FORBIDDEN, Code.UNAUTHORIZED)
+
+
+def test_tls_is_spoken_to_servers_that_are_trusted(thread: StoreThread, clock: ManualClock, tmp_path: Path):
+    authority = TestAuthority(tmp_path)
+    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    shown.load_cert_chain(authority.issue("broker"))
+    cluster = RocketMqServer(clock, tls=shown)
+    thread.run(cluster.start())
+    thread.run(cluster.put_topic(Topic("t", queues=1)))
+    trusted = StoreLocation(rocketmq=place_of(cluster), tls=("", "", str(authority.file)))
+    with closing(open_reader(trusted)) as reader:
+        assert [each.queue_id for each in reader.bounds("t")] == [0]
+    check_unavailable(
+        lambda: open_reader(StoreLocation(rocketmq=place_of(cluster, has_tls=True), seconds=BRIEF_SECONDS))
+    )
+    with pytest.raises(EntrepotError, match="tls: the files cannot be used"):
+        open_reader(replace(trusted, tls=("", "", str(tmp_path / "no-file"))))
+    thread.run(cluster.close())
 
 
 def test_a_namespace_and_other_addresses(thread: StoreThread, cluster: RocketMqServer, writer: RocketMqWriter):
