@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +17,6 @@ from entrepot.domain.replication.confirmation_rule import parse_rule
 from entrepot.gateway.facts import open_facts
 from entrepot.gateway.settings import BackupSettings, Settings, TierSettings
 from entrepot.gateway.settings.facts import FactsSettings
-from entrepot.gateway.settings.stores import RocketMqClusterSettings
 from entrepot.gateway.transport.binding import address_of
 
 if TYPE_CHECKING:
@@ -174,8 +172,10 @@ def _remote_settings(settings: Settings, name_servers: Sequence[str], brokers: S
 
 async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
     from entrepot.store_client.rocketmq import open_rocketmq
+    from entrepot.store_client.rocketmq.tls import client_tls
 
     named, facts = settings.rocketmq, await _open_facts(settings, clock)
+    files = named.tls_ca, named.tls_certificate, named.tls_key
     try:
         return await open_rocketmq(
             named.name_servers,
@@ -185,7 +185,7 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
             addresses=named.addresses,
             access_key=named.access_key,
             secret=named.secret.get_secret_value(),
-            tls=_rocketmq_tls(named),
+            tls=client_tls(*files, "rocketmq.tls_*") if named.tls else None,
             confirms_less_safe=named.confirms_less_safe,
             facts=facts,
             group_defaults=settings.groups.new_group("defaults"),
@@ -216,19 +216,6 @@ def _check_facts(settings: Settings) -> None:
     """Refuse facts beside a store that keeps key-values itself."""
     if settings.facts.url:
         raise EntrepotError(Code.BAD_REQUEST, "facts.url is for a RocketMQ cluster, which rocketmq.name_servers names")
-
-
-def _rocketmq_tls(named: RocketMqClusterSettings) -> ssl.SSLContext | None:
-    """Return what links to a RocketMQ cluster need.  Raises BAD_REQUEST for files that cannot be used."""
-    if not named.tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=None if named.tls_ca is None else str(named.tls_ca))
-        if named.tls_certificate is not None:
-            context.load_cert_chain(named.tls_certificate, named.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise EntrepotError(Code.BAD_REQUEST, f"rocketmq.tls_*: the files cannot be used: {error}") from error
-    return context
 
 
 def open_broker_listener(

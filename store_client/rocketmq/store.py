@@ -21,6 +21,7 @@ from entrepot.store_client.rocketmq.ports import RocketMqCondition, RocketMqCons
 from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.receiving import Receiving
+from entrepot.store_client.rocketmq.runs import RocketMqRuns
 from entrepot.store_client.rocketmq.sending import Sending, Sent
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 from entrepot.store_client.rocketmq.settling import Settling
@@ -49,6 +50,7 @@ class RocketMqStore:
         settling, reading = Settling(self._cluster), Reading(self._cluster, self._sending)
         positions = Positions(self._cluster, reading)
         topology = RocketMqTopology(self._cluster, reading, positions, self._catalog)
+        self.runs = RocketMqRuns(self._cluster, reading, positions, topology)
         self._receiving = Receiving(self._cluster, settling, positions)
         self._timers = RocketMqTimers(self._cluster)
         self._transactions = RocketMqTransactions(self._cluster, self._sending)
