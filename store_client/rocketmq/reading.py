@@ -21,7 +21,7 @@ from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import QueueBounds
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
-from entrepot.protocols.rocketmq.remoting.messages import stored_message
+from entrepot.protocols.rocketmq.remoting.messages import stored_message, tags_for
 from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
 from entrepot.store_client.rocketmq.routes import RouteQueue
@@ -121,7 +121,6 @@ class Reading:
     ) -> PulledRecords:
         """Return what one request brings, as `pull_once`.  Raises MESSAGE_CORRUPTED only where the answer falls
         apart."""
-        tags = filter is not None and filter.kind is FilterKind.TAG
         fields = {
             "consumerGroup": self._cluster.settings.reader_group,
             "topic": self._cluster.names.resource(topic),
@@ -132,7 +131,7 @@ class Reading:
             "commitOffset": 0,
             "suspendTimeoutMillis": poll_ms,
             "subVersion": 0,
-            "subscription": filter.text if tags and filter is not None and filter.text else "*",
+            "subscription": tags_for(filter),
             "expressionType": "TAG",
             "bname": queue.broker,
         }

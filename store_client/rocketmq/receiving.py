@@ -19,7 +19,7 @@ from entrepot.domain.broker_of_queue import broker_number, first_place, first_qu
 from entrepot.domain.definitions.consumer_group import LATEST
 from entrepot.domain.delivery import Deliveries, Delivery, single_delivery
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
-from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.expression.filter import FilterExpression, compile_filter
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import as_first_stored
 from entrepot.domain.names import check_same_namespace, dead_letter_group
@@ -27,7 +27,7 @@ from entrepot.domain.ports import PopRequest
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import SUCCESS
-from entrepot.protocols.rocketmq.remoting.messages import UNIQUE_KEY, stored_message
+from entrepot.protocols.rocketmq.remoting.messages import UNIQUE_KEY, stored_message, tags_for
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, receipts_of
 from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster
@@ -184,7 +184,6 @@ class Receiving:
 
     async def _ask(self, wish: _Wish, broker: BrokerOfTopic, count: int, poll_ms: int) -> list[Delivery]:
         group, names = self._cluster.group(wish.group), self._cluster.names
-        tags = wish.filter if wish.filter is not None and wish.filter.kind is FilterKind.TAG else None
         fields: dict[str, object] = {
             "consumerGroup": names.resource(wish.group),
             "topic": names.resource(wish.topic),
@@ -195,7 +194,7 @@ class Receiving:
             "bornTime": 0,  # the broker's own time: one of ours may be wrong
             "initMode": _LAST if group.start == LATEST and dead_letter_group(wish.topic) is None else _FIRST,
             "expType": "TAG",
-            "exp": tags.text if tags is not None and tags.text else "*",
+            "exp": tags_for(wish.filter),
             "order": group.fifo,
             "bname": broker.name,
         }

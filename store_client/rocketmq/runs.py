@@ -20,11 +20,10 @@ import structlog
 from entrepot.domain.broker_of_queue import broker_number, broker_of_queue
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import AWAY, Code, CorruptedError, EntrepotError
-from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
+from entrepot.domain.expression.filter import FilterExpression, MessageFilter, compile_filter
 from entrepot.domain.names import check_same_namespace
 from entrepot.domain.position import Position
 from entrepot.domain.topic import QueueBounds
-from entrepot.protocols.rocketmq.properties import is_plain
 from entrepot.protocols.rocketmq.remoting.records import Record
 from entrepot.protocols.wire.records import ENTRY, RECORD, RecordRun, decode_run, encode_run
 from entrepot.store_client.embedded import encoded_record
@@ -189,7 +188,7 @@ class RocketMqRuns:
         """Return what one pull brings.  Of an answer that falls apart the first message alone is taken for
         unreadable."""
         is_slaves = self._is_slaves(queue)
-        pushed = None if is_slaves else _pushed(wanted)
+        pushed = None if is_slaves or wanted is None else wanted.expression
         for count in (max(min(MOST_AT_ONCE, to_offset - at), 1), 1):
             try:
                 pulled = await self._reading.pull_records(topic, queue, at, count, pushed)
@@ -226,14 +225,6 @@ class RocketMqRuns:
             if not run.add(offset, place, encoded):
                 return offset
         return None
-
-
-def _pushed(wanted: MessageFilter | None) -> FilterExpression | None:
-    """Return a filter of tags that a broker understands as it is understood here, else None."""
-    expression = None if wanted is None else wanted.expression
-    if expression is None or expression.kind is not FilterKind.TAG:
-        return None
-    return expression if is_plain(expression.text) and "|" not in expression.text.replace("||", "") else None
 
 
 def _of_slave(topic: str, queue: RouteQueue, at: int) -> EntrepotError:

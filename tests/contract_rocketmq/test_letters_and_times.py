@@ -10,7 +10,9 @@ import pytest
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.ports import PopRequest
 from entrepot.domain.query import MessageQuery
 from entrepot.domain.topic import Topic
 from entrepot.store_client.rocketmq import finding
@@ -209,3 +211,19 @@ async def test_groups_may_have_a_tilde_in_their_names(store: SettledStore):
     await store._catalog.look()
     assert store.topology.topic("%DLQ%share~0af3") is not None
     assert "share~0af3" in [group.name for group in store.topology.groups()]
+
+
+async def test_a_filter_finds_tags_that_rocketmq_cannot_say(store: SettledStore):
+    """A broker splits a filter at `|`: it would pass over such messages, and count them as settled."""
+    await store.topology.put_topic(Topic("t", queues=1))
+    assert await append_all(store, *(message("t", tag, tag=tag) for tag in ("one|two", "one", " three"))) == [None] * 3
+    for number, text in enumerate(("one||two", "one", " three", "one|two")):
+        wanted = FilterExpression(FilterKind.TAG, text)
+        expected = [
+            tag for tag in ("one|two", "one", " three") if compile_filter(wanted).matches(message("t", "", tag=tag))
+        ]
+        asked = PopRequest("t", f"g{number}", 8, 2_000, LEASE_MS, wanted)
+        found = await eventually(lambda asked=asked: store.consumption.pop(asked)) if expected else []  # type: ignore[misc]
+        assert bodies(found) == expected, text
+        pulled = await store.messages.pull("t", (await queue_ids(store))[0], 0, 8, wanted)
+        assert bodies(pulled.messages) == expected, text

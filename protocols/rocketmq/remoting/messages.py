@@ -17,6 +17,7 @@ import re
 from typing import Final
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, of_texts
 from entrepot.domain.names import DEAD_LETTER_PREFIX, split_name
@@ -41,6 +42,7 @@ from entrepot.protocols.rocketmq.remoting import property_text
 from entrepot.protocols.rocketmq.remoting.names import Names, origin_of
 from entrepot.protocols.rocketmq.remoting.records import Record, inflated
 
+EVERYTHING: Final = "*"
 UNIQUE_KEY, TAGS, INDEX_KEYS = "UNIQ_KEY", "TAGS", "KEYS"
 SHARDING_KEY, BORN_HOST, BORN_MS = "__SHARDINGKEY", "__BORNHOST", "BORN_TIMESTAMP"
 DELIVER_MS, HALF, PRODUCER_GROUP = "TIMER_DELIVER_MS", "TRAN_MSG", "PGROUP"
@@ -55,6 +57,15 @@ _BROKERS_OWN: Final = RESERVED | {"ORIGIN_GROUP", "BORN_TIMESTAMP"}
 """Properties that RocketMQ uses itself, and its brokers add."""
 MAX_GROUP_CHARACTERS: Final = 1024
 """Longest message group that is a sharding key; a longer one is a fact alone, and still chooses the queue."""
+
+
+def tags_for(wanted: FilterExpression | None) -> str:
+    """Return the subscription of a filter: its tags where brokers understand them as they are understood here, else
+    all messages (`*`).  A tag that RocketMQ cannot say is a fact of the message, which no broker looks at."""
+    if wanted is None or wanted.kind is not FilterKind.TAG or not wanted.text:
+        return EVERYTHING
+    is_sayable = is_plain(wanted.text) and "|" not in wanted.text.replace("||", "")
+    return wanted.text if is_sayable else EVERYTHING
 
 
 def body_for(message: Message) -> bytes:
