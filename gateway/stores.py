@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,6 @@ from entrepot.domain.replication.confirmation_rule import parse_rule
 from entrepot.gateway.facts import FileFacts, open_facts_in_etcd, with_words
 from entrepot.gateway.settings import BackupSettings, Settings, TierSettings
 from entrepot.gateway.settings.facts import FactsSettings
-from entrepot.gateway.settings.stores import RocketMqClusterSettings
 from entrepot.gateway.transport.binding import address_of
 
 if TYPE_CHECKING:
@@ -171,17 +169,11 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
     named, facts = settings.rocketmq, await _open_facts(settings, clock)
     try:
         return await open_rocketmq(
-            named.name_servers,
-            clock,
-            cluster=named.cluster,
-            namespace=named.namespace,
-            addresses=named.addresses,
-            access_key=named.access_key,
-            secret=named.secret.get_secret_value(),
-            tls=_rocketmq_tls(named),
-            confirms_less_safe=named.confirms_less_safe,
+            clock=clock,
             facts=facts,
             group_defaults=settings.groups.new_group("defaults"),
+            confirms_less_safe=named.confirms_less_safe,
+            **named.place(named.secret.get_secret_value()),
         )
     except BaseException:
         if facts is not None:
@@ -208,19 +200,6 @@ def _check_facts(settings: Settings) -> None:
     """Refuse facts beside a store that keeps key-values itself."""
     if settings.facts.url:
         raise EntrepotError(Code.BAD_REQUEST, "facts.url is for a RocketMQ cluster, which rocketmq.name_servers names")
-
-
-def _rocketmq_tls(named: RocketMqClusterSettings) -> ssl.SSLContext | None:
-    """Return what links to a RocketMQ cluster need.  Raises BAD_REQUEST for files that cannot be used."""
-    if not named.tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=None if named.tls_ca is None else str(named.tls_ca))
-        if named.tls_certificate is not None:
-            context.load_cert_chain(named.tls_certificate, named.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise EntrepotError(Code.BAD_REQUEST, f"rocketmq.tls_*: the files cannot be used: {error}") from error
-    return context
 
 
 def open_broker_listener(

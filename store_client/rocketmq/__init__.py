@@ -14,31 +14,22 @@ from entrepot.protocols.rocketmq.headers import Credentials
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 from entrepot.store_client.rocketmq.store import RocketMqStore
 
-__all__ = ["RocketMqSettings", "RocketMqStore", "open_rocketmq"]
+__all__ = ["RocketMqSettings", "RocketMqStore", "open_rocketmq", "rocketmq_settings"]
 
 
 async def open_rocketmq(
     name_servers: Sequence[str],
     clock: Clock,
     *,
-    access_key: str = "",
-    secret: str = "",
-    session_token: str = "",
-    addresses: Mapping[str, str] | None = None,
     facts: Facts | None = None,
     group_defaults: ConsumerGroup | None = None,
     **others: Any,
 ) -> Store:
-    """Open a store over the cluster whose name servers listen at `name_servers` (`host:port`, IPv6 as
-    `[address]:port`).
+    """Open a store over the cluster whose name servers listen at `name_servers`.  `others`: of `rocketmq_settings`.
 
-    `addresses`: places to connect to instead of brokers' own.  `others` are fields of `RocketMqSettings` by name.
     Raises BAD_REQUEST for an invalid address, and UNAVAILABLE if no name server or broker answers.
     """
-    credentials = Credentials(access_key, secret, session_token)
-    for text in (*name_servers, *(addresses or {}).values()):
-        _check_address(text)
-    settings = RocketMqSettings(tuple(name_servers), credentials=credentials, addresses=addresses or {}, **others)
+    settings = rocketmq_settings(name_servers, **others)
     store = RocketMqStore(settings, clock, facts=facts, group_defaults=group_defaults)
     try:
         await store.start()
@@ -46,6 +37,27 @@ async def open_rocketmq(
         await store.close()
         raise
     return store
+
+
+def rocketmq_settings(
+    name_servers: Sequence[str],
+    *,
+    access_key: str = "",
+    secret: str = "",
+    session_token: str = "",
+    addresses: Mapping[str, str] | None = None,
+    **others: Any,
+) -> RocketMqSettings:
+    """Return the settings for a cluster whose name servers listen at `name_servers` (`host:port`, IPv6 as
+    `[address]:port`).
+
+    `addresses`: places to connect to instead of brokers' own.  `others` are fields of `RocketMqSettings` by name.
+    Raises BAD_REQUEST for an invalid address.
+    """
+    credentials = Credentials(access_key, secret, session_token)
+    for text in (*name_servers, *(addresses or {}).values()):
+        _check_address(text)
+    return RocketMqSettings(tuple(name_servers), credentials=credentials, addresses=addresses or {}, **others)
 
 
 def _check_address(text: str) -> None:
