@@ -6,6 +6,7 @@ definition that cannot be taken as it is, is told with its reason.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -37,8 +38,8 @@ _DEFAULT_DELAYS_MS: Final = tuple(
 """Delays of a group that names none, from the first retry on."""
 _SKIPPED_DELAYS: Final = 2
 """RocketMQ begins a group's own list of delays behind these."""
-_NOT_SET_UP: Final = "not configured"
-"""Part of the answer of a broker that keeps no users."""
+_KEEPS_USERS: Final = re.compile(r"^authenticationMetadataProvider *= *\S", re.MULTILINE)
+"""Setting of a broker that keeps users.  One without it answers questions after them with an error of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class _Reader:
             try:
                 answer = await self._cluster.ask(address, code, fields, what=f"list its {kind}")
             except EntrepotError as refusal:
-                if refusal.code is not Code.UNSUPPORTED and _NOT_SET_UP not in refusal.message:
+                if await self._may_have_users(address, refusal):
                     self._leave_out(kind, "", f"broker {broker!r}: {refusal.message}")
                 continue
             listed = read(answer.body) if answer.body else []
@@ -190,6 +191,18 @@ class _Reader:
             if any(each != told for each in told_by.values()):
                 self._leave_out(kind, name, f"brokers differ: what {next(iter(told_by))!r} has is taken")
             take(name, told)
+
+    async def _may_have_users(self, address: str, refusal: EntrepotError) -> bool:
+        """True unless it is certain that a broker which refuses to list users keeps none."""
+        if refusal.code is Code.UNSUPPORTED:
+            return False
+        if refusal.code is not Code.INTERNAL_ERROR:
+            return True
+        try:
+            told = await self._cluster.ask(address, codes.BROKER_CONFIG, what="tell its settings")
+        except EntrepotError:
+            return True
+        return _KEEPS_USERS.search(told.body.decode("utf-8", "replace")) is not None
 
     def _take_user(self, name: str, told: dict[str, Any]) -> None:
         if not is_user_name(name):

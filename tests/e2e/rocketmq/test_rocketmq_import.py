@@ -160,7 +160,7 @@ async def test_what_a_cluster_has_is_made_here_and_the_rest_is_told(
         ("users", "", "mute"),
     }
     assert "secret" not in json.dumps(report["made"])
-    read_only = {21, 106, 201, 3005, 3010}
+    read_only = {21, 26, 106, 201, 3005, 3010}
     assert {code for code, _ in cluster.calls} - before <= read_only, "the cluster is only read"
 
     orders = get(server, "/topics/orders")
@@ -201,6 +201,15 @@ async def test_it_may_be_repeated_and_changes_nothing_that_is_there(
     code, out, _ = await entrepot()
     assert code == 1 and "it is there, with another queues" in out
     assert get(server, "/topics/again")["queues"] == 2
+
+
+async def test_users_that_cannot_be_read_are_told(cluster: RocketMqServer, entrepot: Command) -> None:
+    cluster.users = []
+    cluster.faults[3005] += [1, 16]
+    code, out, err = await entrepot("--json", "--dry-run")
+    reasons = [row["reason"] for row in json.loads(out)["left_out"] if row["kind"] == "users"]
+    assert code == 1 and len(reasons) == 2, out + err
+    assert all("refuses to list its users" in each for each in reasons)
 
 
 async def test_a_namespace_of_the_cluster_is_the_default_one_here(

@@ -304,8 +304,12 @@ class RocketMqServer:
 
     def _kept(self, users: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
         if users is None:
-            raise Refused(1, "The authenticationMetadataProvider is not configured")
+            raise Refused(1, "An system error occurred, please try again later.")
         return users
+
+    async def _settings(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        provider = "" if self.users is None else "a.Provider"
+        return {}, f"brokerName={broker.name}\nauthenticationMetadataProvider={provider}\n".encode()
 
     async def _put_group(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
         definition = json.loads(body)
@@ -631,6 +635,7 @@ _AT_BROKER: Final = {
     14: RocketMqServer._offset_of_group,
     17: RocketMqServer._put_topic,
     21: RocketMqServer._topics,
+    26: RocketMqServer._settings,
     29: RocketMqServer._at_time,
     30: RocketMqServer._max,
     31: RocketMqServer._min,
