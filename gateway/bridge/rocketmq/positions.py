@@ -20,7 +20,7 @@ from entrepot.gateway.bridge.errors import LeaseLostError
 from entrepot.gateway.key_values.compare_and_set import if_unchanged
 
 PREFIX: Final = "rocketmq-bridge/"
-KEEP_SECONDS: Final = 0.5
+KEEP_SECONDS: Final = 0.1
 """Time after which a moved position is kept."""
 
 
