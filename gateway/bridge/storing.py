@@ -30,17 +30,24 @@ FOR_GOOD: Final = frozenset(
     )
 )
 """Refusals that a retry does not change."""
+FOR_GOOD_WHATEVER_IS_CHANGED: Final = FOR_GOOD - {Code.FORBIDDEN}
+"""Those of the message itself: rights and permissions may still be given."""
 
 log = structlog.get_logger(__name__)
 
 
 class Storing:
-    """The way of one bridge into the store.  `send`: returns the refusals, and raises what made all of them fail."""
+    """The way of one bridge into the store.  `send`: returns the refusals, and raises what made all of them fail.
+    `for_good`: codes of lasting refusals."""
 
     def __init__(
-        self, bridge: str, send: Callable[[Sequence[Message]], Awaitable[Refusals]], counters: BridgeCounters
+        self,
+        bridge: str,
+        send: Callable[[Sequence[Message]], Awaitable[Refusals]],
+        counters: BridgeCounters,
+        for_good: frozenset[Code] = FOR_GOOD,
     ) -> None:
-        self._bridge, self._send, self._counters = bridge, send, counters
+        self._bridge, self._send, self._counters, self._for_good = bridge, send, counters, for_good
         self.last_refusal = ""
 
     async def store(self, messages: Sequence[Message]) -> None:
@@ -48,7 +55,9 @@ class Storing:
         pending = list(messages)
         while pending:
             refusals, is_unknown = await self._sent(pending)
-            stuck = next((place for place, refusal in enumerate(refusals or ()) if _is_for_now(refusal)), len(pending))
+            stuck = next(
+                (place for place, refusal in enumerate(refusals or ()) if self._is_for_now(refusal)), len(pending)
+            )
             refused = self._note_refused(pending[:stuck], refusals)
             self._counters.refused_in += refused
             self._counters.received += stuck - refused
@@ -65,7 +74,7 @@ class Storing:
         try:
             return await self._send(messages), False
         except EntrepotError as failure:
-            if _is_for_now(failure):
+            if self._is_for_now(failure):
                 return [failure, *[None] * (len(messages) - 1)], failure.code in UNANSWERED
             return [failure] * len(messages), False
 
@@ -89,6 +98,5 @@ class Storing:
                 )
         return count
 
-
-def _is_for_now(refusal: EntrepotError | None) -> bool:
-    return refusal is not None and refusal.code not in FOR_GOOD
+    def _is_for_now(self, refusal: EntrepotError | None) -> bool:
+        return refusal is not None and refusal.code not in self._for_good

@@ -89,7 +89,16 @@ class RocketMqBridge(LeasedBridge):
                 self._mark,
                 self._first_ms,
             )
-            outbound = Outbound(remote, cluster, parts.store, parts.clock, self.counters, self._mark, self._first_ms)
+            outbound = Outbound(
+                remote,
+                cluster,
+                parts.store,
+                parts.clock,
+                self.counters,
+                self._mark,
+                self._first_ms,
+                parts.sender.incidents,
+            )
             self._inbound = inbound
             self.counters.connects += 1
             self._tell_connected()

@@ -28,7 +28,7 @@ from entrepot.gateway.bridge.rocketmq.carried import bears, brought
 from entrepot.gateway.bridge.rocketmq.positions import KEEP_SECONDS, Positions, TopicPosition
 from entrepot.gateway.bridge.rocketmq.renaming import local_name
 from entrepot.gateway.bridge.rocketmq.status import CarriedTopic, RocketMqCounters
-from entrepot.gateway.bridge.storing import Storing
+from entrepot.gateway.bridge.storing import FOR_GOOD_WHATEVER_IS_CHANGED, Storing
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.settings.rocketmq_bridge import RocketMqRemote, RocketMqRule
 
@@ -136,7 +136,8 @@ class Inbound:
     async def _carry_queue(self, key: _Queue) -> None:
         number, topic, queue_id = key
         local = local_name(self._rules[number], topic) or topic
-        storing = self._storing[key] = Storing(self._remote.name, self._sender.send_and_wait, self._counters)
+        send, for_good = self._sender.send_and_wait, FOR_GOOD_WHATEVER_IS_CHANGED
+        storing = self._storing[key] = Storing(self._remote.name, send, self._counters, for_good)
         try:
             reading, position = await self._passing(key, lambda: self._begin(key, local))
             while True:
@@ -161,13 +162,14 @@ class Inbound:
         position = await self._positions.of(topic)
         at, stored_ms = position.queues.get(queue_id, (-1, 0))
         if at < 0:
-            start = EARLIEST_POSITION if not position.is_new else self._start(self._rules[number])
+            start = self._start(self._rules[number])
             at = await self._cluster.messages.offset_at(topic, queue_id, start)
             position.move(queue_id, at, stored_ms)
         reading = self._readings[key] = _Reading(topic, queue_id, local, at, stored_ms, at)
         return reading, position
 
     def _start(self, rule: RocketMqRule) -> Position:
+        """Return where a queue begins.  `latest` is a time, so that a queue that comes later is carried as a whole."""
         if rule.start == EARLIEST:
             return EARLIEST_POSITION
         start_ms = self._begun_ms if rule.start == LATEST else parse_start(rule.start)

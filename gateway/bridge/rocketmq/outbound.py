@@ -17,7 +17,7 @@ from entrepot.domain.definitions.consumer_group import EARLIEST, LATEST, Consume
 from entrepot.domain.errors import AWAY, UNANSWERED, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.names import qualified, split_name
-from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.domain.topic import Topic
 from entrepot.gateway.bridge.errors import RemoteError
@@ -26,14 +26,14 @@ from entrepot.gateway.bridge.origin import has_come_by
 from entrepot.gateway.bridge.rocketmq.carried import bridge_word, sent
 from entrepot.gateway.bridge.rocketmq.renaming import remote_name
 from entrepot.gateway.bridge.rocketmq.status import RocketMqCounters
-from entrepot.gateway.bridge.storing import FOR_GOOD
+from entrepot.gateway.bridge.storing import FOR_GOOD_WHATEVER_IS_CHANGED
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.settings.rocketmq_bridge import RocketMqRemote, RocketMqRule
 from entrepot.protocols.mqtt.mapping import is_expired
 
-AT_ONCE: Final = 256
-"""Messages of one pop, which are appended together."""
+PART: Final = "rocketmq bridge"
 WAIT_MS: Final = 20_000
 """Longest wait of one pop for messages."""
 AGAIN_MS: Final = 5_000
@@ -63,7 +63,9 @@ class Outbound:
         counters: RocketMqCounters,
         mark: tuple[str, str],
         begun_ms: int,
+        incidents: Incidents,
     ) -> None:
+        self._incidents = incidents
         self._remote, self._cluster, self._store = remote, cluster, store
         self._clock, self._counters, self._mark = clock, counters, mark
         self._begun_ms = begun_ms
@@ -94,7 +96,7 @@ class Outbound:
             while not await self._is_ready(rule, leased, remote):
                 pass
             while True:
-                tickets = await leased.pop(PopRequest(topic, group, AT_ONCE, WAIT_MS))
+                tickets = await leased.pop(PopRequest(topic, group, MAX_POP_MESSAGES, WAIT_MS))
                 if tickets:
                     await self._carry(leased, tickets, remote)
         except EntrepotError as gone:
@@ -154,6 +156,9 @@ class Outbound:
             leased.release(tickets)
             text = f"the cluster did not say what became of {len(messages)} messages, which are sent again"
             raise RemoteError(f"{text}: {failure.message}") from None
+        except Exception as fault:  # noqa: BLE001 - a fault of one message: it becomes a dead letter, and the others go on
+            await self._append_alone(leased, tickets, messages, fault)
+            return
         done = [ticket for ticket, refusal in zip(tickets, refusals, strict=True) if refusal is None]
         self._counters.sent += len(done)
         leased.acknowledge(done)
@@ -161,7 +166,7 @@ class Outbound:
         for ticket, refusal in zip(tickets, refusals, strict=True):
             if refusal is None:
                 continue
-            is_for_good = refusal.code in FOR_GOOD
+            is_for_good = refusal.code in FOR_GOOD_WHATEVER_IS_CHANGED
             self._note(ticket.message, refusal, is_for_good=is_for_good)
             if is_for_good:
                 leased.reject([ticket])
@@ -170,6 +175,18 @@ class Outbound:
             away = refusal.message if refusal.code in AWAY else away
         if away:
             raise RemoteError(away)
+
+    async def _append_alone(
+        self, leased: LeasedConsumer, tickets: list[Ticket], messages: list[Message], fault: Exception
+    ) -> None:
+        """Append each message by itself, as the handling of one of them failed; a single one is set aside."""
+        if len(tickets) == 1:
+            self._incidents.set_aside(PART, tickets[0].message, fault)
+            self._counters.refused_out += 1
+            leased.reject(tickets)
+            return
+        for ticket, message in zip(tickets, messages, strict=True):
+            await self._append(leased, [ticket], [message])
 
     def _note(self, message: StoredMessage, refusal: EntrepotError, *, is_for_good: bool) -> None:
         self._counters.refused_out += is_for_good

@@ -40,11 +40,6 @@ class TopicPosition:
         self.queues = {} if kept is None else msgspec.json.decode(kept, type=_Kept).queues
         self._is_kept = True
 
-    @property
-    def is_new(self) -> bool:
-        """True if nothing of the topic was carried yet."""
-        return not self.queues
-
     def move(self, queue_id: int, offset: int, stored_ms: int) -> None:
         """Note that everything before an offset is stored."""
         if self.queues.get(queue_id) != (offset, stored_ms):

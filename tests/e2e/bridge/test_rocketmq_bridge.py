@@ -84,6 +84,10 @@ def published(server: Any, number: int) -> None:
     http_json(server, "POST", "/topics/orders:publish", event, {"content-type": "application/cloudevents+json"})
 
 
+def permit(server: Any, topic: str, permission: str) -> None:
+    http_json(server, "PUT", f"/api/v1/topics/{topic}", {"permission": permission})
+
+
 async def test_messages_come_in_as_they_were_and_in_their_order(cluster: Store, bridged: MakeServer) -> None:
     whole = Message(
         "orders",
@@ -129,11 +133,11 @@ async def test_both_ways_and_nothing_comes_back(cluster: Store, bridged: MakeSer
 
 
 async def test_a_topic_that_begins_at_its_end(cluster: Store, bridged: MakeServer) -> None:
-    await appended(cluster, numbered("orders", range(10)))
-    [last] = await cluster.messages.read("orders", 0, 9, 1)
+    await appended(cluster, [*numbered("orders", range(10)), *numbered("orders", range(5), queue_id=1)])
+    [last] = await cluster.messages.read("orders", 1, 4, 1)
     await until(lambda: SystemClock().now_ms() > last.store_time_ms, "the bridge begins by a time, in milliseconds")
     async with bridged({**IN, "start": "latest"}) as server:
-        await carried(server, lambda told: [each["position"] for each in told["topics"]] == [10])
+        await carried(server, lambda told: [each["position"] for each in told["topics"]] == [15])
         await appended(cluster, numbered("orders", range(10, 12)))
         told = await carried(server, lambda told: told["received"] == 2)
         assert told["gone"] == 0
@@ -153,6 +157,22 @@ async def test_a_queue_that_begins_anew_is_carried_from_there(
         told = await carried(server, lambda told: told["received"] == 13)
         assert told["gone"] == 0
         assert await asyncio.to_thread(bodies, server, "orders", 0) == [str(n) for n in range(13)]
+
+
+async def test_a_topic_that_is_closed_here_waits_until_it_is_opened(cluster: Store, bridged: MakeServer) -> None:
+    await appended(cluster, numbered("orders", range(3)))
+    rule = {**IN, "topics": ["orders", "open"]}
+    await cluster.topology.put_topic(Topic("open", 1))
+    await appended(cluster, numbered("open", range(1)))
+    async with bridged({**rule, "local_prefix": "x-"}) as server:
+        await carried(server, lambda told: told["received"] == 4)
+        await asyncio.to_thread(permit, server, "x-orders", "READ")
+        await appended(cluster, [*numbered("orders", range(3, 6)), *numbered("open", range(1, 2))])
+        told = await carried(server, lambda told: told["received"] == 5 and told["lastError"] is not None)
+        assert (told["refusedIn"], told["state"]) == (0, "connected"), "the other topic goes on"
+        await asyncio.to_thread(permit, server, "x-orders", "READ_WRITE")
+        told = await carried(server, lambda told: told["received"] == 8)
+        assert await asyncio.to_thread(bodies, server, "x-orders", 0) == [str(n) for n in range(6)]
 
 
 async def test_an_unknown_outcome_is_told_and_sent_again(

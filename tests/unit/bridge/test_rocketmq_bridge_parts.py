@@ -93,7 +93,7 @@ async def test_a_position_is_kept_through_lost_answers_and_never_moved_back_by_a
     key_values = LosesAnswers(store.key_values)
     ours, late = Positions(key_values, "old"), Positions(store.key_values, "old")  # type: ignore[arg-type]
     mine, theirs = await ours.of("orders"), await late.of("orders")
-    assert mine.is_new and await ours.of("orders") is mine
+    assert not mine.queues and await ours.of("orders") is mine
     mine.move(0, 7, 1_000)
     key_values.is_losing = True
     with pytest.raises(EntrepotError):
