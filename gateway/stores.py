@@ -172,23 +172,15 @@ def _remote_settings(settings: Settings, name_servers: Sequence[str], brokers: S
 
 async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
     from entrepot.store_client.rocketmq import open_rocketmq
-    from entrepot.store_client.rocketmq.tls import client_tls
 
     named, facts = settings.rocketmq, await _open_facts(settings, clock)
-    files = named.tls_ca, named.tls_certificate, named.tls_key
     try:
         return await open_rocketmq(
-            named.name_servers,
-            clock,
-            cluster=named.cluster,
-            namespace=named.namespace,
-            addresses=named.addresses,
-            access_key=named.access_key,
-            secret=named.secret.get_secret_value(),
-            tls=client_tls(*files, "rocketmq.tls_*") if named.tls else None,
-            confirms_less_safe=named.confirms_less_safe,
+            clock=clock,
             facts=facts,
             group_defaults=settings.groups.new_group("defaults"),
+            confirms_less_safe=named.confirms_less_safe,
+            **named.place(named.secret.get_secret_value()),
         )
     except BaseException:
         if facts is not None:

@@ -1,24 +1,14 @@
-"""Bridges: all bridges of the settings, as tasks of this gateway."""
+"""Bridges: all bridges of one kind, as tasks of this gateway."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
-from random import Random
 from typing import Final
 
-import structlog
-
 from entrepot.domain.background import background
-from entrepot.domain.clock import Clock
-from entrepot.domain.ports import Store
-from entrepot.gateway.bridge.bridge import Bridge, BridgeParts
-from entrepot.gateway.bridge.status import BridgeStatus
-from entrepot.gateway.member.identity import Identity
-from entrepot.gateway.messaging.routes import Routes
-from entrepot.gateway.messaging.send import Sender
-from entrepot.gateway.retained.retained import RetainedMessages
-from entrepot.gateway.settings import BridgeSettings
+from entrepot.gateway.bridge.leased import LeasedBridge
 
 AFTER_FAULT_SECONDS: Final = 5.0
 """Pause of a bridge after a fault of our own, in seconds."""
@@ -26,31 +16,13 @@ AFTER_FAULT_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 8.0
 """Longest time to stop: to release held messages and the leases."""
 
-log = structlog.get_logger(__name__)
-
 
 class Bridges:
-    """The bridges of this gateway and their status."""
+    """The bridges of this gateway, in the order of the settings."""
 
-    def __init__(
-        self,
-        settings: BridgeSettings,
-        store: Store,
-        sender: Sender,
-        retained: RetainedMessages,
-        routes: Routes,
-        any_level_topics: set[str],
-        clock: Clock,
-        random: Random,
-        identity: Identity,
-    ) -> None:
-        parts = BridgeParts(store, sender, retained, routes, any_level_topics, clock, random, identity)
-        self._bridges = [Bridge(remote, parts) for remote in settings.remotes]
+    def __init__(self, bridges: Sequence[LeasedBridge]) -> None:
+        self._bridges = bridges
         self._tasks: list[asyncio.Task[None]] = []
-
-    def status(self) -> list[BridgeStatus]:
-        """The status of each, in the order of the settings."""
-        return [bridge.status() for bridge in self._bridges]
 
     def start(self) -> None:
         """Run them on the running loop."""
@@ -66,7 +38,7 @@ class Bridges:
         for bridge in self._bridges:
             bridge.close()
 
-    async def _run(self, bridge: Bridge) -> None:
+    async def _run(self, bridge: LeasedBridge) -> None:
         while True:
             try:
                 await bridge.run()

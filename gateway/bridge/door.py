@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from entrepot.gateway.bridge.bridge import Bridge, BridgeParts
 from entrepot.gateway.bridge.bridges import Bridges
 from entrepot.gateway.door.door import Door
 
 if TYPE_CHECKING:
+    from entrepot.gateway.bridge.status import BridgeStatus
     from entrepot.gateway.door.parts import Parts
 
 DRAIN_ORDER: Final = 10
@@ -20,8 +22,7 @@ class BridgeDoor(Door):
     name, drain_order = "bridge", DRAIN_ORDER
 
     def __init__(self, parts: Parts) -> None:
-        self.bridges = Bridges(
-            parts.settings.bridge,
+        shared = BridgeParts(
             parts.store,
             parts.sender,
             parts.retained,
@@ -31,9 +32,15 @@ class BridgeDoor(Door):
             parts.chance,
             parts.member.identity,
         )
+        self._all = [Bridge(remote, shared) for remote in parts.settings.bridge.remotes]
+        self._bridges = Bridges(self._all)
+
+    def status(self) -> list[BridgeStatus]:
+        """Return the status of each, in the order of the settings."""
+        return [bridge.status() for bridge in self._all]
 
     async def open(self) -> None:
-        self.bridges.start()
+        self._bridges.start()
 
     async def end_waiting(self, until: float) -> None:
-        await self.bridges.stop()
+        await self._bridges.stop()

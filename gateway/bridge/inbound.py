@@ -1,8 +1,8 @@
 """Inbound: from a remote into the store.
 
 Messages wait here in order of arrival. All that wait become one append; after the store's confirmation they are
-acknowledged to the remote, in that order. A passing refusal is retried, with everything after it. A lasting refusal is
-logged, counted, and acknowledged, else the message would come again for ever.
+acknowledged to the remote, in that order. So is a message that the store refuses for good, else it would come again for
+ever.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import paho.mqtt.client as paho
-import structlog
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.bridge.connection import RemoteConnection
 from entrepot.gateway.bridge.properties import from_paho
 from entrepot.gateway.bridge.remapping import local_name
 from entrepot.gateway.bridge.status import BridgeCounters
+from entrepot.gateway.bridge.storing import Storing
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.settings import BridgeRemote
@@ -32,24 +31,6 @@ MAX_BATCH: Final = 1000
 """Messages of one append."""
 MAX_WAITING_BYTES: Final = 16 << 20
 """Payload bytes that may wait here before reading stops."""
-RETRY_SECONDS: Final = 0.5
-"""Pause before the next try after a passing refusal of the store."""
-
-_FOR_GOOD: Final = frozenset(
-    (
-        Code.BAD_REQUEST,
-        Code.ILLEGAL_TOPIC,
-        Code.FORBIDDEN,
-        Code.ILLEGAL_DELIVERY_TIME,
-        Code.MESSAGE_BODY_TOO_LARGE,
-        Code.MESSAGE_PROPERTIES_TOO_LARGE,
-        Code.UNSUPPORTED,
-    )
-)
-"""Refusals that a retry does not change."""
-
-log = structlog.get_logger(__name__)
-
 
 Publish = Callable[[Sequence[Message], Sender], Awaitable[Refusals]]
 """Keeps messages as the last of their names where they say so, then sends all. Raises EntrepotError."""
@@ -69,16 +50,14 @@ class Inbound:
     ) -> None:
         self._remote = remote
         self._rules = [rule for rule in remote.rules if rule.is_in]
-        self._sender = sender
         self._routes = routes
         self._clock = clock
         self._counters = counters
-        self._publish = publish
+        self._storing = Storing(remote.name, lambda messages: publish(messages, sender), counters)
         self._waiting: deque[paho.MQTTMessage] = deque()
         self._waiting_bytes = 0
         self._some = asyncio.Event()
         self.connection: RemoteConnection | None = None
-        self.last_refusal = ""
 
     @property
     def filters(self) -> list[tuple[str, int]]:
@@ -114,47 +93,13 @@ class Inbound:
     async def _store(self, batch: Sequence[paho.MQTTMessage], connection: RemoteConnection) -> None:
         messages = [self._message(message) for message in batch]
         self._counters.ignored += messages.count(None)
-        pending = [message for message in messages if message is not None]
-        while pending:
-            refusals = await self._sent(pending)
-            stuck = next((place for place, refusal in enumerate(refusals or ()) if _is_for_now(refusal)), len(pending))
-            refused = self._note_refused(pending[:stuck], refusals)
-            self._counters.refused_in += refused
-            self._counters.received += stuck - refused
-            pending = pending[stuck:]
-            if pending and refusals is not None:
-                await self._wait_again(refusals[stuck])
-        self.last_refusal = ""
+        await self._storing.store([message for message in messages if message is not None])
         connection.acknowledge([message.mid for message in batch if message.qos])
 
-    async def _sent(self, messages: list[Message]) -> Refusals:
-        """Return the store's refusals; a failure of all is a passing refusal of the first."""
-        try:
-            return await self._publish(messages, self._sender)
-        except EntrepotError as failure:
-            if _is_for_now(failure):
-                return [failure, *[None] * (len(messages) - 1)]
-            return [failure] * len(messages)
-
-    async def _wait_again(self, refusal: EntrepotError | None) -> None:
-        reason = "" if refusal is None else refusal.message
-        if reason != self.last_refusal:
-            log.warning("the store takes nothing from a bridge for now", bridge=self._remote.name, reason=reason)
-        self.last_refusal = reason
-        await asyncio.sleep(RETRY_SECONDS)
-
-    def _note_refused(self, messages: Sequence[Message], refusals: Refusals) -> int:
-        count = 0
-        for message, refusal in zip(messages, refusals or (), strict=False):
-            if refusal is not None:
-                count += 1
-                log.warning(
-                    "a message of a bridge is refused for good",
-                    bridge=self._remote.name,
-                    name=message.sub_topic,
-                    reason=refusal.message,
-                )
-        return count
+    @property
+    def last_refusal(self) -> str:
+        """Why the store takes nothing now; empty while it does."""
+        return self._storing.last_refusal
 
     def _message(self, given: paho.MQTTMessage) -> Message | None:
         """The message in our form, or None where no rule wants it."""
@@ -174,7 +119,3 @@ class Inbound:
             system[SystemProperty.RETAIN] = "1"
         message.system = system
         return message
-
-
-def _is_for_now(refusal: EntrepotError | None) -> bool:
-    return refusal is not None and refusal.code not in _FOR_GOOD

@@ -25,6 +25,7 @@ from entrepot.domain.routing.topic_filter import MAX_TOPIC_BYTES
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.bridge.connection import MQTT_5, RemoteConnection
 from entrepot.gateway.bridge.errors import RemoteError
+from entrepot.gateway.bridge.leased import carry_topics
 from entrepot.gateway.bridge.origin import has_come_by, mark_of
 from entrepot.gateway.bridge.properties import to_paho
 from entrepot.gateway.bridge.remapping import remote_name
@@ -97,33 +98,20 @@ class Outbound:
         self._counters, self._incidents = counters, incidents
         self._any_level_topics = any_level_topics
         self._mark = mark_of(origin, remote.name)
-        self._topics_changed = asyncio.Event()
 
     async def run(self, connection: RemoteConnection) -> None:
         """Carry until cancelled. Raises `RemoteError` when the connection ends."""
         if not self._rules:
             return
         window = Window(connection.window)
-        tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
-        stop_watching = self._store.topology.watch_topics(lambda name: self._topics_changed.set())
-        try:
-            async with asyncio.TaskGroup() as group:
-                while True:
-                    self._topics_changed.clear()
-                    wanted = {(n, topic) for n, rule in enumerate(self._rules) for topic in self._topics_of(rule)}
-                    for key in [key for key, task in tasks.items() if task.done() or key not in wanted]:
-                        tasks.pop(key).cancel()
-                    for key in sorted(wanted - tasks.keys()):
-                        carrying = self._carry_topic(self._rules[key[0]], key[1], window, connection)
-                        tasks[key] = group.create_task(carrying)
-                    await self._topics_changed.wait()
-        except ExceptionGroup as failures:
-            ended, other = failures.split(RemoteError)
-            if ended is None or other is not None:
-                raise
-            raise RemoteError(str(ended.exceptions[0])) from None
-        finally:
-            stop_watching()
+
+        def wanted() -> set[tuple[int, str]]:
+            return {(n, topic) for n, rule in enumerate(self._rules) for topic in self._topics_of(rule)}
+
+        async def carry(key: tuple[int, str]) -> None:
+            await self._carry_topic(self._rules[key[0]], key[1], window, connection)
+
+        await carry_topics(self._store.topology.watch_topics, wanted, carry)
 
     def _topics_of(self, rule: BridgeRule) -> list[str]:
         """The topics that may hold names of the rule: of the default namespace, without system topics."""

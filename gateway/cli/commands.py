@@ -35,6 +35,7 @@ PARTS: Final = {
     "acl": "acl",
     "cluster": "cluster",
     "bridge": "bridges:BRIDGES",
+    "rocketmq-bridge": "rocketmq_bridges:ROCKETMQ_BRIDGES",
     "job": "ingest_jobs:INGEST_JOBS",
     "import": "importing",
     "shovel": "shovel",

@@ -13,6 +13,7 @@ from entrepot.domain.written_text import written_text
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import FAILED, OK, USAGE, CommandError
 from entrepot.gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.gateway.cli.rocketmq_import import rocketmq
 
 app = typer.Typer(help="Import the definitions of another broker.", no_args_is_help=True)
 
@@ -22,11 +23,6 @@ _FIRST = ("vhosts", "permissions", "parameters", "policies", "exchanges", "queue
 """Kinds in order of their dependencies."""
 _LAST = ("users",)
 """Kinds at the end: the first user closes the server to clients without credentials."""
-
-
-@app.callback()
-def _imports() -> None:
-    """Keep `rabbitmq` a command of its own while it is the only one."""
 
 
 @app.command()
@@ -56,6 +52,9 @@ def rabbitmq(
     else:
         _tell(done, left_out)
     return FAILED if left_out else OK
+
+
+app.command()(rocketmq)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -85,6 +85,12 @@ DOORS: Final = (
         listeners=_nothing,
         is_wanted=lambda parts: bool(parts.settings.bridge.remotes),
     ),
+    DoorKind(
+        "rocketmq_bridge",
+        "entrepot.gateway.bridge.rocketmq.door:RocketMqBridgeDoor",
+        listeners=_nothing,
+        is_wanted=lambda parts: bool(parts.settings.rocketmq_bridge.remotes),
+    ),
 )
 """The gateway's own doors but for HTTP, in the order in which they start: rules come before what publishes."""
 HTTP: Final = DoorKind(

@@ -45,6 +45,7 @@ from entrepot.gateway.operations.nouns.pull_delivery import PULL_DELIVERY, PullD
 from entrepot.gateway.operations.nouns.pulling import PULLING, Pulling
 from entrepot.gateway.operations.nouns.retained import RETAINED, Retained
 from entrepot.gateway.operations.nouns.rocketmq import ROCKETMQ_CLIENTS, RocketMqClients
+from entrepot.gateway.operations.nouns.rocketmq_bridges import ROCKETMQ_BRIDGES, RocketMqBridges
 from entrepot.gateway.operations.nouns.session import SESSION, Browsers, Session
 from entrepot.gateway.operations.nouns.sessions import SESSIONS, Sessions
 from entrepot.gateway.operations.nouns.settings import SETTINGS, GatewaySettings
@@ -116,6 +117,7 @@ class NounObjects:
             GATEWAYS: Gateways(peers),
             BROKERS: Brokers(store),
             BRIDGES: Bridges(peers, lambda: doors.bridges()),
+            ROCKETMQ_BRIDGES: RocketMqBridges(peers, lambda: doors.rocketmq_bridges()),
             CONTROLLERS: Controllers(store),
             USERS: Users(security.administration),
             RETAINED: Retained(parts.retained, contents),

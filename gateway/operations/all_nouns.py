@@ -33,6 +33,7 @@ from entrepot.gateway.operations.nouns.pull_delivery import PULL_DELIVERY
 from entrepot.gateway.operations.nouns.pulling import PULLING
 from entrepot.gateway.operations.nouns.retained import RETAINED
 from entrepot.gateway.operations.nouns.rocketmq import ROCKETMQ_CLIENTS
+from entrepot.gateway.operations.nouns.rocketmq_bridges import ROCKETMQ_BRIDGES
 from entrepot.gateway.operations.nouns.session import SESSION
 from entrepot.gateway.operations.nouns.sessions import SESSIONS
 from entrepot.gateway.operations.nouns.settings import SETTINGS
@@ -97,6 +98,7 @@ NOUNS: Final[tuple[Noun, ...]] = (
     GATEWAYS,
     BROKERS,
     BRIDGES,
+    ROCKETMQ_BRIDGES,
     CONTROLLERS,
     USERS,
     AUDIT,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from datetime import date
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
@@ -236,8 +237,8 @@ class ClusterSettings(Table):
         return addresses_by_id(self.controllers, "controller")
 
 
-class RocketMqClusterSettings(Table):
-    """An Apache RocketMQ 5 cluster in place of brokers (the command gateway; docs/rocketmq-cluster.md)."""
+class RocketMqPlace(Table):
+    """Where a RocketMQ cluster is, and how it is reached."""
 
     name_servers: list[str] = Field([], description="Addresses of the cluster's name servers, as host:port")
     cluster: str = Field("", description="Name of the cluster; empty: all brokers that the name servers know")
@@ -249,9 +250,27 @@ class RocketMqClusterSettings(Table):
     tls_ca: Path | None = Field(None, description="Certificates (PEM) to trust; empty: the system's")
     tls_certificate: Path | None = Field(None, description="Certificate (PEM) that the gateway shows, with `tls_key`")
     tls_key: Path | None = Field(None, description="Key (PEM) of `tls_certificate`")
+    access_key: str = Field("", description="Access key, if the cluster requires one")
+
+    def place(self, secret: str) -> dict[str, Any]:
+        """Return what a client of the cluster needs to know: arguments of `rocketmq_settings` in
+        `store_client/rocketmq`.  Raises BAD_REQUEST for files that cannot be used."""
+        names = ("name_servers", "cluster", "namespace", "addresses", "access_key")
+        return {**{name: getattr(self, name) for name in names}, "secret": secret, "tls": self._tls()}
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if not self.tls:
+            return None
+        from entrepot.store_client.rocketmq.tls import client_tls
+
+        return client_tls(self.tls_ca, self.tls_certificate, self.tls_key, "rocketmq.tls_*")
+
+
+class RocketMqClusterSettings(RocketMqPlace):
+    """An Apache RocketMQ 5 cluster in place of brokers (the command gateway; docs/rocketmq-cluster.md)."""
+
     confirms_less_safe: bool = Field(
         False,
         description="Confirm a message that its broker has, and has not flushed or replicated in time (codes 10 to 12)",
     )
-    access_key: str = Field("", description="Access key, if the cluster requires one")
     secret: SecretStr = Field(SecretStr(""), description="Secret of the access key")

@@ -18,6 +18,7 @@ from entrepot.gateway.settings.listeners import (
     ServerSettings,
     TopicsSettings,
 )
+from entrepot.gateway.settings.rocketmq_bridge import RocketMqBridgeSettings
 from entrepot.gateway.settings.security import SecuritySettings
 from entrepot.gateway.settings.stores import (
     BrokerSettings,
@@ -63,6 +64,7 @@ class Settings(Table):
     facts: FactsSettings = Field(default_factory=FactsSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     bridge: BridgeSettings = Field(default_factory=BridgeSettings)
+    rocketmq_bridge: RocketMqBridgeSettings = Field(default_factory=RocketMqBridgeSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
     @property

@@ -61,7 +61,7 @@ class Catalog:
         """Ask all brokers for their topics and groups.  Raises UNAVAILABLE if none answers."""
         before = {route.topic: route for route in self._cluster.routes.all()}
         masters = await self._cluster.masters()
-        tables = await asyncio.gather(*map(self._topics_of, masters.values()), return_exceptions=True)
+        tables = await asyncio.gather(*map(self.topics_of, masters.values()), return_exceptions=True)
         refusals = [each for each in tables if isinstance(each, BaseException)]
         if unexpected := [each for each in refusals if not isinstance(each, EntrepotError)]:
             raise unexpected[0]
@@ -76,8 +76,13 @@ class Catalog:
         self._learn_topics(told, masters, before)
         await self._look_at_groups(masters)
 
-    async def _topics_of(self, address: str) -> dict[str, Any]:
+    async def topics_of(self, address: str) -> dict[str, Any]:
+        """Return the definitions of a broker's topics (TopicConfig), by RocketMQ's names."""
         return await self._paged(address, codes.ALL_TOPIC_CONFIG, "topic", "topicConfigTable", "tell its topics")
+
+    async def groups_of(self, address: str) -> dict[str, Any]:
+        """Return the definitions of a broker's groups (SubscriptionGroupConfig), by RocketMQ's names."""
+        return await self._paged(address, codes.ALL_GROUPS, "group", "subscriptionGroupTable", "tell its groups")
 
     async def _paged(self, address: str, code: int, kind: str, name: str, what: str) -> dict[str, Any]:
         """Return a whole table of a broker, page by page; an older broker gives all of it at once."""
@@ -114,21 +119,23 @@ class Catalog:
             if route.topic not in seen and route == before.get(route.topic):
                 routes.learn(Route(route.topic, (), route.type), asked=told)
 
+    def is_systems_group(self, resource: str) -> bool:
+        """True for groups of RocketMQ itself, and for those that gateways have there."""
+        own = (self._cluster.settings.reader_group, self._cluster.settings.producer_group)
+        return resource in own or resource.startswith(_SYSTEM_GROUPS)
+
     async def _look_at_groups(self, masters: Mapping[str, str]) -> None:
         taken_out, self.taken_out = self.taken_out, set()
         for address in masters.values():
             try:
-                told = await self._paged(
-                    address, codes.ALL_GROUPS, "group", "subscriptionGroupTable", "tell its groups"
-                )
+                told = await self.groups_of(address)
             except EntrepotError as refusal:
                 log.info("could not look at groups", seldom="rocketmq", problem=refusal.message)
                 continue
             for resource, config in told.items():
                 name = self._cluster.names.name(resource)
-                own = resource in (self._cluster.settings.reader_group, self._cluster.settings.producer_group)
-                is_other = resource.startswith(_SYSTEM_GROUPS) or not self._cluster.names.is_ours(resource)
-                if own or is_other or name in taken_out | self.taken_out:
+                is_other = self.is_systems_group(resource) or not self._cluster.names.is_ours(resource)
+                if is_other or name in taken_out | self.taken_out:
                     continue
                 if _is_valid_group(name) and isinstance(config, dict):
                     self._cluster.groups[name] = with_told(self._cluster.group(name), config)

@@ -56,7 +56,7 @@ class _Cursor(msgspec.Struct):
 
 
 class _Found(NamedTuple):
-    """What a broker, or a queue, gave for a listing.  `is_cut`: it has older ones besides."""
+    """Messages that a broker, or a queue, gave for a listing.  `is_cut`: it has older ones besides."""
 
     messages: list[StoredMessage]
     is_cut: bool = False

@@ -38,7 +38,7 @@ _PULLED: Final = (SUCCESS, codes.PULL_NOT_FOUND, codes.PULL_RETRY, codes.PULL_MO
 
 
 class Sent(Protocol):
-    """What this gateway sends to queues (`sending.Sending`)."""
+    """Messages of this gateway on their way to queues (`sending.Sending`)."""
 
     def in_turn(self, topic: str, queue_id: int, work: Callable[[], Awaitable[int]]) -> asyncio.Future[int]: ...
 

@@ -5,8 +5,8 @@ meanwhile goes together with the next one.  A batch holds no timed and no half m
 with a delivery time, and deliver nothing that is timed any more.  Those go one by one, beside the lanes.  A broker
 refuses a batch as a whole, so a refused one is sent again message by message: only the odd one is refused.
 
-What must lie between earlier and later messages of a queue, such as the beginning of a subscription, takes a turn in
-its lane (`in_turn`).
+Work that must lie between earlier and later messages of a queue, such as the beginning of a subscription, takes a turn
+in its lane (`in_turn`).
 
 A message for further queues goes to each of them as one of its own, and counts once all have it: RocketMQ writes it
 once for light queues alone.

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.protocols.rocketmq.headers import Credentials
 
 
@@ -25,7 +26,7 @@ class RocketMqSettings:
     `max_waiting`: unconfirmed messages beyond which producers should pause.  `max_remembered`: limit of each kind of
     kept names (half messages, renewed receipts).  `reader_group`: the group of reads by offset.
     `confirms_less_safe`: a message counts as stored where its broker has it, and not yet as safely as its roles
-    promise (codes 10 to 12).
+    promise (codes 10 to 12).  Raises BAD_REQUEST for an invalid address.
     """
 
     name_servers: tuple[str, ...]
@@ -47,3 +48,9 @@ class RocketMqSettings:
     reader_group: str = "entrepot_reader"
     producer_group: str = "entrepot_producer"
     confirms_less_safe: bool = False
+
+    def __post_init__(self) -> None:
+        for text in (*self.name_servers, *self.addresses.values()):
+            host, _, port = text.rpartition(":")
+            if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+                raise EntrepotError(Code.BAD_REQUEST, f"{text!r} is not host:port")

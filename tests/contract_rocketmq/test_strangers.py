@@ -124,14 +124,14 @@ async def test_a_topic_that_was_deleted_during_a_look_is_not_back(
 ):
     await gateway.topology.put_topic(Topic("t", queues=1))
     catalog = gateway._catalog
-    asked = catalog._topics_of
+    asked = catalog.topics_of
 
     async def asked_before_it_was_deleted(address: str) -> dict[str, object]:
         told = await asked(address)
         await gateway.topology.delete_topic("t")
         return told
 
-    monkeypatch.setattr(catalog, "_topics_of", asked_before_it_was_deleted)
+    monkeypatch.setattr(catalog, "topics_of", asked_before_it_was_deleted)
     await catalog.look()
     assert gateway.topology.topics() == []
     monkeypatch.undo()

@@ -18,6 +18,7 @@ MAIN: Final = {
     "gateway/amqp/feeds": "queue_feed.py",
     "gateway/amqp/virtual_hosts": "virtual_hosts.py",
     "gateway/bridge": HEAD,
+    "gateway/bridge/rocketmq": HEAD,
     "gateway/cli": "app.py",
     "gateway/door": "door.py",
     "gateway/events": "admission.py",

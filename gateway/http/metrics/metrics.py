@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -23,7 +23,8 @@ from entrepot.domain.background import background
 from entrepot.domain.clock import comparison_of
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.ports.cluster import BrokerStatus, ControllerStatus, control_of
-from entrepot.gateway.bridge.status import BridgeState
+from entrepot.gateway.bridge.rocketmq.status import RocketMqBridgeStatus
+from entrepot.gateway.bridge.status import BridgeState, BridgeStatus
 from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.http.metrics.controller_metrics import controller_metrics
 from entrepot.gateway.http.metrics.metric_families import counters, gauges
@@ -140,6 +141,14 @@ BRIDGE_COUNTERS: Final = {
     "ignored": ("entrepot_bridge_ignored", "Messages that a bridge did not carry: expired, its own, or without a rule"),
     "connects": ("entrepot_bridge_connects", "Successful connections of a bridge"),
 }
+ROCKETMQ_BRIDGE_COUNTERS: Final = {
+    **{field: (name.replace("_bridge_", "_rocketmq_bridge_"), told) for field, (name, told) in BRIDGE_COUNTERS.items()},
+    "gone": ("entrepot_rocketmq_bridge_gone", "Messages deleted at the cluster before a bridge carried them"),
+    "unknown": (
+        "entrepot_rocketmq_bridge_unknown",
+        "Outgoing messages sent again, as the cluster did not answer",
+    ),
+}
 
 
 class GatewayCollector(Collector):
@@ -229,16 +238,33 @@ class GatewayCollector(Collector):
         yield connections
 
     def _bridges(self) -> Iterator[Metric]:
-        bridges = self._doors.bridges()
+        yield from self._of_bridges("entrepot_bridge", self._doors.bridges(), BRIDGE_COUNTERS)
+        to_rocketmq = self._doors.rocketmq_bridges()
+        yield from self._of_bridges("entrepot_rocketmq_bridge", to_rocketmq, ROCKETMQ_BRIDGE_COUNTERS)
+        if to_rocketmq:
+            labels, name = ["bridge", "topic"], "entrepot_rocketmq_bridge_waiting"
+            waiting = GaugeMetricFamily(name, "Messages at the cluster that are still to come in", labels=labels)
+            for bridge in to_rocketmq:
+                for topic in bridge.topics:
+                    waiting.add_metric([bridge.name, topic.topic], topic.waiting)
+            yield waiting
+
+    def _of_bridges(
+        self,
+        kind: str,
+        bridges: Sequence[BridgeStatus | RocketMqBridgeStatus],
+        told: Mapping[str, tuple[str, str]],
+    ) -> Iterator[Metric]:
+        """Yield the state and the counters of all bridges of one kind."""
         if not bridges:
             return
         connected = GaugeMetricFamily(
-            "entrepot_bridge_connected", "1 while this gateway is connected to the remote", labels=["bridge"]
+            f"{kind}_connected", "1 while this gateway is connected to the remote", labels=["bridge"]
         )
         for bridge in bridges:
             connected.add_metric([bridge.name], bridge.is_here and bridge.state is BridgeState.CONNECTED)
         yield connected
-        for field, (name, description) in BRIDGE_COUNTERS.items():
+        for field, (name, description) in told.items():
             family = CounterMetricFamily(name, description, labels=["bridge"])
             for bridge in bridges:
                 family.add_metric([bridge.name], getattr(bridge.counters, field))

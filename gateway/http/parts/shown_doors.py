@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from entrepot.gateway.amqp.door import AmqpDoor
     from entrepot.gateway.amqp.frontend import AmqpFrontend
     from entrepot.gateway.bridge.door import BridgeDoor
+    from entrepot.gateway.bridge.rocketmq.door import RocketMqBridgeDoor
+    from entrepot.gateway.bridge.rocketmq.status import RocketMqBridgeStatus
     from entrepot.gateway.bridge.status import BridgeStatus
     from entrepot.gateway.events.door import EventsDoor
     from entrepot.gateway.messaging.group_consumer import GroupConsumer
@@ -35,7 +37,7 @@ LISTENED: Final = ("amqp", "mqtt", "http", "grpc")
 class ShownDoors:
     """All doors of `parts`, and what has operations of its own; None for a door that is not open.
 
-    `bridges`: returns the state of each bridge.
+    `bridges`, `rocketmq_bridges`: return the state of each bridge.
     """
 
     parts: Parts
@@ -44,6 +46,7 @@ class ShownDoors:
     amqp: AmqpFrontend | None
     rocketmq: RocketMqClients | None
     bridges: Callable[[], list[BridgeStatus]]
+    rocketmq_bridges: Callable[[], list[RocketMqBridgeStatus]]
 
     @classmethod
     def of(cls, parts: Parts) -> ShownDoors:
@@ -53,6 +56,7 @@ class ShownDoors:
         amqp: AmqpDoor | None = named.get("amqp")
         rocketmq: RocketMqDoor | None = named.get("grpc")
         bridge: BridgeDoor | None = named.get("bridge")
+        rocketmq_bridge: RocketMqBridgeDoor | None = named.get("rocketmq_bridge")
         events: EventsDoor = named["events"]
         return cls(
             parts,
@@ -60,7 +64,8 @@ class ShownDoors:
             None if mqtt is None else mqtt.frontend,
             amqp.frontend if amqp is not None and parts.settings.amqp.enabled else None,
             None if rocketmq is None else rocketmq.service,
-            list if bridge is None else bridge.bridges.status,
+            list if bridge is None else bridge.status,
+            list if rocketmq_bridge is None else rocketmq_bridge.status,
         )
 
     @property

@@ -119,11 +119,11 @@ class Bridges:
     )
     async def listed(self) -> OfAll[WholeBridgeShown]:
         found = readable(await self._peers.gather(VIEW), BridgeShown, rows=lambda bridges: bridges)
-        return OfAll(msgspec.convert(_merged(self._peers.name, found), list[WholeBridgeShown]), answered(found))
+        return OfAll(msgspec.convert(merged(self._peers.name, found, COUNTS), list[WholeBridgeShown]), answered(found))
 
 
-def _merged(here: str, found: Gathered) -> list[dict[str, Any]]:
-    """One row for each bridge: the state as its gateway tells it, and the counts of all."""
+def merged(here: str, found: Gathered, counts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return one row for each bridge: the state as its gateway tells it, and the sums of `counts` over all."""
     by_name: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for gateway, bridges in sorted(found.answers.items()):
         for bridge in bridges:
@@ -133,10 +133,10 @@ def _merged(here: str, found: Gathered) -> list[dict[str, Any]]:
         running = next((each for each in several if each[1]["isHere"]), None)
         told = running or next((each for each in several if each[0] == here), several[0])
         row = {**told[1], "isHere": running is not None and running[0] == here}
-        row |= {name: sum(bridge[name] for _, bridge in several) for name in COUNTS}
+        row |= {name: sum(bridge[name] for _, bridge in several) for name in counts}
         row["gateway"] = None if running is None else running[0]
         row["byGateway"] = [
-            {"gateway": gateway, "state": bridge["state"], **{name: bridge[name] for name in COUNTS}}
+            {"gateway": gateway, "state": bridge["state"], **{name: bridge[name] for name in counts}}
             for gateway, bridge in several
         ]
         rows.append(row)

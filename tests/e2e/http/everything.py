@@ -257,6 +257,7 @@ def _server(ask: Asking) -> None:
         f"{V1}/overview/history?span=300",
         f"{V1}/session",
         f"{V1}/bridges",
+        f"{V1}/rocketmq-bridges",
         f"{V1}/ingest-jobs",
     ):
         ask("GET", path)

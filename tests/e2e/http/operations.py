@@ -156,6 +156,7 @@ OPERATIONS = [
     http("DELETE", "/api/v1/retained/grid%2Fa", ("PUB", "Topic:grid/a")),
     http("GET", "/api/v1/settings", ("GET", "Cluster:default")),
     http("GET", "/api/v1/bridges", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/rocketmq-bridges", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/ingest-jobs", ("LIST", "Cluster:default")),
     http("DELETE", "/api/v1/ingest-jobs/none", ("UPDATE", "Cluster:default")),
     http("GET", "/api/v1/clients", ("LIST", "Cluster:default")),

@@ -8,7 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -139,14 +139,23 @@ class BrokerPlace:
 class RocketMqCluster(Started):
     """A name server and `brokers` masters on an empty folder, with a `proxy` before them.  They are killed at the end.
 
-    `controlled`: the brokers are replicas of one name instead, and a controller chooses their master."""
+    `controlled`: the brokers are replicas of one name instead, and a controller chooses their master.  `settings`: of
+    the brokers, beside those of all tests."""
 
-    def __init__(self, directory: Path, brokers: int = 1, *, controlled: bool = False, proxy: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 1,
+        *,
+        controlled: bool = False,
+        proxy: bool = False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         require_rocketmq()
         self.directory = directory
         self.name_server_port, self.proxy_port = free_port(), free_port()
         self.controller_port = free_port() if controlled else 0
-        self._wants_proxy = proxy
+        self._wants_proxy, self._settings = proxy, settings or {}
         self.brokers: list[BrokerPlace] = []
         for number in range(brokers):
             name = "broker-0" if controlled else f"broker-{number}"
@@ -291,6 +300,7 @@ class RocketMqCluster(Started):
         data = self.directory / f"{place.name}-{place.number}"
         found = {
             **_BROKER,
+            **self._settings,
             "brokerName": place.name,
             "brokerId": 0,
             "brokerRole": "ASYNC_MASTER",

@@ -103,6 +103,11 @@ class RocketMqServer:
         self.calls: list[tuple[int, Frame]] = []
         self.port = 0
         self.takes_mixed = True
+        self.users: list[dict[str, Any]] | None = None
+        """What brokers list of users and their rights; None: they keep none."""
+        self.acls: list[dict[str, Any]] = []
+        self.configs: dict[str, dict[str, Any]] = {}
+        """Further fields of topics and groups in the brokers' tables, by RocketMQ's names."""
         self._name_server: Any = None
         self._pops = 0
         self._writers: set[asyncio.StreamWriter] = set()
@@ -158,6 +163,10 @@ class RocketMqServer:
     async def put_topic(self, topic: Topic) -> None:
         for broker in self.at.values():
             await broker.store.topology.put_topic(topic)
+
+    async def put_namespace(self, name: str) -> None:
+        for broker in self.at.values():
+            await broker.store.topology.put_namespace(name)
 
     async def put_group(self, group: ConsumerGroup) -> None:
         for broker in self.at.values():
@@ -302,7 +311,8 @@ class RocketMqServer:
         return {}, b""
 
     async def _topics(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
-        table = {_theirs(topic.name): _config(topic, _theirs(topic.name)) for topic in broker.store.topology.topics()}
+        names = {_theirs(topic.name): topic for topic in broker.store.topology.topics()}
+        table = {name: _config(topic, name) | self.configs.get(name, {}) for name, topic in names.items()}
         table |= {
             name: {"readQueueNums": 1, "writeQueueNums": 1, "perm": 7} for name in ("TBW102", broker.name, "tests")
         }
@@ -315,7 +325,24 @@ class RocketMqServer:
             _theirs(group.name): {"consumeMessageOrderly": group.fifo, "retryMaxTimes": group.max_attempts - 1}
             for group in broker.store.topology.groups()
         }
+        table = {name: config | self.configs.get(name, {}) for name, config in table.items()}
         return {}, json.dumps({"subscriptionGroupTable": table}).encode()
+
+    async def _users(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        return {}, json.dumps(self._kept(self.users)).encode()
+
+    async def _acls(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        self._kept(self.users)
+        return {}, json.dumps(self.acls).encode()
+
+    def _kept(self, users: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+        if users is None:
+            raise Refused(1, "An system error occurred, please try again later.")
+        return users
+
+    async def _settings(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        provider = "" if self.users is None else "a.Provider"
+        return {}, f"brokerName={broker.name}\nauthenticationMetadataProvider={provider}\n".encode()
 
     async def _put_group(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
         definition = json.loads(body)
@@ -686,6 +713,7 @@ _AT_BROKER: Final = {
     15: RocketMqServer._commit,
     17: RocketMqServer._put_topic,
     21: RocketMqServer._topics,
+    26: RocketMqServer._settings,
     29: RocketMqServer._at_time,
     30: RocketMqServer._max,
     31: RocketMqServer._min,
@@ -702,6 +730,8 @@ _AT_BROKER: Final = {
     310: RocketMqServer._send,
     320: RocketMqServer._send_batch,
     370: RocketMqServer._recall,
+    3005: RocketMqServer._users,
+    3010: RocketMqServer._acls,
     200050: RocketMqServer._pop,
     200051: RocketMqServer._ack,
     200053: RocketMqServer._change,

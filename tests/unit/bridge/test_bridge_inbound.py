@@ -10,7 +10,7 @@ import paho.mqtt.client as paho
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
-from entrepot.gateway.bridge import inbound as module
+from entrepot.gateway.bridge import storing as module
 from entrepot.gateway.bridge.connection import RemoteConnection
 from entrepot.gateway.bridge.inbound import Inbound
 from entrepot.gateway.bridge.remapping import local_name, remote_name
