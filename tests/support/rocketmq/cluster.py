@@ -45,7 +45,6 @@ _BROKER: Final = {
     "brokerIP1": "127.0.0.1",
     "brokerIP2": "127.0.0.1",
     "bindAddress": "127.0.0.1",
-    "flushDiskType": "ASYNC_FLUSH",
     "mappedFileSizeCommitLog": 64 << 20,
     "mappedFileSizeConsumeQueue": 600_000,
     "mappedFileSizeTimerLog": 16 << 20,
@@ -138,14 +137,23 @@ class BrokerPlace:
 class RocketMqCluster(Started):
     """A name server and `brokers` masters on an empty folder, with a `proxy` before them.  They are killed at the end.
 
-    `controlled`: the brokers are replicas of one name instead, and a controller chooses their master."""
+    `controlled`: the brokers are replicas of one name instead, and a controller chooses their master.  `flush`: when a
+    broker answers that a message is stored, SYNC_FLUSH once it is on the disk."""
 
-    def __init__(self, directory: Path, brokers: int = 1, *, controlled: bool = False, proxy: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 1,
+        *,
+        controlled: bool = False,
+        proxy: bool = False,
+        flush: str = "ASYNC_FLUSH",
+    ) -> None:
         require_rocketmq()
         self.directory = directory
         self.name_server_port, self.proxy_port = free_port(), free_port()
         self.controller_port = free_port() if controlled else 0
-        self._wants_proxy = proxy
+        self._wants_proxy, self._flush = proxy, flush
         self.brokers: list[BrokerPlace] = []
         for number in range(brokers):
             name = "broker-0" if controlled else f"broker-{number}"
@@ -293,6 +301,7 @@ class RocketMqCluster(Started):
             "brokerName": place.name,
             "brokerId": 0,
             "brokerRole": "ASYNC_MASTER",
+            "flushDiskType": self._flush,
             "listenPort": place.port,
             "haListenPort": free_port(),
             "namesrvAddr": f"127.0.0.1:{self.name_server_port}",
