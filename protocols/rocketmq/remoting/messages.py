@@ -14,11 +14,21 @@ trip changes nothing: a message that was sent from here comes back as it was.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.filter_hash import filter_hash
-from entrepot.domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, of_texts
+from entrepot.domain.message import (
+    Message,
+    Properties,
+    PropertyValue,
+    StoredMessage,
+    SystemProperty,
+    SystemValue,
+    as_texts,
+    of_texts,
+)
 from entrepot.domain.names import DEAD_LETTER_PREFIX, split_name
 from entrepot.protocols.rocketmq.mapping import (
     BODY_IS_EMPTY,
@@ -26,6 +36,7 @@ from entrepot.protocols.rocketmq.mapping import (
     KEYS,
     MESSAGE_GROUP,
     MESSAGE_ID,
+    MESSAGE_ID_SIZE,
     QOS,
     SUB_TOPIC,
     TAG,
@@ -55,6 +66,9 @@ _BROKERS_OWN: Final = RESERVED | {"ORIGIN_GROUP", "BORN_TIMESTAMP"}
 """Properties that RocketMQ uses itself, and its brokers add."""
 MAX_GROUP_CHARACTERS: Final = 1024
 """Longest message group that is a sharding key; a longer one is a fact alone, and still chooses the queue."""
+REMEMBERED_TEXTS: Final = 256
+"""Texts of recurring properties that are kept: 8 MiB where all are as long as may be."""
+_MOST_BYTES_OF_A_CHARACTER: Final = 4
 
 
 def body_for(message: Message) -> bytes:
@@ -62,23 +76,62 @@ def body_for(message: Message) -> bytes:
     return message.body or EMPTY_BODY
 
 
-def properties_for(message: Message, deliver_at_ms: int | None = None) -> dict[str, str]:
-    """Return the properties of a message's record.  It must have a message id.  `deliver_at_ms`: its time, if that is
-    to come.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+def properties_for(message: Message, deliver_at_ms: int | None = None) -> str:
+    """Return the properties of a message's record as one text.  It must have a message id.  `deliver_at_ms`: its time,
+    if that is to come.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+    own = {UNIQUE_KEY: wire_id(message.message_id)}
+    if deliver_at_ms is not None:
+        own[DELIVER_MS] = str(deliver_at_ms)
+    if message.born_time_ms:
+        own[BORN_MS] = str(message.born_time_ms)  # a batch has one for all of its messages
+    odd_id = b"" if len(message.message_id) == MESSAGE_ID_SIZE else message.message_id
+    recurring = _recurring(
+        *(message.topic, message.sub_topic, message.qos, message.tag, message.keys, message.message_group),
+        *(not message.body, odd_id, message.properties, tuple(message.system.items())),
+    )
+    return _checked(property_text.encode(own) + recurring)
+
+
+@lru_cache(maxsize=REMEMBERED_TEXTS)
+def _recurring(
+    topic: str,
+    sub_topic: str,
+    qos: int,
+    tag: str,
+    keys: tuple[str, ...],
+    message_group: str,
+    is_empty: bool,
+    odd_id: bytes,
+    properties: Properties,
+    system: tuple[tuple[str, SystemValue], ...],
+) -> str:
+    """Return the text of what many messages of a producer have in common.  `odd_id`: a message id that UNIQ_KEY cannot
+    say.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+    message = Message(
+        *(topic, b"", sub_topic),
+        qos=qos,
+        tag=tag,
+        keys=keys,
+        message_group=message_group,
+        properties=properties,
+        system=dict(system),
+    )
     facts: dict[str, PropertyValue] = dict(as_texts(message.system))
-    found = {UNIQUE_KEY: wire_id(message.message_id)}
-    if domain_id(found[UNIQUE_KEY]) != message.message_id:
-        facts[MESSAGE_ID] = message.message_id
-    found |= {TAGS: sayable_tag(message, facts), INDEX_KEYS: " ".join(sayable_keys(message, facts))}
+    if odd_id:
+        facts[MESSAGE_ID] = odd_id
+    if is_empty:
+        facts[BODY_IS_EMPTY] = "1"
+    return _checked(property_text.encode(_properties(message, facts)))
+
+
+def _properties(message: Message, facts: dict[str, PropertyValue]) -> dict[str, str]:
+    """Return the properties of all that a message has beside its body, id and times; `facts`: those known already."""
+    found = {TAGS: sayable_tag(message, facts), INDEX_KEYS: " ".join(sayable_keys(message, facts))}
     group = message.message_group
     if group and is_plain(group) and len(group) <= MAX_GROUP_CHARACTERS:
         found[SHARDING_KEY] = group
     elif group:
         facts[MESSAGE_GROUP] = group
-    if deliver_at_ms is not None:
-        found[DELIVER_MS] = str(deliver_at_ms)
-    if message.born_time_ms:
-        found[BORN_MS] = str(message.born_time_ms)  # a batch has one for all of its messages
     born_host = message.system_text(SystemProperty.BORN_HOST) or ""
     if is_plain(born_host):
         found[BORN_HOST] = born_host
@@ -86,16 +139,18 @@ def properties_for(message: Message, deliver_at_ms: int | None = None) -> dict[s
         facts[SUB_TOPIC] = message.sub_topic
     if message.qos != 2:
         facts[QOS] = str(message.qos)
-    if not message.body:
-        facts[BODY_IS_EMPTY] = "1"
-    found |= carry(message.properties, facts, _BROKERS_OWN)
-    size = len(property_text.encode(found).encode())
-    if size > property_text.MAX_TEXT_BYTES:
+    return found | carry(message.properties, facts, _BROKERS_OWN)
+
+
+def _checked(text: str) -> str:
+    """Return the text of properties.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+    size = len(text) * _MOST_BYTES_OF_A_CHARACTER
+    if size > property_text.MAX_TEXT_BYTES and (size := len(text.encode())) > property_text.MAX_TEXT_BYTES:
         raise EntrepotError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"the properties have {size} bytes as RocketMQ keeps them, the limit is {property_text.MAX_TEXT_BYTES}",
         )
-    return found
+    return text
 
 
 def stored_message(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Final
@@ -163,12 +163,12 @@ def encode_record(record: Record) -> bytes:
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
-def encode_batch(messages: Sequence[tuple[bytes, Mapping[str, str]]]) -> bytes:
-    """Return the body of SEND_BATCH_MESSAGE: bodies with their properties.  Inner messages may have no body, which
-    single ones may not."""
+def encode_batch(messages: Sequence[tuple[bytes, str]]) -> bytes:
+    """Return the body of SEND_BATCH_MESSAGE: bodies with the texts of their properties.  Inner messages may have no
+    body, which single ones may not."""
     parts: list[bytes] = []
     for body, properties in messages:
-        text = property_text.encode(properties).encode()
+        text = properties.encode()
         size = _INNER.size + len(body) + _SHORT.size + len(text)
         parts += (_INNER.pack(size, 0, 0, 0, len(body)), body, _SHORT.pack(len(text)), text)
     return b"".join(parts)
