@@ -88,6 +88,7 @@ def receipts_of(answer: Frame, records: Iterable[Record], broker: str) -> list[t
     told = answer.fields
     starts = dict(_triples(told.get("startOffsetInfo", "")))
     counts = dict(_triples(told.get("orderCountInfo", "")))
+    popped = _whole(told, "popTime", 0), _whole(told, "invisibleTime", 0), _whole(told, "reviveQid", 0)
     found: list[tuple[PopReceipt, int]] = []
     for record in records:
         receipt = _own_receipt(record, broker)
@@ -95,9 +96,7 @@ def receipts_of(answer: Frame, records: Iterable[Record], broker: str) -> list[t
             retry = _retry_of(record)
             receipt = PopReceipt(
                 starts.get(f"{retry} {record.queue_id}", record.queue_offset),
-                _whole(told, "popTime", 0),
-                _whole(told, "invisibleTime", 0),
-                _whole(told, "reviveQid", 0),
+                *popped,
                 retry,
                 broker,
                 record.queue_id,
