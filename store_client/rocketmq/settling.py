@@ -19,6 +19,7 @@ from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import Frame
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, batch_of, may_go_together
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
+from entrepot.store_client.rocketmq.deliveries import untold_run
 from entrepot.store_client.rocketmq.remembered import Remembered
 
 Refusals = list[EntrepotError | None]
@@ -36,41 +37,39 @@ class Settling:
         self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
     ) -> Refusals:
         """Implements `Consumption.acknowledge`, with one call for all the handles of a broker."""
-        receipt_handles = [handle_of(receipt) for receipt in receipts]
-        outcomes: Refusals = [None] * len(receipt_handles)
-        by_broker: dict[str, list[tuple[int, ClusterHandle]]] = {}
-        for index, text in enumerate(receipt_handles):
+        outcomes: Refusals = [None] * len(receipts)
+        by_broker: dict[str, list[tuple[int, PopReceipt]]] = {}
+        for index, receipt in enumerate(receipts):
             try:
-                handle = self._read(topic, group, text)
+                current = self._current(topic, group, receipt)
             except EntrepotError as refusal:
                 outcomes[index] = refusal.with_traceback(None)
             else:
-                by_broker.setdefault(handle.broker, []).append((index, handle))
+                by_broker.setdefault(current.broker, []).append((index, current))
 
-        async def acknowledge(broker: str, listed: list[tuple[int, ClusterHandle]]) -> None:
+        async def acknowledge(broker: str, listed: list[tuple[int, PopReceipt]]) -> None:
             try:
-                found = await self._acknowledge(topic, group, broker, [handle for _, handle in listed])
+                found = await self._acknowledge(topic, group, broker, [current for _, current in listed])
             except EntrepotError as refusal:
                 found = [refusal.with_traceback(None)] * len(listed)
             for (index, _), refusal_or_none in zip(listed, found, strict=True):
                 outcomes[index] = refusal_or_none
 
         await asyncio.gather(*(acknowledge(*item) for item in by_broker.items()))
-        for text, outcome in zip(receipt_handles, outcomes, strict=True):
-            if outcome is None:
-                self._renewed.pop(text, None)
+        for receipt, outcome in zip(receipts, outcomes, strict=True):
+            if outcome is None and untold_run(receipt) is None:
+                self._renewed.pop(handle_of(receipt), None)
         return outcomes
 
-    async def _acknowledge(self, topic: str, group: str, broker: str, handles: list[ClusterHandle]) -> Refusals:
+    async def _acknowledge(self, topic: str, group: str, broker: str, receipts: list[PopReceipt]) -> Refusals:
         address = await self._cluster.address_of(broker)
-        receipts = [PopReceipt.parse(handle.receipt_handle) for handle in handles]
         if len(receipts) == 1 or not all(map(may_go_together, receipts)):
             return list(await asyncio.gather(*(self._acknowledge_one(topic, group, address, r) for r in receipts)))
         names = self._cluster.names
         acks = batch_of(names.resource(topic), names.resource(group), receipts)
         body = json_body({"brokerName": broker, "acks": acks})
         await self._cluster.ask(address, codes.BATCH_ACK, None, body, what="acknowledge messages")
-        return [None] * len(handles)
+        return [None] * len(receipts)
 
     async def _acknowledge_one(self, topic: str, group: str, address: str, receipt: PopReceipt) -> EntrepotError | None:
         fields = self._fields(topic, group, receipt)
@@ -172,6 +171,13 @@ class Settling:
         texts = list(dict.fromkeys(receipt_handles))
         first = dict(zip(texts, await asyncio.gather(*map(one, texts)), strict=True))
         return [first[text] for text in receipt_handles]
+
+    def _current(self, topic: str, group: str, receipt: Receipt) -> PopReceipt:
+        """Return RocketMQ's present receipt of a delivery.  Raises INVALID_RECEIPT_HANDLE."""
+        run = untold_run(receipt)
+        if run is None or (run.topic, run.group) != (topic, group):
+            return PopReceipt.parse(self._read(topic, group, handle_of(receipt)).receipt_handle)
+        return run.receipt
 
     def _read(self, topic: str, group: str, text: str) -> ClusterHandle:
         """Return the handle with RocketMQ's present one in it.  Raises INVALID_RECEIPT_HANDLE."""
