@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 from entrepot.domain.delivery import Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
@@ -104,12 +103,11 @@ class Settling:
         """Implements `Consumption.change_invisible_duration`, with a request for each handle: RocketMQ has no batches
         of them, and no reasons.  Each delivery counts as an attempt, also with `suspend`."""
 
-        async def change(text: str, handle: ClusterHandle) -> None:
+        async def change(text: str, handle: ClusterHandle, receipt: PopReceipt) -> None:
             definition = self._cluster.group(group)
             wait_ms = invisible_ms
             if wait_ms is None:
                 wait_ms = definition.retry.delay_ms(handle.attempt) if release else definition.invisible_seconds * 1000
-            receipt = PopReceipt.parse(handle.receipt_handle)
             fields = {**self._fields(topic, group, receipt), "invisibleTime": wait_ms}
             answer = await self._ask(receipt, codes.CHANGE_INVISIBLE, fields, "change an invisible time")
             self._remember(text, _VOID if release else receipt.renewed(answer.fields).text)
@@ -123,8 +121,7 @@ class Settling:
         """Implements `Consumption.reject` in two steps: a copy to the dead letters, and the acknowledgement.  Between
         them a message may be both dead and delivered again.  RocketMQ keeps no reasons."""
 
-        async def forward(text: str, handle: ClusterHandle) -> None:
-            receipt = PopReceipt.parse(handle.receipt_handle)
+        async def forward(text: str, handle: ClusterHandle, receipt: PopReceipt) -> None:
             fields = {
                 "offset": receipt.commit_log_offset,
                 "group": self._cluster.names.resource(group),
@@ -158,11 +155,11 @@ class Settling:
         topic: str,
         group: str,
         receipts: Sequence[Receipt],
-        settle: Callable[[str, ClusterHandle], Awaitable[None]],
+        settle: Callable[[str, ClusterHandle, PopReceipt], Awaitable[None]],
     ) -> Refusals:
         async def one(text: str) -> EntrepotError | None:
             try:
-                await settle(text, self._read(topic, group, text))
+                await settle(text, *self._read(topic, group, text))
             except EntrepotError as refusal:
                 return refusal.with_traceback(None)
             return None
@@ -176,18 +173,19 @@ class Settling:
         """Return RocketMQ's present receipt of a delivery.  Raises INVALID_RECEIPT_HANDLE."""
         run = untold_run(receipt)
         if run is None or (run.topic, run.group) != (topic, group):
-            return PopReceipt.parse(self._read(topic, group, handle_of(receipt)).receipt_handle)
+            return self._read(topic, group, handle_of(receipt))[1]
         return run.receipt
 
-    def _read(self, topic: str, group: str, text: str) -> ClusterHandle:
-        """Return the handle with RocketMQ's present one in it.  Raises INVALID_RECEIPT_HANDLE."""
+    def _read(self, topic: str, group: str, text: str) -> tuple[ClusterHandle, PopReceipt]:
+        """Return a handle, and RocketMQ's present receipt of its delivery.  Raises INVALID_RECEIPT_HANDLE."""
         handle = ClusterHandle.decode(text)
         current = self._renewed.get(text, handle.receipt_handle)
         if (handle.topic, handle.group) != (topic, group) or current == _VOID:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not current")
-        if PopReceipt.parse(current).broker != handle.broker:
+        receipt = PopReceipt.parse(current)
+        if receipt.broker != handle.broker:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle names two brokers")
-        return replace(handle, receipt_handle=current)
+        return handle, receipt
 
     def _remember(self, text: str, receipt_handle: str) -> None:
         self._renewed[text] = receipt_handle

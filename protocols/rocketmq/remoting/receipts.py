@@ -59,7 +59,7 @@ class PopReceipt:
             numbers = [int(each) for each in (start, popped, invisible, revive, queue_id, offset, *more[:1])]
         except ValueError as error:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt of RocketMQ") from error
-        if retry not in (NORMAL, RETRY_1, RETRY_2) or not all(each in _INT64 for each in numbers):
+        if retry not in (NORMAL, RETRY_1, RETRY_2) or min(numbers) < _INT64.start or max(numbers) >= _INT64.stop:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt of RocketMQ")
         first, popped_ms, invisible_ms, revive_queue, queue, place, *place_in_log = numbers
         return cls(first, popped_ms, invisible_ms, revive_queue, retry, broker, queue, place, *place_in_log)
