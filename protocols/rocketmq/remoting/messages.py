@@ -182,8 +182,8 @@ def stored_message(
 
 
 class _Told(NamedTuple):
-    """What many records of a producer say alike.  `is_empty`: a body of one zero byte stands for none; `own_id`: a
-    message id that UNIQ_KEY cannot say."""
+    """Values that many records of a producer have in common.  `is_empty`: a body of one zero byte stands for none;
+    `own_id`: a message id that UNIQ_KEY cannot say."""
 
     sub_topic: str
     qos: int
