@@ -16,6 +16,8 @@ import org.apache.rocketmq.common.message.Message;
  * long, and answers with a line: messages stored, nanoseconds, nanoseconds of this process's CPU, or "failed" and why.
  */
 public final class OneByOneProducer {
+    /** A message whose answer takes longer is sent again, and may be stored twice. */
+    private static final int PATIENCE_MILLIS = 60_000;
     private final DefaultMQProducer producer = new DefaultMQProducer("bench_producer");
     private final AtomicReference<String> failure = new AtomicReference<>();
     private final String topic;
@@ -24,6 +26,8 @@ public final class OneByOneProducer {
 
     private OneByOneProducer(String[] arguments) {
         producer.setNamesrvAddr(arguments[0]);
+        producer.setSendMsgTimeout(PATIENCE_MILLIS);
+        producer.setMqClientApiTimeout(PATIENCE_MILLIS);
         topic = arguments[1];
         threads = Integer.parseInt(arguments[2]);
         body = new byte[Integer.parseInt(arguments[3])];

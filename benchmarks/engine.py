@@ -85,7 +85,8 @@ def _rounds(workload: Workload, gateways: tuple[Server, Server], *, quick: bool)
             try:
                 figures = workload.run(server, seconds, f"{workload.name}-{uuid.uuid4().hex[:8]}")
             except (BenchmarkError, AssertionError, grpc.aio.AioRpcError) as failed:
-                found.failures.append(f"{server.name}: {str(failed)[:240]}")
+                told = " ".join(str(failed).removeprefix(f"{server.name}: ").split())
+                found.failures.append(f"{server.name}: {told[:240]}")
                 continue
             if number:
                 kept.append(figures)
