@@ -66,7 +66,9 @@ def _setup_token_file(settings: Settings, store: Store) -> Path | None:
 
 def is_alone_on(store: Store, settings: Settings) -> bool:
     """True if no other gateway can be on the store, nor on the facts beside it."""
-    return not (isinstance(store, Clustered) or settings.facts.addresses or settings.broker.enabled)
+    keeper = settings.facts.keeper
+    has_shared_facts = keeper is not None and keeper.is_shared
+    return not (isinstance(store, Clustered) or has_shared_facts or settings.broker.enabled)
 
 
 class Gateway:

@@ -1,14 +1,22 @@
-"""Facts beside a cluster that cannot keep key-values: in a directory of this machine, or shared in etcd."""
+"""Facts beside a cluster that cannot keep them: in a directory of this machine, in etcd, or at brokers of ours; and in
+several of them, a family of keys in each (`key_values/families.py`).
+
+ADR 85. Invariant: each key has one keeper.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from entrepot.domain.errors import EntrepotError, StoreFailedError
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.facts import Facts
-from entrepot.gateway.settings.facts import FactsSettings
+from entrepot.gateway.key_values.families import FactsOfFamilies
+from entrepot.gateway.settings.facts import FactsSettings, Keeper
 
 ROOT: Final = "entrepot/"
 DEFAULT_NAME: Final = "default"
@@ -16,9 +24,12 @@ DEFAULT_NAME: Final = "default"
 IN_USE: Final = "is in use by"
 FOR_ONE: Final = 'facts in a directory are for one gateway; several share etcd (facts.url = "etcd://...")'
 
+OpenDirectory = Callable[[Path], Awaitable[Store]]
+OpenBrokers = Callable[[tuple[str, ...]], Awaitable[Store]]
 
-class FileFacts:
-    """Implements `domain.ports.facts.Facts` with the key-values of a store in this process."""
+
+class StoreFacts:
+    """Implements `domain.ports.facts.Facts` with the key-values of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._is_closed = store, False
@@ -34,25 +45,59 @@ class FileFacts:
     def damage(self) -> list[str]:
         return self._store.condition.damage
 
+    def gauges(self) -> dict[str, float]:
+        return {}
+
     async def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
             await self._store.close()
 
 
-def with_words(failed: StoreFailedError) -> StoreFailedError:
+async def open_facts(
+    named: FactsSettings, cluster: str, open_directory: OpenDirectory, open_brokers: OpenBrokers
+) -> Facts | None:
+    """Open the keepers that the settings name; None: there are none.  `cluster`: the deployment's name; the functions
+    open a store in a directory, and one of name servers.  Raises BAD_REQUEST for an etcd that cannot be used,
+    FORBIDDEN, UNAVAILABLE, StoreFailedError."""
+
+    async def opened(keeper: Keeper) -> Facts:
+        if keeper.members:
+            return await _open_etcd(named, keeper.members, cluster)
+        if keeper.name_servers:
+            return StoreFacts(await open_brokers(keeper.name_servers))
+        assert keeper.data_dir is not None, "a keeper is one of the three"
+        try:
+            return StoreFacts(await open_directory(keeper.data_dir))
+        except StoreFailedError as failed:
+            raise _with_words(failed) from failed
+
+    if named.keeper is None:
+        return None
+    wanted = [named.keeper, *named.keepers.values()]
+    places = list(dict.fromkeys(wanted))  # two families may share a keeper
+    done = await asyncio.gather(*map(opened, places), return_exceptions=True)
+    found = {place: each for place, each in zip(places, done, strict=True) if not isinstance(each, BaseException)}
+    failures = [each for each in done if isinstance(each, BaseException)]
+    if failures:
+        await asyncio.gather(*(each.close() for each in found.values()))
+        raise failures[0]
+    if not named.keepers:
+        return found[named.keeper]
+    return FactsOfFamilies(found[named.keeper], {name: found[keeper] for name, keeper in named.keepers.items()})
+
+
+def _with_words(failed: StoreFailedError) -> StoreFailedError:
     """Return the failure to open a directory of facts, in words for a second gateway."""
     return StoreFailedError(f"{failed.message}: {FOR_ONE}") if IN_USE in failed.message else failed
 
 
-async def open_facts_in_etcd(named: FactsSettings, cluster: str) -> Facts:
-    """Open the facts of a cluster by its name.  Raises BAD_REQUEST for an etcd that cannot be used, FORBIDDEN,
-    UNAVAILABLE."""
+async def _open_etcd(named: FactsSettings, members: tuple[str, ...], cluster: str) -> Facts:
     from entrepot.store_client.etcd import EtcdSettings, open_etcd
 
     return await open_etcd(
         EtcdSettings(
-            named.addresses,
+            members,
             f"{ROOT}{quote(cluster or DEFAULT_NAME, safe='')}/",
             user=named.user,
             password=named.password.get_secret_value(),

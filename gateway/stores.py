@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import errno
 import socket
-import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from entrepot.domain.broker_of_queue import broker_number
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.facts import Facts
 from entrepot.domain.replication.confirmation_rule import parse_rule
-from entrepot.gateway.facts import FileFacts, open_facts_in_etcd, with_words
+from entrepot.gateway.facts import open_facts
 from entrepot.gateway.settings import BackupSettings, Settings, TierSettings
 from entrepot.gateway.settings.facts import FactsSettings
-from entrepot.gateway.settings.stores import RocketMqClusterSettings
 from entrepot.gateway.transport.binding import address_of
 
 if TYPE_CHECKING:
     from entrepot.store_client.embedded import EmbeddedSettings, NameServer, ServedBroker, ServedController
+    from entrepot.store_client.remote import RemoteSettings
 
 
 async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store:
@@ -143,32 +143,39 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
     if settings.rocketmq.name_servers:
         return await _open_rocketmq(settings, clock)
     _check_facts(settings)
-    from entrepot.store_client.remote import RemoteSettings, open_remote
+    from entrepot.store_client.remote import open_remote
 
     named = settings.cluster
-    return await open_remote(
-        RemoteSettings(
-            name_servers=named.name_servers,
-            brokers=named.brokers,
-            route_cache=named.route_cache,
-            cluster=named.name,
-            zone=named.zone,
-            reads_nearest=named.reads == "nearest",
-            start_seconds=named.start_seconds,
-            request_seconds=named.request_seconds,
-            silence_seconds=named.silence_seconds,
-            group_defaults=settings.groups.new_group("defaults"),
-            trust=named.trust(),
-            controllers=named.controller_addresses(),
-        ),
-        clock,
+    return await open_remote(_remote_settings(settings, named.name_servers, named.brokers), clock)
+
+
+def _remote_settings(settings: Settings, name_servers: Sequence[str], brokers: Sequence[str]) -> RemoteSettings:
+    """Return how to reach brokers of ours, found by name servers or by their addresses."""
+    from entrepot.store_client.remote import RemoteSettings
+
+    named = settings.cluster
+    return RemoteSettings(
+        name_servers=name_servers,
+        brokers=brokers,
+        route_cache=named.route_cache,
+        cluster=named.name,
+        zone=named.zone,
+        reads_nearest=named.reads == "nearest",
+        start_seconds=named.start_seconds,
+        request_seconds=named.request_seconds,
+        silence_seconds=named.silence_seconds,
+        group_defaults=settings.groups.new_group("defaults"),
+        trust=named.trust(),
+        controllers=named.controller_addresses(),
     )
 
 
 async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
     from entrepot.store_client.rocketmq import open_rocketmq
+    from entrepot.store_client.rocketmq.tls import client_tls
 
     named, facts = settings.rocketmq, await _open_facts(settings, clock)
+    files = named.tls_ca, named.tls_certificate, named.tls_key
     try:
         return await open_rocketmq(
             named.name_servers,
@@ -178,7 +185,7 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
             addresses=named.addresses,
             access_key=named.access_key,
             secret=named.secret.get_secret_value(),
-            tls=_rocketmq_tls(named),
+            tls=client_tls(*files, "rocketmq.tls_*") if named.tls else None,
             confirms_less_safe=named.confirms_less_safe,
             facts=facts,
             group_defaults=settings.groups.new_group("defaults"),
@@ -190,37 +197,25 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
 
 
 async def _open_facts(settings: Settings, clock: Clock) -> Facts | None:
-    """Open the keeper of key-values that `facts.url` names."""
-    named = settings.facts
-    if named.addresses:
-        return await open_facts_in_etcd(named, settings.cluster.name)
-    if named.data_dir is None:
-        return None
-    kept = settings.store.model_copy(update={"data_dir": named.data_dir})
-    changed = {"store": kept, "tier": TierSettings(), "facts": FactsSettings()}
-    try:
-        return FileFacts(await open_store(settings.model_copy(update=changed), clock))
-    except StoreFailedError as failed:
-        raise with_words(failed) from failed
+    """Open the keepers of key-values that the settings name."""
+
+    async def directory(path: Path) -> Store:
+        kept = settings.store.model_copy(update={"data_dir": path})
+        changed = {"store": kept, "tier": TierSettings(), "facts": FactsSettings()}
+        return await open_store(settings.model_copy(update=changed), clock)
+
+    async def brokers(name_servers: tuple[str, ...]) -> Store:
+        from entrepot.store_client.remote import open_remote
+
+        return await open_remote(_remote_settings(settings, name_servers, ()), clock)
+
+    return await open_facts(settings.facts, settings.cluster.name, directory, brokers)
 
 
 def _check_facts(settings: Settings) -> None:
     """Refuse facts beside a store that keeps key-values itself."""
     if settings.facts.url:
         raise EntrepotError(Code.BAD_REQUEST, "facts.url is for a RocketMQ cluster, which rocketmq.name_servers names")
-
-
-def _rocketmq_tls(named: RocketMqClusterSettings) -> ssl.SSLContext | None:
-    """Return what links to a RocketMQ cluster need.  Raises BAD_REQUEST for files that cannot be used."""
-    if not named.tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=None if named.tls_ca is None else str(named.tls_ca))
-        if named.tls_certificate is not None:
-            context.load_cert_chain(named.tls_certificate, named.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise EntrepotError(Code.BAD_REQUEST, f"rocketmq.tls_*: the files cannot be used: {error}") from error
-    return context
 
 
 def open_broker_listener(

@@ -29,6 +29,19 @@ class IngestOptions:
     topic_pattern: Annotated[str, typer.Option(metavar="REGEX", help="Regular expression of the topic names.")] = ""
     server: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of brokers.")] = ""
     nameserver: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of name servers.")] = ""
+    rocketmq_nameserver: Annotated[
+        str, typer.Option(metavar="HOST:PORT,...", help="Name servers of an Apache RocketMQ cluster.")
+    ] = ""
+    rocketmq_namespace: Annotated[
+        str, typer.Option(metavar="NAME", help="RocketMQ's namespace of topics without one.")
+    ] = ""
+    rocketmq_addresses: Annotated[
+        str, typer.Option(metavar="TOLD=REACHED,...", help="Places to connect to instead of those that brokers tell.")
+    ] = ""
+    rocketmq_access_key: Annotated[
+        str, typer.Option(metavar="KEY", help="Access key at RocketMQ; its secret is in --secret-file.")
+    ] = ""
+    rocketmq_tls: Annotated[bool, typer.Option("--rocketmq-tls", help="TLS to RocketMQ, also without --tls.")] = False
     data_dir: Annotated[str, typer.Option(metavar="DIR", help="Data directory that no server uses.")] = ""
     tier_url: Annotated[
         str,
@@ -48,7 +61,9 @@ class IngestOptions:
     cluster: Annotated[str, typer.Option(metavar="NAME", help="Cluster name, among those of the name servers.")] = ""
     zone: Annotated[str, typer.Option(metavar="ZONE", help="Zone of the replicas to read, if it has any.")] = ""
     tls: Annotated[str, typer.Option(metavar="CERT,KEY,CA", help="PEM files for the brokers' TLS.")] = ""
-    secret_file: Annotated[str, typer.Option(metavar="FILE", help="File with the cluster's secret.")] = ""
+    secret_file: Annotated[
+        str, typer.Option(metavar="FILE", help="File with the cluster's secret, or that of RocketMQ's access key.")
+    ] = ""
     table_format: Annotated[str, typer.Option("--format", help="Table format: delta, parquet or iceberg.")] = "delta"
     trigger: Annotated[
         str, typer.Option(help="Trigger: availableNow, or the interval between batches, such as 10s.")

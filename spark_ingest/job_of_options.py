@@ -10,7 +10,7 @@ from entrepot.domain.written_text import written_text
 from entrepot.spark_ingest.ingest_options import IngestOptions
 from entrepot.spark_ingest.job.run import AVAILABLE_NOW
 from entrepot.spark_ingest.job.settings import DeviceColumns, JobSettings, seconds_of
-from entrepot.spark_ingest.source.options import Parse, listed, tier_address
+from entrepot.spark_ingest.source.options import Parse, listed, rocketmq_place, tier_address
 from entrepot.spark_ingest.tables import TableFormat
 from entrepot.store_client.blocking import StoreLocation
 
@@ -66,7 +66,7 @@ def _settings(given: IngestOptions) -> JobSettings:
         silence_seconds=seconds_of(given.silence),
         optimise_every=given.optimise_every,
         vacuum_hours=given.vacuum_hours,
-        group=_group(given.group, given.table, has_brokers=bool(given.server or given.nameserver)),
+        group=_group(given),
         catalog=tuple(_pairs(given.catalog)),
         is_native=given.native,
     )
@@ -82,6 +82,13 @@ def _location(given: IngestOptions) -> StoreLocation:
         str(Path(given.secret_file).absolute()) if given.secret_file else "",
         zone=given.zone,
         tier=tier_address(given.tier_url, given.tier_endpoint, given.tier_region, allow_http=given.tier_allow_http),
+        rocketmq=rocketmq_place(
+            given.rocketmq_nameserver,
+            given.rocketmq_namespace,
+            given.rocketmq_addresses,
+            given.rocketmq_access_key,
+            has_tls=given.rocketmq_tls,
+        ),
     )
 
 
@@ -111,11 +118,14 @@ def _tls(text: str) -> tuple[str, str, str]:
     return parts[0], parts[1], parts[2]
 
 
-def _group(group: str, table: str, *, has_brokers: bool) -> str:
-    if group == "-" or not has_brokers:
+def _group(given: IngestOptions) -> str:
+    """The group that follows the job.  In a RocketMQ cluster, which is others', only one that is named."""
+    if given.group == "-" or not (given.server or given.nameserver or given.rocketmq_nameserver):
         return ""
-    kept = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(table).name)
-    return group or f"ingest-{kept}"
+    if given.group or given.rocketmq_nameserver:
+        return given.group
+    kept = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(given.table).name)
+    return f"ingest-{kept}"
 
 
 def _pairs(given: list[str] | None) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from entrepot.domain.clock import Clock
 from entrepot.domain.cluster_trust import ClusterTrust
 from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Store
 from entrepot.domain.replication.confirmation_rule import Rule
 from entrepot.domain.tiering import TierAddress
@@ -159,6 +160,14 @@ def open_offline(data_dir: str) -> OfflineStore:
         return OfflineStore(data_dir)
     except NotAStoreError as error:
         raise EntrepotError(Code.BAD_REQUEST, str(error)) from error
+
+
+def encoded_record(message: StoredMessage) -> bytes:
+    """Return a stored message as its record lies in a log of ours (`protocols.wire.records`).  Raises struct.error for
+    a field that is longer than a record allows, MESSAGE_PROPERTIES_TOO_LARGE."""
+    from entrepot.broker.cold.records import record_of
+
+    return record_of(message)
 
 
 def tables_shown(url: str, options: dict[str, Any], clock: Clock) -> Iterator[TableShown]:

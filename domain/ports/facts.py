@@ -19,5 +19,8 @@ class Facts(KeyValues, Protocol):
     def damage(self) -> list[str]:
         """Damage of the keeper's files, as sentences for operators."""
 
+    def gauges(self) -> dict[str, float]:
+        """Return figures of the keeper by name, as `Condition.gauges`; empty: it has none of its own."""
+
     async def close(self) -> None:
         """Stop; everything written is durable."""

@@ -30,7 +30,7 @@ from entrepot.spark_ingest.source.versions import lacks
 from entrepot.spark_ingest.tables.owner import claim
 from entrepot.spark_ingest.tables.owner_at_url import owner_place
 from entrepot.spark_ingest.tables.staging import replace_file
-from entrepot.store_client.blocking import BlockingStore
+from entrepot.store_client.blocking import MovesGroups
 
 LOOK_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 2.0
@@ -41,6 +41,10 @@ WORKER_IS_LATE: Final = "Python worker failed to connect back"
 MAX_STARTS: Final = 5
 """Starts of a query whose workers are late: each resumes from the checkpoint."""
 
+NOT_REPORTED: Final = (
+    "RocketMQ keeps no key-values, so the job reports to nobody: `entrepot job list` and journeys of messages do not "
+    "show it. `entrepot ingest status` does"
+)
 NO_JAVA: Final = "Spark's Java has ended: it was killed, or its lines above say why"
 
 
@@ -84,6 +88,8 @@ def start(
     if missing := lacks(session.version):
         tell(missing)
         settings = replace(settings, max_offsets=0)  # the source need not tell it once more
+    if settings.location.rocketmq:
+        tell(NOT_REPORTED)
     is_told = False
     while True:
         try:
@@ -208,6 +214,6 @@ def _mirror(running: Running) -> None:
         return
     with suppress(EntrepotError):  # the group's lag is one batch behind; the checkpoint is what counts
         reader = reader_of(running.settings.location)
-        if isinstance(reader, BlockingStore):
+        if isinstance(reader, MovesGroups):
             for topic, queues in running.last.end.items():
                 reader.move_group(group, topic, queues)

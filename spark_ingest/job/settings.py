@@ -14,7 +14,7 @@ from entrepot.domain.tiering import TierAddress
 from entrepot.spark_ingest.source.options import Parse
 from entrepot.spark_ingest.tables import TableFormat
 from entrepot.spark_ingest.tables.staging import replace_file
-from entrepot.store_client.blocking import StoreLocation
+from entrepot.store_client.blocking import RocketMqPlace, StoreLocation
 
 FOLDER: Final = "entrepot"
 """Folder in a checkpoint for the job's own files, beside Spark's."""
@@ -92,7 +92,7 @@ class JobSettings:
 
     def source_options(self) -> dict[str, str]:
         """The options for `format("entrepot")`."""
-        where = self.location
+        where, mq = self.location, self.location.rocketmq
         options = {
             "servers": ",".join(where.brokers),
             "nameServers": ",".join(where.name_servers),
@@ -103,6 +103,11 @@ class JobSettings:
             "tls.key": where.tls[1],
             "tls.ca": where.tls[2],
             "secretFile": where.secret_file,
+            "rocketmq.nameServers": ",".join(mq.name_servers) if mq else "",
+            "rocketmq.namespace": mq.namespace if mq else "",
+            "rocketmq.addresses": ",".join(f"{told}={reached}" for told, reached in mq.addresses) if mq else "",
+            "rocketmq.accessKey": mq.access_key if mq else "",
+            "rocketmq.tls": "true" if mq and mq.has_tls else "",
             "tier.url": where.tier.url if where.tier else "",
             "tier.endpoint": where.tier.endpoint if where.tier else "",
             "tier.region": where.tier.region if where.tier else "",
@@ -144,9 +149,13 @@ def load_settings(checkpoint: Path) -> JobSettings | None:
     found: dict[str, Any] = json.loads(path.read_text())
     where = found.pop("location")
     columns = found.pop("columns")
-    tier = where.pop("tier", None)
+    tier, mq = where.pop("tier", None), where.pop("rocketmq", None)
     values = {name: _tuples(value) for name, value in where.items()}
-    location = StoreLocation(**values, tier=None if tier is None else TierAddress(**tier))
+    location = StoreLocation(
+        **values,
+        tier=None if tier is None else TierAddress(**tier),
+        rocketmq=None if mq is None else RocketMqPlace(**{name: _tuples(value) for name, value in mq.items()}),
+    )
     names = DeviceColumns(**{name: _tuples(value) for name, value in columns.items()})
     kept = {name: _tuples(value) for name, value in found.items()}
     settings = JobSettings(location=location, columns=names, **kept)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyspark
@@ -57,7 +57,11 @@ from entrepot.spark_ingest.source.telling import tell, tell_once
 from entrepot.spark_ingest.source.tier import with_cold, without_holes, without_lost
 from entrepot.spark_ingest.source.versions import lacks
 from entrepot.spark_ingest.source.writing import BatchWriter, StreamWriter
-from entrepot.store_client.blocking import BlockingReader, BlockingStore
+from entrepot.store_client.blocking import BlockingReader, MovesGroups
+
+OLD_SPARK_AT_ROCKETMQ: Final = (
+    "streams of a RocketMQ cluster take Spark 4.2 or newer: an older one does not tell a source what it has read"
+)
 
 
 @dataclass
@@ -166,9 +170,10 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The state for tasks, which need the plan alone."""
         return {"_options": self._options, "_plan": self._plan, "_target": None}
 
-    def _bounds(self) -> tuple[BlockingReader, Bounds]:
-        reader = reader_of(self._options.location)
-        return reader, bounds_of(reader, subscribed(reader, self._options))
+    def _bounds(self, known: dict[str, Any] | None = None) -> tuple[BlockingReader, Bounds]:
+        """The bounds now; `known` are offsets of the checkpoint."""
+        reader, offsets = reader_of(self._options.location), from_json(known or {})
+        return reader, bounds_of(reader, subscribed(reader, self._options, offsets), offsets)
 
     def initialOffset(self) -> dict[str, Any]:
         reader, bounds = self._bounds()
@@ -187,8 +192,10 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """The end of the next batch: `start` itself where there is nothing."""
         options = self._options
-        reader, bounds = self._bounds()
+        reader, bounds = self._bounds(start)
         if start is None:  # before Spark 4.2
+            if options.location.rocketmq:
+                raise OptionError(OLD_SPARK_AT_ROCKETMQ)
             if options.max_offsets is not None or options.max_bytes is not None:
                 tell_once(lacks(pyspark.__version__))
             if any(each.may_lag for queues in bounds.values() for each in queues.values()):
@@ -200,6 +207,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = from_json(self._target)
             for topic, queue in remade(self._target, present(bounds)):
                 end[topic][queue] = now[topic][queue]
+            end = self._with_known(end, first, now)
         ranges_between(first, end, bounds, fails=options.fails_on_data_loss, tell=tell_once)
         for topic, queues in end.items():
             known = first.setdefault(topic, {})
@@ -211,6 +219,20 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = limited(first, end, self._share(reader, first, end))
         found = to_json(end, bounds)
         return start if found == start else found
+
+    def _with_known(self, end: Offsets, first: Offsets, now: Offsets) -> Offsets:
+        """The fixed end, with queues of the checkpoint that it lacks: their broker was away when it was fixed."""
+        missing = [
+            (topic, queue)
+            for topic, queues in first.items()
+            for queue in queues
+            if queue in now.get(topic, {}) and queue not in end.get(topic, {})
+        ]
+        for topic, queue in missing:
+            assert self._target is not None
+            end.setdefault(topic, {})[queue] = now[topic][queue]
+            self._target.setdefault(topic, {})[str(queue)] = now[topic][queue]
+        return end
 
     def _first(self, start: dict[str, Any], bounds: Bounds) -> Offsets:
         """The start of a batch, without queues of topics that were made anew."""
@@ -240,7 +262,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         options = self._options
-        reader, bounds = self._bounds()
+        reader, bounds = self._bounds(end)
         first, last = self._first(start, bounds), from_json(end)
         for topic, queue in remade(end, present(bounds)):  # since the batch was planned: the next one begins anew
             text = f"{topic}/{queue} was to be read to {last[topic].pop(queue)}, and the topic was made anew since"
@@ -258,7 +280,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._options.group:
             return
         reader = reader_of(self._options.location)
-        if isinstance(reader, BlockingStore):
+        if isinstance(reader, MovesGroups):
             for topic, queues in from_json(end).items():
                 reader.move_group(self._options.group, topic, queues)
 

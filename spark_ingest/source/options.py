@@ -14,7 +14,7 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.regular_expression import RegularExpression
 from entrepot.domain.tiering import TierAddress
-from entrepot.store_client.blocking import StoreLocation
+from entrepot.store_client.blocking import RocketMqPlace, StoreLocation
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -30,6 +30,11 @@ KNOWN: Final = (
     "tls.key",
     "tls.ca",
     "secretFile",
+    "rocketmq.nameServers",
+    "rocketmq.namespace",
+    "rocketmq.addresses",
+    "rocketmq.accessKey",
+    "rocketmq.tls",
     "tier.url",
     "tier.endpoint",
     "tier.region",
@@ -141,9 +146,12 @@ def read_location(options: Mapping[str, str]) -> StoreLocation:
             zone=found.get("zone", ""),
             tier=_tier(found),
             tables=listed(found.get("tier.tables", "")),
+            rocketmq=_rocketmq(found),
         )
     except EntrepotError as error:
-        raise OptionError(f"servers, nameServers, dataDir or tier.url: {error.message}") from error
+        raise OptionError(
+            f"servers, nameServers, dataDir, rocketmq.nameServers or tier.url: {error.message}"
+        ) from error
 
 
 def _tier(options: Mapping[str, str]) -> TierAddress | None:
@@ -156,6 +164,30 @@ def tier_address(url: str, endpoint: str, region: str, *, allow_http: bool) -> T
     if not url and (endpoint or region):
         raise OptionError("an endpoint and a region are of an object store: give its URL, too")
     return TierAddress(url, endpoint, region, allow_http) if url else None
+
+
+def _rocketmq(options: Mapping[str, str]) -> RocketMqPlace | None:
+    servers, namespace, addresses, access_key = (
+        options.get(f"rocketmq.{name}", "") for name in ("nameservers", "namespace", "addresses", "accesskey")
+    )
+    has_tls = _flag(options, "rocketmq.tls", default=False)
+    return rocketmq_place(servers, namespace, addresses, access_key, has_tls=has_tls)
+
+
+def rocketmq_place(
+    name_servers: str, namespace: str, addresses: str, access_key: str, *, has_tls: bool
+) -> RocketMqPlace | None:
+    """Return the RocketMQ cluster, or None without name servers. `addresses`: a list of `told=reached`, both as
+    host:port. Raises OptionError."""
+    if not name_servers and (namespace or addresses or access_key or has_tls):
+        raise OptionError("options of a RocketMQ cluster are of no use alone: give its name servers, too")
+    if not name_servers:
+        return None
+    pairs = [each.partition("=") for each in listed(addresses)]
+    if wrong := [told for told, _, reached in pairs if not told or not reached]:
+        raise OptionError(f"addresses of a RocketMQ cluster are told=reached, as host:port each, not {wrong[0]!r}")
+    reached = tuple((told.strip(), to.strip()) for told, _, to in pairs)
+    return RocketMqPlace(listed(name_servers), namespace, reached, access_key, has_tls)
 
 
 def check_names(options: Mapping[str, str]) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_hidden_topic
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.topic import QueueBounds
 from entrepot.spark_ingest.source.options import EARLIEST, LATEST, Offsets, OptionError, SourceOptions, Start
-from entrepot.store_client.blocking import BlockingReader
+from entrepot.store_client.blocking import BlockingReader, RocketMqReader
 
 NEW_TOPIC_SECONDS: Final = 2.0
 """Longest wait for a topic that another process has just made."""
@@ -74,12 +75,15 @@ def remade(offsets: dict[str, Any], now: Incarnations) -> list[tuple[str, int]]:
     ]
 
 
-def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:
-    """The subscribed topics. A list of topics must exist; a pattern may match none yet."""
+def subscribed(reader: BlockingReader, options: SourceOptions, known: Offsets | None = None) -> list[str]:
+    """The subscribed topics. A list of topics must exist; a pattern may match none yet. `known`: see `bounds_of`."""
+    known = known or {}
     if options.pattern:
-        return [name for name in reader.topics() if options.wants_topic(name) and not is_hidden_topic(name)]
+        found = [name for name in reader.topics() if options.wants_topic(name) and not is_hidden_topic(name)]
+        unlisted = [name for name in known if options.wants_topic(name) and name not in found]
+        return sorted([*found, *(name for name in unlisted if not _lacks(reader, name, known))])
     deadline = time.monotonic() + NEW_TOPIC_SECONDS
-    while missing := sorted(set(options.topics).difference(reader.topics())):
+    while missing := [name for name in _unlisted(reader, options) if _lacks(reader, name, known)]:
         if time.monotonic() < deadline:
             time.sleep(0.05)
             continue
@@ -87,9 +91,33 @@ def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:
     return sorted(options.topics)
 
 
-def bounds_of(reader: BlockingReader, topics: list[str]) -> Bounds:
-    """The readable offsets of each queue now."""
-    return {topic: {bounds.queue_id: bounds for bounds in reader.bounds(topic)} for topic in topics}
+def _unlisted(reader: BlockingReader, options: SourceOptions) -> list[str]:
+    return sorted(set(options.topics).difference(reader.topics()))
+
+
+def _lacks(reader: BlockingReader, topic: str, known: Offsets) -> bool:
+    """True if a store does not have a topic that it does not list. RocketMQ lists one late, and not to everybody."""
+    if not isinstance(reader, RocketMqReader):
+        return True
+    try:
+        reader.bounds(topic, known.get(topic, {}))
+    except EntrepotError as refusal:
+        if refusal.code is not Code.TOPIC_NOT_FOUND:
+            raise
+        return True
+    return False
+
+
+def bounds_of(reader: BlockingReader, topics: list[str], known: Offsets | None = None) -> Bounds:
+    """The readable offsets of each queue now. `known`: offsets that were read before. They tell of a broker that is
+    away, and that RocketMQ's name servers have forgotten."""
+
+    def bounds(topic: str) -> list[QueueBounds]:
+        if isinstance(reader, RocketMqReader):
+            return reader.bounds(topic, (known or {}).get(topic, {}))
+        return reader.bounds(topic)
+
+    return {topic: {each.queue_id: each for each in bounds(topic)} for topic in topics}
 
 
 def latest(bounds: Bounds) -> Offsets:

@@ -41,8 +41,9 @@ def cold_reader_of(address: TierAddress) -> ColdReader:
 
 
 def store_of(location: StoreLocation) -> BlockingStore:
-    """The brokers of a store. Raises BAD_REQUEST for a read-only one: a data directory, or a tier alone."""
-    if location.data_dir or location.has_tier_only:
+    """The brokers of a store. Raises BAD_REQUEST for a read-only one: a data directory, or a tier alone; UNSUPPORTED
+    for RocketMQ."""
+    if location.data_dir or location.has_tier_only or location.rocketmq:
         return open_store(location)
     found = reader_of(location)
     assert isinstance(found, BlockingStore)

@@ -34,7 +34,7 @@ from entrepot.spark_ingest.source.spark_api import (
     WriterCommitMessage,
 )
 from entrepot.spark_ingest.source.stores import store_of
-from entrepot.store_client.blocking import StoreLocation
+from entrepot.store_client.blocking import ROCKETMQ_IS_READ_ONLY, StoreLocation
 
 CHUNK_ROWS: Final = 500
 TEXT_COLUMNS: Final = ("topic", "sub_topic", "tag", "message_group")
@@ -75,7 +75,10 @@ def write_plan(options: Mapping[str, str], schema: StructType, writer: str) -> W
             check_topic_name(split_name(topic)[1])
         except EntrepotError as error:
             raise OptionError(f"topic: {error.message}") from error
-    return WritePlan(read_location(options), topic, found.get("writerid", "") or writer)
+    location = read_location(options)
+    if location.rocketmq:
+        raise OptionError(ROCKETMQ_IS_READ_ONLY)
+    return WritePlan(location, topic, found.get("writerid", "") or writer)
 
 
 class BatchWriter(DataSourceArrowWriter):

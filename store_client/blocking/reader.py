@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.position import Position
@@ -44,3 +44,11 @@ class BlockingReader(Protocol):
         """Return the progress of these topics in the tables of an object store."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class MovesGroups(Protocol):
+    """A reader whose store has consumer groups, so that one can show how far a job is."""
+
+    def move_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        """Move a consumer group to these offsets, by queue; it is created if it does not exist."""

@@ -7,15 +7,10 @@ ADR 24: Spark reads by offset. Invariant: bounds are those of all queues; where 
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
-from entrepot.domain.errors import AWAY, Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import Message, StoredMessage
@@ -24,11 +19,9 @@ from entrepot.domain.tiering import TierStatus
 from entrepot.domain.topic import QueueBounds, Topic
 from entrepot.protocols.wire.records import RecordRun
 from entrepot.store_client.blocking.clock import SystemClock
+from entrepot.store_client.blocking.store_thread import StoreThread
 from entrepot.store_client.remote.opening import RemoteSettings, open_remote
 from entrepot.store_client.remote.store import RemoteStore
-
-T = TypeVar("T")
-PAUSE_SECONDS: Final = 0.2
 
 
 class BlockingStore:
@@ -36,60 +29,22 @@ class BlockingStore:
     retried for up to `seconds`; the outcome of an append may be unknown."""
 
     def __init__(self, settings: RemoteSettings, seconds: float = 30.0) -> None:
-        self._seconds = seconds
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="entrepot-store", daemon=True)
-        self._thread.start()
-        try:
-            self._store: RemoteStore = self._run(open_remote(settings, SystemClock()))
-        except BaseException:
-            self._stop_loop()
-            raise
+        self._thread = StoreThread(seconds)
+        self._store: RemoteStore = self._thread.opened(lambda: open_remote(settings, SystemClock()))
 
     def close(self) -> None:
         """Close the connections."""
-        if self._loop.is_closed():
-            return
-        with suppress(EntrepotError, OSError):
-            self._run(self._store.close())
-        self._stop_loop()
-
-    def _stop_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _ask(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a request, and retry it while a broker is away."""
-        deadline = time.monotonic() + self._seconds
-        while True:
-            try:
-                return self._run(ask())
-            except EntrepotError as error:
-                if error.code not in AWAY or time.monotonic() > deadline:
-                    raise
-            time.sleep(PAUSE_SECONDS)
+        self._thread.close(self._store.close)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
         """Return the names of all topics, the system's own included."""
-        return sorted(topic.name for topic in self._now(self._store.topology.topics))
-
-    def _now(self, look: Callable[[], T]) -> T:
-        """Return a value of the loop's own view."""
-
-        async def looked() -> T:
-            return look()
-
-        return self._run(looked())
+        return sorted(topic.name for topic in self._thread.now(self._store.topology.topics))
 
     def topic(self, name: str) -> Topic | None:
         """Return a topic's definition, or None."""
-        return self._now(lambda: self._store.topology.topic(name))
+        return self._thread.now(lambda: self._store.topology.topic(name))
 
     def bounds(self, topic: str) -> list[QueueBounds]:
         """Return the readable range of each queue: of all of them and as a whole, or UNAVAILABLE."""
@@ -104,15 +59,15 @@ class BlockingStore:
                 each.check_known()  # a job that begins or goes on must not skip it
             return found
 
-        return self._ask(all_bounds)
+        return self._thread.ask(all_bounds)
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         """Return the queue offset of a position.  Raises TOPIC_NOT_FOUND."""
-        return self._ask(lambda: self._store.messages.offset_at(topic, queue_id, position))
+        return self._thread.ask(lambda: self._store.messages.offset_at(topic, queue_id, position))
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """Return the approximate log size, in bytes, of the messages between two offsets."""
-        return self._ask(lambda: self._store.messages.bytes_between(topic, queue_id, from_offset, to_offset))
+        return self._thread.ask(lambda: self._store.messages.bytes_between(topic, queue_id, from_offset, to_offset))
 
     def records(
         self,
@@ -124,23 +79,23 @@ class BlockingStore:
         filter: FilterExpression | None = None,
     ) -> RecordRun:
         """Return the records between two offsets that match the filter."""
-        return self._ask(
+        return self._thread.ask(
             lambda: self._store.messages.records(topic, queue_id, from_offset, to_offset, max_bytes, filter)
         )
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
         """Return the progress of topics in their tables, at brokers that answer."""
-        return [each for each in self._ask(self._store.condition.tiering) if each.topic in topics]
+        return [each for each in self._thread.ask(self._store.condition.tiering) if each.topic in topics]
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def put_topic(self, topic: Topic) -> Topic:
         """Create or change a topic; idempotent."""
-        return self._ask(lambda: self._store.topology.put_topic(topic))
+        return self._thread.ask(lambda: self._store.topology.put_topic(topic))
 
     def queues(self, topic: Topic) -> list[int]:
         """Return the queues for new messages."""
-        return self._now(lambda: list(self._store.topology.queues(topic).writable))
+        return self._thread.now(lambda: list(self._store.topology.queues(topic).writable))
 
     def append(self, messages: Sequence[Message]) -> list[EntrepotError | None]:
         """Append a batch; durable when this returns.  Returns a refusal or None for each message.  Raises
@@ -149,29 +104,29 @@ class BlockingStore:
         async def appended() -> list[EntrepotError | None]:
             return list(await self._store.messages.append(messages).wait() or [None] * len(messages))
 
-        return self._run(appended())
+        return self._thread.run(appended())
 
     def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
         """Return every stored message with an id."""
-        return self._ask(lambda: self._store.finder.messages_by_id(message_id))
+        return self._thread.ask(lambda: self._store.finder.messages_by_id(message_id))
 
     def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
         """Return key-values by key."""
-        return self._ask(lambda: self._store.key_values.get(keys))
+        return self._thread.ask(lambda: self._store.key_values.get(keys))
 
     def scan(self, prefix: str) -> list[KeyValue]:
         """Return all key-values with a prefix."""
         found: list[KeyValue] = []
         while True:
             after = found[-1].key if found else ""
-            page = self._ask(lambda after=after: self._store.key_values.scan(prefix, after=after))  # type: ignore[misc]
+            page = self._thread.ask(lambda after=after: self._store.key_values.scan(prefix, after=after))  # type: ignore[misc]
             if not page:
                 return found
             found += page
 
     def write(self, changes: Sequence[KeyValueChange]) -> int:
         """Apply all of the changes or none.  Raises PRECONDITION_FAILED; OUTCOME_UNKNOWN if the answer was lost."""
-        return self._run(self._store.key_values.write(changes))
+        return self._thread.run(self._store.key_values.write(changes))
 
     def move_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
         """Move a consumer group to these offsets, by queue; it is created if it does not exist."""
@@ -182,4 +137,4 @@ class BlockingStore:
             for queue_id, offset in offsets.items():
                 await self._store.consumption.reset_group(group, topic, Position(PositionKind.OFFSET, offset), queue_id)
 
-        self._ask(moved)
+        self._thread.ask(moved)

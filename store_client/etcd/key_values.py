@@ -1,8 +1,9 @@
 """EtcdKeyValues: the port `KeyValues` on etcd v3, for several gateways that share facts.
 
-A version is the revision of etcd's store, which each write has of its own.  A read of several keys, and a write, is one
-transaction.  Members answer linearizably.  `requests` makes the messages, `members` asks, `refusals` says what a failed
-call means, `watching` tells changes, `currency` their age, and `opening` refuses an etcd that breaks promises.
+A version is the revision of etcd's store; writes that went together (`combining`) have one.  A read of several keys,
+and a write, is one transaction.  Members answer linearizably.  `requests` makes the messages, `members` asks,
+`refusals` says what a failed call means, `watching` tells changes, `currency` their age, and `opening` refuses an etcd
+that breaks promises.
 
 ADR 85: facts in etcd.  Invariants: a write that may have been done is told as OUTCOME_UNKNOWN and never repeated here;
 a call is answered after the beginning of each watch asked for before it.
@@ -18,6 +19,7 @@ from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEven
 from entrepot.protocols.etcd import kv_pb2 as kv
 from entrepot.protocols.etcd import rpc_pb2 as pb
 from entrepot.store_client.etcd.calls import RANGE, TRANSACTION
+from entrepot.store_client.etcd.combining import Combined
 from entrepot.store_client.etcd.currency import Currency
 from entrepot.store_client.etcd.members import Compacted, Members
 from entrepot.store_client.etcd.requests import (
@@ -51,6 +53,7 @@ class EtcdKeyValues:
         self._settings = settings
         self._keys = Keys(settings.root)
         self._members = members or Members(settings)
+        self._combined = Combined(self._ask_to_write)
         self._watches: set[Watch] = set()
         self._members.left.append(self._left)
         self._currency = Currency(self._members, self._keys, self._watches, settings.probe_seconds)
@@ -76,8 +79,7 @@ class EtcdKeyValues:
         check_changes(changes)
         question = transaction(changes, self._keys)
         await self._watches_begun()
-        seconds = write_seconds(question, self._settings.request_seconds)
-        answer = await self._members.ask(TRANSACTION, question, seconds, is_write=True)
+        answer = await self._combined.write(question, [self._keys.stored(change.key) for change in changes])
         if answer.succeeded:  # of absent keys alone that are deleted, this is the revision of the last write
             return answer.header.revision
         conditions = conditions_of(changes)
@@ -99,6 +101,15 @@ class EtcdKeyValues:
         """Nothing: etcd's files are its own affair."""
         return []
 
+    def gauges(self) -> dict[str, float]:
+        return {
+            "facts_age_seconds": self.age_seconds(),
+            "facts_calls": float(self._members.asked),
+            "facts_failed_calls": float(self._members.refused),
+            "facts_moves": float(self._members.turn),
+            "facts_waiting_writes": float(self._combined.waiting),
+        }
+
     def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         watch = Watch(self._members, self._keys, prefix, on_events, on_begun)
         self._watches.add(watch)
@@ -112,12 +123,17 @@ class EtcdKeyValues:
     async def close(self) -> None:
         """Stop watching, and close the connections."""
         self._currency.close()
+        self._combined.close()
         for watch in self._watches:
             watch.close()
         self._watches.clear()
         await self._members.close()
 
     # ------------------------------------------------------------------------------------------------------------
+
+    async def _ask_to_write(self, question: pb.TxnRequest) -> pb.TxnResponse:
+        seconds = write_seconds(question, self._settings.request_seconds)
+        return await self._members.ask(TRANSACTION, question, seconds, is_write=True)
 
     async def _watches_begun(self) -> None:
         """Wait until watches asked for before have begun, or failed once: streams and calls have no order in etcd."""

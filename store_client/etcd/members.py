@@ -36,6 +36,8 @@ class Members:
         self.left: list[Callable[[], None]] = []
         self.turn = 0
         """Number of moves so far: it names the present member."""
+        self.asked, self.refused = 0, 0
+        """Calls so far, and those that a member did not carry out, or did not answer."""
         self._settings = settings
         self._token = Token(settings.user, settings.password, settings.request_seconds)
         self._is_closed = False
@@ -102,9 +104,11 @@ class Members:
             refusal = refusal_of(broken)
             # nothing was asked yet, so nothing is done
             return refusal if refusal.kind is Kind.FINAL else Refusal(Kind.ELSEWHERE, Code.UNAVAILABLE, refusal.text)
+        self.asked += 1
         try:
             return await member.ask(call, question, seconds, token)
         except Broken as broken:
+            self.refused += 1
             refusal = refusal_of(broken)
             if refusal.kind is Kind.NEW_TOKEN:
                 self._token.forget(token)

@@ -106,5 +106,9 @@ def first_conflict(conditions: Sequence[KeyValueChange], found: Iterable[kv.KeyV
 
 def write_seconds(question: pb.TxnRequest, ordinary: float) -> float:
     """Return the time for a write: members copy and sync large ones for longer."""
-    more = question.ByteSize() / BYTES_PER_SECOND + len(question.success) / CHANGES_PER_SECOND
+    more = question.ByteSize() / BYTES_PER_SECOND + _changes_in(question) / CHANGES_PER_SECOND
     return min(ordinary + more, max(ordinary, LONGEST_SECONDS))
+
+
+def _changes_in(question: pb.TxnRequest) -> int:
+    return sum(_changes_in(each.request_txn) if each.HasField("request_txn") else 1 for each in question.success)

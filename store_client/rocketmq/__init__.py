@@ -14,7 +14,7 @@ from entrepot.protocols.rocketmq.headers import Credentials
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 from entrepot.store_client.rocketmq.store import RocketMqStore
 
-__all__ = ["RocketMqSettings", "RocketMqStore", "open_rocketmq"]
+__all__ = ["RocketMqSettings", "RocketMqStore", "open_rocketmq", "open_settings"]
 
 
 async def open_rocketmq(
@@ -36,9 +36,20 @@ async def open_rocketmq(
     Raises BAD_REQUEST for an invalid address, and UNAVAILABLE if no name server or broker answers.
     """
     credentials = Credentials(access_key, secret, session_token)
-    for text in (*name_servers, *(addresses or {}).values()):
-        _check_address(text)
     settings = RocketMqSettings(tuple(name_servers), credentials=credentials, addresses=addresses or {}, **others)
+    return await open_settings(settings, clock, facts=facts, group_defaults=group_defaults)
+
+
+async def open_settings(
+    settings: RocketMqSettings,
+    clock: Clock,
+    *,
+    facts: Facts | None = None,
+    group_defaults: ConsumerGroup | None = None,
+) -> RocketMqStore:
+    """Open a store by its settings.  Raises as `open_rocketmq`."""
+    for text in (*settings.name_servers, *settings.addresses.values()):
+        _check_address(text)
     store = RocketMqStore(settings, clock, facts=facts, group_defaults=group_defaults)
     try:
         await store.start()

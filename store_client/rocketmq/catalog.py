@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from entrepot.domain.definitions.consumer_group import MAX_ATTEMPTS_LIMIT, ConsumerGroup
+from entrepot.domain.definitions.consumer_group import MAX_ATTEMPTS_LIMIT, UNLIMITED_ATTEMPTS, ConsumerGroup
 from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.names import check_group_name, check_stored_name, split_name
 from entrepot.domain.topic import TopicType
@@ -138,8 +138,8 @@ def with_told(group: ConsumerGroup, config: Mapping[str, Any]) -> ConsumerGroup:
     """Return a group with what a broker keeps of it: its order, and its attempts."""
     retries = config.get("retryMaxTimes")
     attempts = group.max_attempts
-    if isinstance(retries, int) and 0 <= retries < MAX_ATTEMPTS_LIMIT and attempts <= MAX_ATTEMPTS_LIMIT:
-        attempts = retries + 1
+    if isinstance(retries, int) and retries >= 0:
+        attempts = retries + 1 if retries < MAX_ATTEMPTS_LIMIT else UNLIMITED_ATTEMPTS
     return replace(group, max_attempts=attempts, fifo=config.get("consumeMessageOrderly") is True)
 
 

@@ -77,6 +77,7 @@ class RocketMqCondition:
             "timing_messages": float(self._timers.waiting),
             "half_messages": float(self._transactions.waiting),
             "unconfirmed_messages": float(self._sending.waiting),
+            **({} if self._facts is None else self._facts.gauges()),
         }
 
     async def tiering(self) -> list[TierStatus]:

@@ -84,6 +84,18 @@ class Positions:
         )
         return int(answer.fields.get("offset", "0")) if answer.code == SUCCESS else None
 
+    async def commit(self, group: str, topic: str, queue: RouteQueue, offset: int) -> None:
+        """Commit an offset of a group, forwards or backwards, as a consumer of its own does.  Raises
+        CONSUMER_GROUP_NOT_FOUND."""
+        fields = {
+            "consumerGroup": self._cluster.names.resource(group),
+            "topic": self._cluster.names.resource(topic),
+            "queueId": queue.local_id,
+            "commitOffset": offset,
+            "bname": queue.broker,
+        }
+        await self._cluster.ask(queue.address, codes.COMMIT_OFFSET, fields, what=f"commit an offset of group {group!r}")
+
     def _names(self, group: str, topic: str, queue: RouteQueue) -> dict[str, object]:
         names = self._cluster.names
         return {

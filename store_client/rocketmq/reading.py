@@ -8,7 +8,9 @@ here.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from entrepot.domain.broker_of_queue import broker_number, first_place
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
@@ -35,11 +37,31 @@ _SUSPEND, _SUBSCRIBED = 2, 4
 _PULLED: Final = (SUCCESS, codes.PULL_NOT_FOUND, codes.PULL_RETRY, codes.PULL_MOVED)
 
 
+class Sent(Protocol):
+    """What this gateway sends to queues (`sending.Sending`)."""
+
+    def in_turn(self, topic: str, queue_id: int, work: Callable[[], Awaitable[int]]) -> asyncio.Future[int]: ...
+
+    def end_of(self, topic: str, queue_id: int) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PulledRecords:
+    """The answer to one pull: records from its offset on, those with a fault among them, and the offset to go on.
+    `is_found`: the broker says that there are some, which it may not say of a queue that it does not serve."""
+
+    records: list[Record]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    is_found: bool
+
+
 class Reading:
     """Implements `domain.ports.MessageReader`."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, sent: Sent) -> None:
+        self._cluster, self._sent = cluster, sent
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         """Implements `MessageReader.read`."""
@@ -82,6 +104,23 @@ class Reading:
     ) -> Pulled:
         """Return what one request brings; with `poll_ms` it may wait for the first message.  Raises ILLEGAL_OFFSET,
         TOPIC_NOT_FOUND, MESSAGE_CORRUPTED."""
+        pulled = await self.pull_records(topic, queue, from_offset, count, filter, poll_ms)
+        found, following = self._stored(topic, queue, pulled.records), pulled.next_offset
+        if found and len(found) < len(pulled.records):  # what is left is read next
+            following = found[-1].queue_offset + 1
+        return Pulled(found, following, pulled.min_offset, max(pulled.max_offset, following))
+
+    async def pull_records(
+        self,
+        topic: str,
+        queue: RouteQueue,
+        from_offset: int,
+        count: int,
+        filter: FilterExpression | None = None,
+        poll_ms: int = 0,
+    ) -> PulledRecords:
+        """Return what one request brings, as `pull_once`.  Raises MESSAGE_CORRUPTED only where the answer falls
+        apart."""
         tags = filter is not None and filter.kind is FilterKind.TAG
         fields = {
             "consumerGroup": self._cluster.settings.reader_group,
@@ -103,15 +142,13 @@ class Reading:
         following = max(_number(answer, "nextBeginOffset"), 0)
         if answer.code == codes.PULL_MOVED or from_offset < least or from_offset > end:
             if from_offset == least == end:  # a queue whose messages have all gone
-                return Pulled([], from_offset, least, end)
+                return PulledRecords([], from_offset, least, end, is_found=False)
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {from_offset} is outside of {least} to {end}")
-        records = decode_records(answer.body) if answer.code == SUCCESS else []
-        found = self._stored(topic, queue, [record for record in records if record.queue_offset >= from_offset])
-        if found and len(found) < len(records):  # what is left is read next
-            following = found[-1].queue_offset + 1
-        elif answer.code == codes.PULL_NOT_FOUND:
-            following = from_offset
-        return Pulled(found, following, least, max(end, following))
+        is_found = answer.code == SUCCESS
+        records = [each for each in decode_records(answer.body) if each.queue_offset >= from_offset] if is_found else []
+        if answer.code == codes.PULL_NOT_FOUND:
+            following = max(from_offset, following)  # behind a gap it is further on
+        return PulledRecords(records, following, least, end, is_found)
 
     async def _pull(self, queue: RouteQueue, fields: dict[str, object], seconds: float) -> Frame:
         what = f"read topic {fields['topic']!r}"
@@ -141,15 +178,19 @@ class Reading:
             if size >= MAX_READ_BYTES:
                 break
             try:
-                message = stored_message(record, self._cluster.names, queue.queue_id, topic=topic)
+                found.append(self.message_of(topic, queue, record))
             except CorruptedError:
                 if not found:
                     raise
                 break
-            message.commit_log_offset += first_place(broker_number(queue.broker))
-            found.append(as_first_stored(message))
-            size += len(message.body)
+            size += len(found[-1].body)
         return found
+
+    def message_of(self, topic: str, queue: RouteQueue, record: Record) -> StoredMessage:
+        """Return the message of a record of a queue.  Raises MESSAGE_CORRUPTED."""
+        message = stored_message(record, self._cluster.names, queue.queue_id, topic=topic)
+        message.commit_log_offset += first_place(broker_number(queue.broker))
+        return as_first_stored(message)
 
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
@@ -195,11 +236,17 @@ class Reading:
         if position.kind is PositionKind.EARLIEST:
             return await self._offset(topic, queue, codes.MIN_OFFSET)
         if position.kind is PositionKind.LATEST:
-            return await self._offset(topic, queue, codes.MAX_OFFSET)
+            return await self._sent.in_turn(topic, queue.queue_id, lambda: self._end(topic, queue))
         if position.kind is PositionKind.TIME:
             return await self._offset(topic, queue, codes.OFFSET_AT_TIME, position.value)
-        bounds = await self.bounds_of(topic, queue)
-        return min(max(position.value, bounds.min_offset), bounds.max_offset)
+        least, end = await asyncio.gather(self._offset(topic, queue, codes.MIN_OFFSET), self._end(topic, queue))
+        return min(max(position.value, least), end)
+
+    async def _end(self, topic: str, queue: RouteQueue) -> int:
+        """Return the offset behind all that is stored, as far as it is readable, or was confirmed to this gateway: a
+        broker lets a message be read a moment after its confirm."""
+        readable = await self._offset(topic, queue, codes.MAX_OFFSET)
+        return max(readable, self._sent.end_of(topic, queue.queue_id))
 
     async def offset_before(self, topic: str, queue: RouteQueue, before_ms: int) -> int:
         """Return the offset behind the last message of a queue that was stored before a time."""
@@ -213,7 +260,10 @@ class Reading:
         route = self._cluster.routes.known(topic)
         if route is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {topic!r} is not known here")
-        route.queue(queue_id)
+        queue = route.queue(queue_id)
+        if start is None or (isinstance(start, Position) and start.kind is PositionKind.LATEST):
+            end = self._sent.in_turn(topic, queue_id, lambda: self._end(topic, queue))
+            return QueueTail(self, self._cluster, topic, queue_id, end, on_messages)
         return QueueTail(self, self._cluster, topic, queue_id, start, on_messages)
 
 

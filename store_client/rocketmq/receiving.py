@@ -209,7 +209,8 @@ class Receiving:
         records = decode_records(answer.body)
         told = zip(records, receipts_of(answer, records, broker.name), strict=True)
         found = [self._delivery(wish, broker, record, *receipt) for record, receipt in told]
-        return await self._wanted(wish, [delivery for delivery in found if delivery is not None])
+        wanted = await self._wanted(wish, [delivery for delivery in found if delivery is not None])
+        return await self._alive(wish, group.max_attempts, wanted)
 
     def _delivery(
         self, wish: _Wish, broker: BrokerOfTopic, record: Record, receipt: PopReceipt, attempt: int
@@ -236,6 +237,17 @@ class Receiving:
             unwanted = [delivery for delivery in found if not matches(delivery.message)]
             await self._settling.acknowledge(wish.topic, wish.group, unwanted)
         return wanted
+
+    async def _alive(self, wish: _Wish, max_attempts: int, found: list[Delivery]) -> list[Delivery]:
+        """Return the deliveries with an attempt left, and move the others to the dead letters, as RocketMQ's own proxy
+        does: brokers deliver for ever."""
+        spent = [delivery.receipt_handle for delivery in found if delivery.attempt > max_attempts]
+        if not spent:
+            return found
+        for refusal in await self._settling.reject(wish.topic, wish.group, spent):
+            if refusal is not None:  # it comes again
+                log.warning("a dead letter was not made", seldom="rocketmq", problem=refusal.message)
+        return [delivery for delivery in found if delivery.attempt <= max_attempts]
 
     # -- shelves without pops ----------------------------------------------------------------------------------------
 

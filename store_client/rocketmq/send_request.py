@@ -55,3 +55,9 @@ async def store_at(
         text = f"broker {place.broker!r} has the message, and not as safely as it should: unknown outcome"
         raise EntrepotError(Code.OUTCOME_UNKNOWN, f"{text} ({answer.remark or answer.code})")
     return answer
+
+
+def queue_offset_in(answer: Frame) -> int:
+    """Return the queue offset of the first message that an answer confirms, or -1."""
+    offset = answer.fields.get("queueOffset", "")
+    return int(offset) if offset.isdecimal() else -1

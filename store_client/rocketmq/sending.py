@@ -5,6 +5,9 @@ meanwhile goes together with the next one.  A batch holds no timed and no half m
 with a delivery time, and deliver nothing that is timed any more.  Those go one by one, beside the lanes.  A broker
 refuses a batch as a whole, so a refused one is sent again message by message: only the odd one is refused.
 
+What must lie between earlier and later messages of a queue, such as the beginning of a subscription, takes a turn in
+its lane (`in_turn`).
+
 A message for further queues goes to each of them as one of its own, and counts once all have it: RocketMQ writes it
 once for light queues alone.
 """
@@ -15,7 +18,7 @@ import asyncio
 import re
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,11 +39,14 @@ from entrepot.protocols.rocketmq.remoting.property_text import encode
 from entrepot.protocols.rocketmq.remoting.records import HALF as HALF_FLAG
 from entrepot.protocols.rocketmq.remoting.records import encode_batch
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.remembered import Remembered
 from entrepot.store_client.rocketmq.routes import Route, RouteQueue
-from entrepot.store_client.rocketmq.send_request import StorePlace, store_at
+from entrepot.store_client.rocketmq.send_request import StorePlace, queue_offset_in, store_at
 
 MAX_BODY_BYTES: Final = 15 << 20
 """Longest body that fits a frame with its properties; brokers take 4 MiB unless their settings say more."""
+END_SECONDS: Final = 5.0
+"""Time in which a broker makes readable what it has confirmed."""
 _AS_A_WHOLE: Final = frozenset({Code.BAD_REQUEST, Code.INTERNAL_ERROR, Code.MESSAGE_BODY_TOO_LARGE})
 """Refusals of a batch that may be those of one message in it."""
 _BODY_LIMIT: Final = re.compile(r"body length limit ([0-9]{1,12})B")
@@ -93,10 +99,31 @@ class _Item:
 
 
 @dataclass(slots=True)
+class _Turn:
+    """Work at a queue between messages for it."""
+
+    work: Callable[[], Awaitable[int]]
+    outcome: asyncio.Future[int]
+
+    async def run(self) -> None:
+        try:
+            found = await self.work()
+        except Exception as fault:  # noqa: BLE001 - who waits is told, and the lane goes on
+            self.end(fault)
+        else:
+            if not self.outcome.done():
+                self.outcome.set_result(found)
+
+    def end(self, fault: Exception) -> None:
+        if not self.outcome.done():
+            self.outcome.set_exception(fault.with_traceback(None))
+
+
+@dataclass(slots=True)
 class _Lane:
     """The messages for one queue.  `task`: sends them, while there are any."""
 
-    items: deque[_Item] = field(default_factory=deque)
+    items: deque[_Item | _Turn] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
 
 
@@ -109,6 +136,8 @@ class Sending:
         self._on_sent = on_sent
         self._batches: deque[_Batch] = deque()
         self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._ends: Remembered[tuple[str, int], tuple[int, float]] = Remembered(cluster.settings.max_remembered)
+        """Offsets behind what was confirmed, and until when they count: a queue may be made anew."""
         self._singles = asyncio.Semaphore(cluster.settings.max_sends)
         self._turns = RoundRobin()
         self._relieved: list[Callable[[], None]] = []
@@ -169,11 +198,16 @@ class Sending:
             if is_half or is_later:
                 self._cluster.spawn(self._send_alone(item))
             else:
-                self._put(item)
+                self._put(item, (item.message.topic, item.queue_id))
 
-    def _put(self, item: _Item) -> None:
+    def in_turn(self, topic: str, queue_id: int, work: Callable[[], Awaitable[int]]) -> asyncio.Future[int]:
+        """Do work at a queue once all that was appended for it is answered, and before what is appended later."""
+        turn = _Turn(work, asyncio.get_running_loop().create_future())
+        self._put(turn, (topic, queue_id))
+        return turn.outcome
+
+    def _put(self, item: _Item | _Turn, place: tuple[str, int]) -> None:
         """Put a message into the lane of its queue."""
-        place = item.message.topic, item.queue_id
         lane = self._lanes.get(place)
         if lane is None:
             lane = self._lanes[place] = _Lane()
@@ -206,34 +240,47 @@ class Sending:
         taken: list[_Item] = []
         try:
             while lane.items:
+                if isinstance(lane.items[0], _Turn):
+                    await lane.items[0].run()
+                    lane.items.popleft()
+                    continue
                 taken = self._next(lane)
                 await self._send_together(taken, topic, queue_id)
                 taken = []
         finally:
             self._lanes.pop((topic, queue_id), None)
             for item in (*taken, *lane.items):
-                self._done(item, EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome"))
+                if isinstance(item, _Turn):
+                    item.end(EntrepotError(Code.UNAVAILABLE, "the store was closed"))
+                else:
+                    self._done(item, EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome"))
             self._settle()
 
     def _next(self, lane: _Lane) -> list[_Item]:
+        """Take messages for one request from a lane that begins with one."""
         settings = self._cluster.settings
-        taken, size = [lane.items.popleft()], 0
+        taken: list[_Item] = []
+        size = 0
         while lane.items and len(taken) < settings.max_batch:
-            size += lane.items[0].size
-            if size + taken[0].size > settings.max_batch_bytes:
+            item = lane.items[0]
+            if isinstance(item, _Turn) or (taken and size + item.size > settings.max_batch_bytes):
                 break
-            taken.append(lane.items.popleft())
+            size += item.size
+            taken.append(item)
+            lane.items.popleft()
         return taken
 
     async def _send_together(self, items: list[_Item], topic: str, queue_id: int) -> None:
         try:
             queue = (await self._cluster.routes.of(topic)).queue(queue_id)
             if len(items) == 1:
-                await self._send(items[0], queue)
+                self._note_end(topic, queue_id, (await self._send(items[0], queue)).queue_offset, 1)
             else:
                 body = encode_batch([(item.body, item.properties) for item in items])
                 born_ms = items[0].message.born_time_ms
-                await store_at(self._cluster, self._place(queue, topic), "", body, born_ms=born_ms, is_batch=True)
+                place = self._place(queue, topic)
+                answer = await store_at(self._cluster, place, "", body, born_ms=born_ms, is_batch=True)
+                self._note_end(topic, queue_id, queue_offset_in(answer), len(items))
             outcome = None
         except EntrepotError as refusal:
             outcome = refusal.with_traceback(None)
@@ -275,17 +322,25 @@ class Sending:
             text = f"the body has {len(item.body)} bytes, the limit is {found[1]}"
             raise EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, text) from refusal
         told = answer.fields
-        offset = told.get("queueOffset", "")
         return Sent(
             queue.broker,
             queue.address,
             told.get("msgId", ""),
-            int(offset) if offset.isdecimal() else -1,
+            queue_offset_in(answer),
             told.get("recallHandle", ""),
         )
 
     def _place(self, queue: RouteQueue, topic: str) -> StorePlace:
         return StorePlace(self._cluster.names.resource(topic), queue.local_id, queue.broker, queue.address)
+
+    def _note_end(self, topic: str, queue_id: int, first: int, count: int) -> None:
+        self._ends[topic, queue_id] = first + count, asyncio.get_running_loop().time() + END_SECONDS
+        self._ends.move_to_end((topic, queue_id))
+
+    def end_of(self, topic: str, queue_id: int) -> int:
+        """Return the offset behind what was confirmed a moment ago, or 0: it may not be readable yet."""
+        end, until = self._ends.get((topic, queue_id), (0, 0.0))
+        return end if asyncio.get_running_loop().time() < until else 0
 
     def _look_again(self, topic: str, refusal: EntrepotError) -> None:
         """Ask for the route again, which an answer, or its absence, has put in doubt."""

@@ -21,6 +21,7 @@ from entrepot.store_client.rocketmq.ports import RocketMqCondition, RocketMqCons
 from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.receiving import Receiving
+from entrepot.store_client.rocketmq.runs import RocketMqRuns
 from entrepot.store_client.rocketmq.sending import Sending, Sent
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 from entrepot.store_client.rocketmq.settling import Settling
@@ -46,9 +47,10 @@ class RocketMqStore:
         self._cluster = Cluster(settings, clock, group_defaults or ConsumerGroup("defaults"))
         self._catalog = Catalog(self._cluster)
         self._sending = Sending(self._cluster, self._note_sent)
-        settling, reading = Settling(self._cluster), Reading(self._cluster)
+        settling, reading = Settling(self._cluster), Reading(self._cluster, self._sending)
         positions = Positions(self._cluster, reading)
         topology = RocketMqTopology(self._cluster, reading, positions, self._catalog)
+        self.runs = RocketMqRuns(self._cluster, reading, positions, topology)
         self._receiving = Receiving(self._cluster, settling, positions)
         self._timers = RocketMqTimers(self._cluster)
         self._transactions = RocketMqTransactions(self._cluster, self._sending)

@@ -13,13 +13,15 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Pulled
-from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.position import LATEST_POSITION, Position, PositionKind
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.routes import RouteQueue
 
 TAIL_MESSAGES: Final = 32
 FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS = 0.2, 3.0
 """Pauses before a broker that does not answer is asked again."""
+READABLE_SECONDS: Final = 0.01
+"""Pause before a broker is asked again for what it has confirmed a moment ago."""
 log = structlog.get_logger(__name__)
 
 OnMessages = Callable[[list[StoredMessage]], None]
@@ -50,7 +52,7 @@ class QueueTail:
         cluster: Cluster,
         topic: str,
         queue_id: int,
-        start: int | Position | None,
+        start: int | Position | asyncio.Future[int],
         on_messages: OnMessages,
     ) -> None:
         self._reading, self._cluster = reading, cluster
@@ -60,7 +62,7 @@ class QueueTail:
         self._when_begun: list[Callable[[], None]] = []
         self._on_messages = on_messages
         self._is_open = True
-        self._pause = FIRST_PAUSE_SECONDS
+        self._pause, self._unreadable_since = FIRST_PAUSE_SECONDS, 0.0
         self._task = cluster.keep("tails of the RocketMQ cluster", self._run)
 
     def when_begun(self, callback: Callable[[], None]) -> None:
@@ -77,19 +79,21 @@ class QueueTail:
     def close(self) -> None:
         self._is_open = False
         self._task.cancel()
+        if isinstance(self._start, asyncio.Future):
+            self._start.cancel()
         self._tell_begun()
 
     async def _run(self) -> None:
         while self._is_open:
             try:
                 await self._read_on()
-                self._pause = FIRST_PAUSE_SECONDS
+                self._pause, self._unreadable_since = FIRST_PAUSE_SECONDS, 0.0
             except EntrepotError as refusal:
                 self._tell_begun()  # it will begin later
                 if refusal.code is Code.MESSAGE_CORRUPTED:
                     self._step_over(refusal)
                     continue
-                if refusal.code is Code.ILLEGAL_OFFSET and await self._go_on():
+                if refusal.code is Code.ILLEGAL_OFFSET and (await self._go_on() or await self._is_readable_soon()):
                     continue
                 await self._wait(refusal)
 
@@ -97,8 +101,7 @@ class QueueTail:
         """Hand over what one long poll brings."""
         queue = (await self._cluster.routes.of(self._topic)).queue(self._queue_id)
         if not isinstance(self._start, int):
-            position = self._start or Position(PositionKind.LATEST)
-            self._start = self.next_offset = await self._reading.offset_of(self._topic, queue, position)
+            self._start = self.next_offset = await self._beginning(queue, self._start)
             self._tell_begun()
         poll_ms = self._cluster.settings.most_poll_ms
         loop, before = asyncio.get_running_loop(), self.next_offset
@@ -116,6 +119,13 @@ class QueueTail:
                     exc_info=fault,
                 )
 
+    async def _beginning(self, queue: RouteQueue, start: Position | asyncio.Future[int]) -> int:
+        """Return the first offset.  Where the broker did not tell it at first, the end is that of a later moment."""
+        if isinstance(start, Position):
+            return await self._reading.offset_of(self._topic, queue, start)
+        self._start = LATEST_POSITION
+        return await start
+
     def _step_over(self, refusal: EntrepotError) -> None:
         """Go on behind a message that cannot be read."""
         log.error("a message cannot be read", topic=self._topic, queue_offset=self.next_offset, problem=refusal.message)
@@ -129,6 +139,13 @@ class QueueTail:
             await self._cluster.routes.refresh(self._topic)
         except EntrepotError:
             return  # the next read tells why
+
+    async def _is_readable_soon(self) -> bool:
+        """Wait a moment for what the broker has stored, and does not let anybody read yet; returns False if it takes
+        long."""
+        self._unreadable_since = self._unreadable_since or asyncio.get_running_loop().time()
+        await asyncio.sleep(READABLE_SECONDS)
+        return asyncio.get_running_loop().time() < self._unreadable_since + FIRST_PAUSE_SECONDS
 
     async def _go_on(self) -> bool:
         """Move to the nearest existing offset; returns True if that is another one."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from entrepot.domain.ports import Store
-from entrepot.gateway.facts import FileFacts
+from entrepot.gateway.facts import StoreFacts
 from entrepot.store_client.rocketmq import RocketMqSettings
 from tests.contract_rocketmq.operated import PassingClock, SettledStore, at_rocketmq
 from tests.contract_rocketmq.real_differences import DIFFERENT, LEFT_OUT, TIME
@@ -63,7 +63,7 @@ def store(request: pytest.FixtureRequest, engine: str) -> Store:
 
 @pytest.fixture
 async def store_at_model(cluster: RocketMqServer, clock: ManualClock) -> AsyncIterator[SettledStore]:
-    opened = SettledStore(settings_of(cluster), clock, facts=FileFacts(MemoryStore(clock)))
+    opened = SettledStore(settings_of(cluster), clock, facts=StoreFacts(MemoryStore(clock)))
     await opened.start()
     yield opened
     await opened.close()

@@ -13,7 +13,7 @@ from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.topic import Topic
-from entrepot.gateway.facts import FileFacts
+from entrepot.gateway.facts import StoreFacts
 from entrepot.protocols.rocketmq.remoting.names import Names
 from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.rocketmq.cluster import RocketMqCluster
@@ -80,11 +80,11 @@ class OwnNames(Names):
 
     def resource(self, name: str) -> str:
         plain = name.removeprefix(DEAD_LETTERS)
-        return name[: len(name) - len(plain)] + self.beginning + plain.replace("/", "%")
+        return name[: len(name) - len(plain)] + self.beginning + plain.replace("/", "%").replace("~", "||")
 
     def name(self, resource: str) -> str:
         """The name of a topic or group of this test; that of another one is none."""
-        return resource.replace(self.beginning, "", 1) if self.beginning in resource else ""
+        return resource.replace(self.beginning, "", 1).replace("||", "~") if self.beginning in resource else ""
 
 
 def at_rocketmq(cluster: RocketMqCluster, clock: PassingClock, **others: Any) -> SettledStore:
@@ -95,7 +95,7 @@ def at_rocketmq(cluster: RocketMqCluster, clock: PassingClock, **others: Any) ->
         await asyncio.to_thread(cluster.wait_readable)
 
     opened = SettledStore(
-        settings, clock, readable=readable, broker=cluster.brokers[0].name, facts=FileFacts(MemoryStore(clock))
+        settings, clock, readable=readable, broker=cluster.brokers[0].name, facts=StoreFacts(MemoryStore(clock))
     )
     opened._cluster.names = OwnNames(beginning=f"n{next(_turns)}-")
     return opened

@@ -175,3 +175,37 @@ async def test_a_retry_topic_is_made_where_there_is_none(store_at_model: Settled
     [broker] = cluster.at.values()
     assert broker.retry_topics == {"%RETRY%g_t"}
     assert broker.groups_made == set()
+
+
+async def test_a_message_without_an_attempt_left_is_a_dead_letter(store: SettledStore):
+    """Brokers deliver it for ever: who receives moves it there."""
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_group(ConsumerGroup("g", max_attempts=2))
+    await append(store, "t", "poison")
+    for attempt in (1, 2):
+        delivery = await taken(store)
+        assert delivery.attempt == attempt
+        change = store.consumption.change_invisible_duration
+        assert codes(await change("t", "g", handles([delivery]), 0, release=True)) == [None]
+
+    async def is_dead() -> bool:
+        assert bodies(await pop(store, "t", wait_ms=500)) == []
+        await store._catalog.look()
+        return store.topology.topic("%DLQ%g") is not None
+
+    assert await eventually(is_dead)
+    [letter] = await letters(store, 1)
+    assert letter.body == b"poison"
+    assert letter.system_text(SystemProperty.DEAD_LETTER_TOPIC) == "t"
+
+
+async def test_groups_may_have_a_tilde_in_their_names(store: SettledStore):
+    """Shares with a filter and webhooks have such groups, and RocketMQ knows no such names."""
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_group(ConsumerGroup("share~0af3", fifo=False))
+    await append(store, "t", "a")
+    delivery = await taken(store, group="share~0af3")
+    assert codes(await store.consumption.reject("t", "share~0af3", handles([delivery]))) == [None]
+    await store._catalog.look()
+    assert store.topology.topic("%DLQ%share~0af3") is not None
+    assert "share~0af3" in [group.name for group in store.topology.groups()]

@@ -1,14 +1,33 @@
-"""What the tests of the doors run on: one process, or a name server, two brokers and a gateway."""
+"""What the tests of the doors run on: one process; a name server, two brokers and a gateway; a gateway in front of
+Apache RocketMQ."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.support.processes.deployment import DEPLOYMENTS, Deploy
+from tests.e2e.rocketmq_exceptions import ALL, DIFFERENT, LEFT_OUT
+from tests.support.processes.deployment import Deploy
+from tests.support.rocketmq.in_front import AT_ROCKETMQ, at_rocketmq, deployment_of
 from tests.tiers.marks import soak_only
 
 
-@pytest.fixture(scope="session", params=["serve", soak_only("separate")])
+@pytest.fixture(scope="session", params=["serve", soak_only("separate"), AT_ROCKETMQ])
 def deploy(request: pytest.FixtureRequest) -> Deploy:
     """Makes a server of a directory and settings: one process, or several in the soak tier and for chosen tests."""
-    return DEPLOYMENTS[request.param]
+    return deployment_of(request)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that do not pass in front of Apache RocketMQ."""
+    for item in items:
+        if not at_rocketmq(item) or not item.path.is_relative_to(Path(__file__).parent):
+            continue
+        file = item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
+        name = getattr(item, "originalname", item.name)
+        left_out = LEFT_OUT.get(file, {})
+        if (reason := left_out.get(name, left_out.get(ALL))) is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+        elif (reason := DIFFERENT.get(file, {}).get(name)) is not None:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))

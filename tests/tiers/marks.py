@@ -2,8 +2,8 @@
 
 A test is in `default` unless a mark says `interop` or `soak`; of both, `soak` decides.  A parameter may carry one, too:
 `soak_only("remote")`.
-`everywhere` at a test takes all its parameters into `default`.  A test with `scaled` is in `default` and in `soak`,
-where it runs longer (`scaled(2, 10)`); property tests are so by themselves.
+`everywhere` at a test takes all its parameters into `default`, but for those of `interop`.  A test with `scaled` is in
+`default` and in `soak`, where it runs longer (`scaled(2, 10)`); property tests are so by themselves.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def tiers_of(marks: Iterable[str], *, is_property: bool = False) -> set[str]:
     """The tiers of what has these marks: those of a parameter and of its test together."""
     names = set(marks)
     tiers = {next((tier for tier in ("soak", "interop") if tier in names), "default")}
-    if "everywhere" in names:
+    if "everywhere" in names and "interop" not in names:
         tiers.add("default")
     if "default" in tiers and (is_property or "scaled" in names):
         tiers.add("soak")

@@ -22,7 +22,7 @@ _MARKS = {
     "interop": "with other people's clients, suites or servers; runs in `make interop`",
     "soak": "long: kills, floods, deep searches; runs in `make soak`",
     "scaled": "runs in `make test`, and longer in `make soak`",
-    "everywhere": "has all its parameters in `make test`",
+    "everywhere": "has all its parameters in `make test`, but for those of interop",
     "failure": "states a row of the table of failures in docs/deployment.md (tests/failures)",
     "failure_also": "is a further test of the row that begins with this text",
 }

@@ -97,6 +97,14 @@ STORE_GAUGES: Final = {
         "entrepot_store_confirm_age_seconds",
         "Seconds for which a broker has confirmed nothing though something waits for it",
     ),
+    "facts_age_seconds": (
+        "entrepot_facts_age_seconds",
+        "Seconds for which values in etcd may have changed unseen",
+    ),
+    "facts_calls": ("entrepot_facts_calls", "Calls of etcd since the start"),
+    "facts_failed_calls": ("entrepot_facts_failed_calls", "Calls that a member of etcd refused, or did not answer"),
+    "facts_moves": ("entrepot_facts_moves", "Times that another member of etcd was asked from then on"),
+    "facts_waiting_writes": ("entrepot_facts_waiting_writes", "Writes that wait for etcd"),
     "dropped_hops": (
         "entrepot_trace_dropped_hops",
         "Hops and failed attempts dropped for lack of room",

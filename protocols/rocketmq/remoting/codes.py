@@ -11,6 +11,7 @@ from entrepot.protocols.rocketmq.remoting.frames import Frame
 PULL = 11
 QUERY = 12
 QUERY_OFFSET = 14
+COMMIT_OFFSET = 15
 PUT_TOPIC = 17
 ALL_TOPIC_CONFIG = 21
 OFFSET_AT_TIME = 29

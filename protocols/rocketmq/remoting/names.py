@@ -2,6 +2,9 @@
 
 RocketMQ writes a namespace before the name, with `%` between (`NamespaceUtil`): `team%orders`, `%DLQ%team%workers`.
 So a plain name that would read as one of a namespace is refused: both would be one topic.
+
+RocketMQ's names have no `~`, which ours have in groups of shares and subscriptions.  It is `||` there, and a name of
+ours that has `||` is refused.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from entrepot.domain.names import (
 )
 
 _SEPARATOR: Final = "%"
+_TILDE, _ESCAPED = "~", "||"
 _NAMESPACED: Final = re.compile(r"([a-zA-Z0-9_-]+)%(.+)")
 _PREFIXES: Final = (DEAD_LETTER_PREFIX, RETRY_PREFIX)
 
@@ -36,6 +40,10 @@ class Names:
         namespace, plain = split_name(name)
         prefix = next((each for each in _PREFIXES if plain.startswith(each)), "")
         rest = plain[len(prefix) :]
+        if _ESCAPED in rest:
+            text = f"{name!r} would be a name with {_TILDE!r} at a RocketMQ cluster"
+            raise EntrepotError(Code.ILLEGAL_TOPIC, text)
+        rest = rest.replace(_TILDE, _ESCAPED)
         within = self.home if namespace == DEFAULT_NAMESPACE else namespace
         if self.home and namespace == self.home and namespace != DEFAULT_NAMESPACE:
             text = f"{name!r}: the namespace {namespace!r} of the cluster is {DEFAULT_NAMESPACE!r} here"
@@ -45,7 +53,7 @@ class Names:
                 raise EntrepotError(
                     Code.ILLEGAL_TOPIC, f"{name!r} would be a name of a namespace at a RocketMQ cluster"
                 )
-            return plain
+            return prefix + rest
         return f"{prefix}{within}{_SEPARATOR}{rest}"
 
     def is_ours(self, resource: str) -> bool:
@@ -57,6 +65,7 @@ class Names:
 
     def name(self, resource: str) -> str:
         """Return our name of a topic or group of the cluster."""
+        resource = resource.replace(_ESCAPED, _TILDE)
         prefix = next((each for each in _PREFIXES if resource.startswith(each)), "")
         found = _NAMESPACED.fullmatch(resource[len(prefix) :])
         if found is None or len(found[1]) > MAX_NAMESPACE_LENGTH:

@@ -16,46 +16,15 @@ from pyspark.sql import SparkSession
 
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import Topic
-from entrepot.spark_ingest.job.run import MAX_STARTS, WORKER_IS_LATE
 from tests.support.processes.server import ServerProcess
+from tests.support.spark.stream import SPARK_SECONDS, Stream
 from tests.support.spark.topic_log import TopicWriter, digest, log_of, rows_of
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
-
-SPARK_SECONDS = 4 * PATIENCE_SECONDS
-
-
-class Stream:
-    """A query of a topic into Parquet, stopped and started at will."""
-
-    def __init__(self, spark: SparkSession, address: str, where: Path, **options: str) -> None:
-        self.spark, self.address, self.where, self.options = spark, address, where, options
-
-    def start(self, *, now: bool = True, **options: str) -> Any:
-        source = self.spark.readStream.format("entrepot").option("servers", self.address)
-        source = source.option("startingOffsets", "earliest").options(**{**self.options, **options})
-        sink = source.load().writeStream.format("parquet").option("checkpointLocation", str(self.where / "checkpoint"))
-        sink = sink.trigger(availableNow=True) if now else sink.trigger(processingTime="100 milliseconds")
-        return sink.start(str(self.where / "table"))
-
-    def run(self, **options: Any) -> list[dict[str, Any]]:
-        """Read what is there; the batches."""
-        for left in reversed(range(MAX_STARTS)):
-            query = self.start(**options)
-            try:
-                query.awaitTermination()
-                break
-            except StreamingQueryException as failure:
-                if not left or WORKER_IS_LATE not in str(failure):
-                    raise
-        return [progress for progress in query.recentProgress if progress["numInputRows"]]
-
-    def digest(self) -> tuple[int, str]:
-        return digest(rows_of(self.spark.read.parquet(str(self.where / "table"))))
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def stream(spark: SparkSession, server: ServerProcess, tmp_path: Path) -> Callable[..., Stream]:
-    return lambda **options: Stream(spark, server.address("broker"), tmp_path, **options)
+    return lambda **options: Stream(spark, {"servers": server.address("broker")}, tmp_path, **options)
 
 
 def test_batches_are_limited_and_no_queue_starves(stream: Callable[..., Stream], writer: TopicWriter, topic: str):
@@ -149,7 +118,7 @@ def test_retention_that_passes_a_reader(spark: SparkSession, tmp_path: Path):
         writer = TopicWriter(process.address("broker"))
         writer.create("factory", 2)
         writer.append("factory", (b"first" for _ in range(10)))
-        made = Stream(spark, process.address("broker"), tmp_path, subscribe="factory")
+        made = Stream(spark, {"servers": process.address("broker")}, tmp_path, subscribe="factory")
         assert sum(batch["numInputRows"] for batch in made.run()) == 10
         writer.append("factory", (b"x" * 10_000 for _ in range(600)))
         writer.close()
@@ -179,7 +148,7 @@ def test_a_topic_that_was_made_anew_is_data_loss(
     from entrepot.store_client.remote.store import RemoteStore
 
     store: RemoteStore = writer.store._store
-    writer.store._run(store.topology.delete_topic(topic))
+    writer.store._thread.run(store.topology.delete_topic(topic))
     writer.create(topic)
     writer.append(topic, (b"new" for _ in range(count)))
     with pytest.raises(StreamingQueryException, match=r"DATA_LOSS.*made anew"):
@@ -194,7 +163,7 @@ def test_a_topic_that_was_made_anew_is_data_loss(
 def test_a_group_shows_how_far_it_is(stream: Callable[..., Stream], writer: TopicWriter, topic: str):
     writer.append(topic, (b"x" for _ in range(400)))
     stream(subscribe=topic, group="spark-lag", maxOffsetsPerTrigger="100").run()
-    status = writer.store._run(writer.store._store.topology.group_status("spark-lag"))
+    status = writer.store._thread.run(writer.store._store.topology.group_status("spark-lag"))
     waiting = sum(queue.lag for queue in status.progress if queue.topic == topic)
     assert 0 <= waiting <= 104  # of its last batch a source is told when the next is planned
 

@@ -68,12 +68,27 @@ class EtcdState:
         return found
 
     def do(self, operations: Sequence[pb.RequestOp]) -> list[pb.ResponseOp]:
-        """Carry operations out; writes among them make one revision."""
+        """Carry operations out; writes among them, also in nested transactions, make one revision."""
         events: list[kv.Event] = []
+        changed = _keys_changed(operations)
+        assert len(changed) == len(set(changed)), "etcd refuses a transaction that changes a key twice"
+        answers = self._done(operations, events)
+        if events:
+            self.revision += 1
+            self.history.append((self.revision, events))
+        return answers
+
+    def _done(self, operations: Sequence[pb.RequestOp], events: list[kv.Event]) -> list[pb.ResponseOp]:
         answers: list[pb.ResponseOp] = []
         for each in operations:
             if each.HasField("request_range"):
                 answers.append(pb.ResponseOp(response_range=self.range(each.request_range)))
+            elif each.HasField("request_txn"):
+                holds = all(map(self.is_true, each.request_txn.compare))
+                chosen = each.request_txn.success if holds else each.request_txn.failure
+                nested = pb.TxnResponse(succeeded=holds, responses=self._done(chosen, events))
+                nested.header.SetInParent()
+                answers.append(pb.ResponseOp(response_txn=nested))
             elif each.HasField("request_put"):
                 put = kv.KeyValue(key=each.request_put.key, value=each.request_put.value)
                 put.mod_revision = self.revision + 1
@@ -86,9 +101,6 @@ class EtcdState:
                     deleted = kv.KeyValue(key=gone.key, mod_revision=self.revision + 1)
                     events.append(kv.Event(type=kv.Event.DELETE, kv=deleted))
                 answers.append(pb.ResponseOp(response_delete_range=pb.DeleteRangeResponse()))
-        if events:
-            self.revision += 1
-            self.history.append((self.revision, events))
         return answers
 
     def range(self, asked: pb.RangeRequest) -> pb.RangeResponse:
@@ -105,6 +117,18 @@ class EtcdState:
     def is_true(self, compare: pb.Compare) -> bool:
         kept = self.keys.get(compare.key)
         return (0 if kept is None else kept.mod_revision) == compare.mod_revision
+
+
+def _keys_changed(operations: Sequence[pb.RequestOp]) -> list[bytes]:
+    found: list[bytes] = []
+    for each in operations:
+        if each.HasField("request_txn"):
+            found += _keys_changed(each.request_txn.success)
+        elif each.HasField("request_put"):
+            found.append(each.request_put.key)
+        elif each.HasField("request_delete_range"):
+            found.append(each.request_delete_range.key)
+    return found
 
 
 class EtcdServer:

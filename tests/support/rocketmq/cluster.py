@@ -58,6 +58,7 @@ _BROKER: Final = {
     "recallMessageEnable": True,
     "transactionTimeOut": 5_000,
     "transactionCheckInterval": 1_000,
+    "waitTimeMillsInSendQueue": 5_000,
 }
 """Files are small, and what a producer may do is allowed.  An ended transaction is on record 3 s later: until then a
 broker would ask after it."""

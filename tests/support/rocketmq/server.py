@@ -77,6 +77,9 @@ class Broker:
     retry_topics: set[str] = field(default_factory=set)
     groups_made: set[str] = field(default_factory=set)
     """Names that brokers take for groups, and that no store knows."""
+    writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    is_away: bool = False
+    replica: str = "0"
 
 
 class RocketMqServer:
@@ -116,6 +119,20 @@ class RocketMqServer:
         for broker in self.at.values():
             broker.listener = await asyncio.start_server(self._served(broker), "127.0.0.1", broker.port, ssl=self._tls)
             broker.port = broker.listener.sockets[0].getsockname()[1]
+
+    async def stop_broker(self, name: str) -> None:
+        """End one broker but its store; the name server forgets it at once."""
+        broker = self.at[name]
+        broker.is_away = True
+        broker.listener.close()
+        for writer in tuple(broker.writers):
+            writer.transport.abort()
+
+    async def start_broker(self, name: str) -> None:
+        """Have a broker listen on its port again."""
+        broker = self.at[name]
+        broker.listener = await asyncio.start_server(self._served(broker), "127.0.0.1", broker.port, ssl=self._tls)
+        broker.is_away = False
 
     async def stop(self) -> None:
         """End everything but the stores."""
@@ -169,6 +186,8 @@ class RocketMqServer:
     def _served(self, broker: Broker | None) -> Callable[..., Awaitable[None]]:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self._writers.add(writer)
+            if broker is not None:
+                broker.writers.add(writer)
             frames = FrameReader()
             try:
                 while data := await reader.read(1 << 16):
@@ -182,6 +201,7 @@ class RocketMqServer:
                 self._writers.discard(writer)
                 if broker is not None:
                     broker.producers.discard(writer)
+                    broker.writers.discard(writer)
                 writer.close()
 
         return serve
@@ -237,20 +257,25 @@ class RocketMqServer:
     # -- name server -------------------------------------------------------------------------------------------------
 
     def _of_name_server(self, code: int, told: dict[str, str]) -> tuple[dict[str, Any], bytes]:
+        there = {name: broker for name, broker in self.at.items() if not broker.is_away}
         if code == 106:  # never standard JSON
-            each = [f'"{n}":{{"brokerAddrs":{{0:"{_address(b)}"}},"brokerName":"{n}"}}' for n, b in self.at.items()]
-            names = json.dumps([*self.at])
+            each = [
+                f'"{n}":{{"brokerAddrs":{{{b.replica}:"{_address(b)}"}},"brokerName":"{n}"}}' for n, b in there.items()
+            ]
+            names = json.dumps([*there])
             return {}, f'{{"brokerAddrTable":{{{",".join(each)}}},"clusterAddrTable":{{"tests":{names}}}}}'.encode()
         if code == 216:
             return {}, b""
         if code != 105:
             raise Refused(3)
         queues, brokers = [], []
-        for name, broker in self.at.items():
+        for name, broker in there.items():
             topic = broker.store.topology.topic(_ours(told["topic"]))
             if topic is not None:
                 queues.append({"brokerName": name, **_config(topic, told["topic"])})
-                brokers.append({"cluster": "tests", "brokerName": name, "brokerAddrs": {"0": _address(broker)}})
+                brokers.append(
+                    {"cluster": "tests", "brokerName": name, "brokerAddrs": {broker.replica: _address(broker)}}
+                )
         if not queues:
             raise Refused(17, f"No topic route info in name server for the topic: {told['topic']}")
         return {}, json.dumps({"queueDatas": queues, "brokerDatas": brokers}).encode()
@@ -611,6 +636,11 @@ class RocketMqServer:
                     return {"offset": each.committed_offset}, b""
         raise Refused(22, "Not found")
 
+    async def _commit(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if broker.store.topology.group(_ours(told["consumerGroup"])) is None:
+            raise Refused(26, f"consumer group [{told['consumerGroup']}] not exist")
+        return await self._reset(broker, {**told, "group": told["consumerGroup"], "offset": told["commitOffset"]}, body)
+
     # -- look-up -----------------------------------------------------------------------------------------------------
 
     async def _query(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
@@ -653,6 +683,7 @@ _AT_BROKER: Final = {
     11: RocketMqServer._pull,
     12: RocketMqServer._query,
     14: RocketMqServer._offset_of_group,
+    15: RocketMqServer._commit,
     17: RocketMqServer._put_topic,
     21: RocketMqServer._topics,
     29: RocketMqServer._at_time,

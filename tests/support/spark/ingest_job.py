@@ -18,11 +18,11 @@ from tests.support.waiting import PATIENCE_SECONDS, wait_until
 START_SECONDS = 3 * PATIENCE_SECONDS
 
 
-def ingest_command(broker: str, topic: str, table: Path, *more: str) -> list[str]:
-    """The command, for a broker's address."""
+def ingest_command(broker: str, topic: str, table: Path, *more: str, place: str = "--server") -> list[str]:
+    """The command, for the address that the option `place` names: a broker's."""
     return [
         sys.executable, "-m", "entrepot.gateway.cli", "ingest", "--topic", topic, "--table", str(table),
-        "--server", broker, "--master", "local[2,4]", *more,
+        place, broker, "--master", "local[2,4]", *more,
     ]  # fmt: skip
 
 

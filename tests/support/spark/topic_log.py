@@ -23,9 +23,9 @@ Row = tuple[str, int, int, bytes]
 class TopicWriter:
     """Appends messages to queues in turn, durable when a call returns.  Raises EntrepotError where one is refused."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, store: BlockingStore | None = None) -> None:
         self.location = StoreLocation(brokers=(address,))
-        self.store: BlockingStore = open_store(self.location)
+        self.store: BlockingStore = store or open_store(self.location)
 
     def close(self) -> None:
         self.store.close()

@@ -165,3 +165,16 @@ async def test_strangers_are_refused(state: EtcdState, opened: Open, others: dic
 async def test_a_user_where_nobody_is_asked(server: EtcdServer, opened: Open):
     key_values = await opened(user="gateway", password="right")
     await key_values.write([A])
+
+
+async def test_its_figures_tell_calls_and_moves(server: EtcdServer, key_values: EtcdKeyValues):
+    before = key_values.gauges()
+    await key_values.write([KeyValueChange("a", b"1")])
+    server.faults[TRANSACTION.name] = [Fault(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")]
+    assert await key_values.get(["a"]) != [None]
+    after = key_values.gauges()
+    assert after["facts_calls"] >= before["facts_calls"] + 3
+    assert after["facts_failed_calls"] == before["facts_failed_calls"] + 1
+    assert after["facts_moves"] == before["facts_moves"] + 1
+    assert after["facts_waiting_writes"] == 0
+    assert after["facts_age_seconds"] >= 0

@@ -12,9 +12,9 @@ from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.app import is_alone_on
 from entrepot.gateway.clock import SystemClock
-from entrepot.gateway.facts import FileFacts
+from entrepot.gateway.facts import StoreFacts
 from entrepot.gateway.settings import Settings
-from entrepot.gateway.settings.facts import FactsSettings
+from entrepot.gateway.settings.facts import FactsSettings, Keeper
 from entrepot.gateway.stores import _open_facts, open_store, open_store_elsewhere
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
@@ -22,19 +22,26 @@ from tests.support.stores.model_store import MemoryStore
 
 
 @cases(
-    "url, addresses, data_dir",
+    "url, keeper",
     [
-        ("", (), None),
-        ("etcd://a:2379", ("a:2379",), None),
-        ("etcd://a:2379,[::1]:2380/", ("a:2379", "[::1]:2380"), None),
-        ("file:facts", (), Path("facts")),
-        ("file:/var/facts", (), Path("/var/facts")),
-        ("file:///var/facts", (), Path("/var/facts")),
+        ("", None),
+        ("etcd://a:2379", Keeper(members=("a:2379",))),
+        ("etcd://a:2379,[::1]:2380/", Keeper(members=("a:2379", "[::1]:2380"))),
+        ("cluster://a:9876,b:9876/", Keeper(name_servers=("a:9876", "b:9876"))),
+        ("file:facts", Keeper(data_dir=Path("facts"))),
+        ("file:/var/facts", Keeper(data_dir=Path("/var/facts"))),
+        ("file:///var/facts", Keeper(data_dir=Path("/var/facts"))),
     ],
 )
-def test_the_keeper_that_a_url_names(url: str, addresses: tuple[str, ...], data_dir: Path | None):
+def test_the_keeper_that_a_url_names(url: str, keeper: Keeper | None):
     named = FactsSettings(url=url)
-    assert (named.addresses, named.data_dir) == (addresses, data_dir)
+    assert named.keeper == keeper
+    assert named.keepers == {}
+
+
+def test_families_may_have_keepers_of_their_own():
+    named = FactsSettings(url="etcd://a:1", sessions="cluster://n:1", retained="etcd://a:1", held="cluster://n:1")
+    assert named.keepers == dict.fromkeys(("sessions", "held"), Keeper(name_servers=("n:1",)))
 
 
 @cases(
@@ -52,6 +59,12 @@ def test_the_keeper_that_a_url_names(url: str, addresses: tuple[str, ...], data_
         ({"url": "etcd://a:1", "password": "p"}, "needs a user"),
         ({"url": "file:facts", "user": "u"}, "shown to etcd"),
         ({"ca": "c"}, "shown to etcd"),
+        ({"url": "cluster://a"}, "is wanted"),
+        ({"url": "cluster://n:1", "user": "u"}, "shown to etcd"),
+        ({"url": "etcd://a:1", "sessions": "file:here"}, "is wanted"),
+        ({"url": "etcd://a:1", "held": "redis://a:1"}, "is wanted"),
+        ({"sessions": "cluster://n:1"}, "beside a shared one"),
+        ({"url": "file:here", "retained": "cluster://n:1"}, "beside a shared one"),
     ],
 )
 def test_settings_that_do_not_go_together(fields: dict[str, Any], words: str):
@@ -85,12 +98,12 @@ async def test_a_store_with_key_values_takes_no_facts(tmp_path: Path):
 
 async def test_no_gateway_is_alone_on_facts_that_are_shared():
     store = MemoryStore(ManualClock())
-    for url, is_alone in (("", True), ("file:facts", True), ("etcd://127.0.0.1:2379", False)):
+    for url, is_alone in (("", True), ("file:facts", True), ("etcd://127.0.0.1:2379", False), ("cluster://n:1", False)):
         assert is_alone_on(store, Settings(facts=FactsSettings(url=url))) is is_alone
 
 
 async def test_facts_fail_with_their_store():
     store = MemoryStore(ManualClock())
-    facts = FileFacts(store)
+    facts = StoreFacts(store)
     assert facts.failure is store.condition.failure
     assert facts.age_seconds() == 0.0

@@ -12,7 +12,7 @@ from entrepot.domain.errors import AWAY, Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Pulled
-from entrepot.domain.position import Position
+from entrepot.domain.position import LATEST_POSITION, Position
 from entrepot.protocols.rocketmq.remoting.frames import Frame, FrameReader, encode
 from entrepot.store_client.rocketmq import link as links
 from entrepot.store_client.rocketmq import routes
@@ -149,7 +149,7 @@ async def test_a_tail_steps_over_a_message_that_cannot_be_read() -> None:
     cluster = Cluster(RocketMqSettings(("127.0.0.1:1",)), ManualClock(), ConsumerGroup("defaults"))
     cluster.routes.learn(Route.of("t", [BrokerOfTopic("broker-0", "127.0.0.1:1", 1, 1)]))
     found: list[StoredMessage] = []
-    tail = QueueTail(Reader(), cluster, "t", 0, None, found.extend)
+    tail = QueueTail(Reader(), cluster, "t", 0, LATEST_POSITION, found.extend)
     await until(lambda: len(found) == 2, "it goes on")
     assert ([message.body for message in found], tail.next_offset) == ([b"0", b"2"], 3)
     tail.close()

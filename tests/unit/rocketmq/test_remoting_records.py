@@ -324,6 +324,10 @@ def test_a_batch_names_offsets_by_bits() -> None:
 @cases(
     "home, name, resource",
     [
+        ("", "share~0a", "share||0a"),
+        ("ns", "%DLQ%share~0a", "%DLQ%ns%share||0a"),
+        ("", "team/%RETRY%share~0a", "%RETRY%team%share||0a"),
+        ("", "a|b", "a|b"),
         ("", "orders", "orders"),
         ("", "team/orders", "team%orders"),
         ("", "team/%DLQ%workers", "%DLQ%team%workers"),
@@ -340,9 +344,10 @@ def test_names(home: str, name: str, resource: str) -> None:
 
 
 def test_a_name_that_reads_as_anothers_is_refused() -> None:
-    with pytest.raises(EntrepotError) as refused:
-        Names().resource("team%orders")
-    assert refused.value.code is Code.ILLEGAL_TOPIC
+    for name in ("team%orders", "a||b", "team/a||b"):
+        with pytest.raises(EntrepotError) as refused:
+            Names().resource(name)
+        assert refused.value.code is Code.ILLEGAL_TOPIC
 
 
 def test_offset_ids() -> None:

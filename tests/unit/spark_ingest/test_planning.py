@@ -95,8 +95,8 @@ def test_options():
     assert [each for each in ("aa", "b", "ba", "a" * 100 + "!") if by_pattern.wants_topic(each)] == ["aa", "b"]
     for given_, said in (
         ({"servers": "x:1"}, "which topics"),
-        ({"subscribe": "a"}, "servers, nameServers, dataDir or tier.url"),
-        ({"servers": "x:1", "dataDir": "/x", "subscribe": "a"}, "one of the three"),
+        ({"subscribe": "a"}, "servers, nameServers, dataDir, rocketmq.nameServers or tier.url"),
+        ({"servers": "x:1", "dataDir": "/x", "subscribe": "a"}, "one of the four"),
         ({"servers": "x:1", "subscribePattern": "("}, "subscribePattern"),
         ({"servers": "x:1", "subscribePattern": "(a)(?=b)"}, "subscribePattern.* at position 3"),
         ({"servers": "x:1", "subscribe": "a", "endingOffsets": "earliest"}, "nothing would be read"),

@@ -18,6 +18,7 @@ from entrepot.domain.key_value import (
     conflict,
     keys_in_order,
 )
+from entrepot.gateway.key_values.families import family_of
 
 
 class KeyValues:
@@ -37,6 +38,8 @@ class KeyValues:
 
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         check_changes(changes)
+        families = {family_of(change.key) for change in changes}
+        assert len(families) <= 1, f"one write has keys of several families: {[change.key for change in changes]}"
         for change in changes:
             fact = self._facts.get(change.key)
             version = ABSENT if fact is None else fact.version

@@ -1,0 +1,71 @@
+"""A gateway in front of Apache RocketMQ as one more server, on which tests of the doors run.
+
+Each has a namespace of its own at the shared cluster.  `tests/e2e/rocketmq_exceptions.py` says what is different there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from entrepot.domain.clock import Clock
+from entrepot.domain.ports import Store
+from entrepot.store_client.embedded import open_embedded
+from entrepot.store_client.rocketmq import open_rocketmq
+from tests.support.processes.deployment import DEPLOYMENTS, Deploy, GatewayProcess
+from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
+
+ROCKETMQ: Final = "rocketmq"
+AT_ROCKETMQ: Final = pytest.param(ROCKETMQ, marks=on_rocketmq)
+"""The parameter of a fixture that makes such a server."""
+
+
+def deploy_at(cluster: RocketMqCluster) -> Callable[..., Any]:
+    """Makes gateways of a directory and settings, which keep facts in their directory."""
+
+    def deploy(directory: Path, settings: dict[str, str] | None = None) -> GatewayProcess:
+        own = {
+            "rocketmq.name_servers": f'["{_name_server(cluster)}"]',
+            "rocketmq.namespace": _namespace(),
+            "facts.url": f"file:{directory / 'facts'}",
+        }
+        return GatewayProcess(directory, [], {**(settings or {}), **own}, "gateway")
+
+    return deploy
+
+
+def deployment_of(request: pytest.FixtureRequest) -> Deploy:
+    """Makes servers of the kind that a fixture's parameter names."""
+    if request.param == ROCKETMQ:
+        return deploy_at(request.getfixturevalue("rocketmq_cluster"))
+    return DEPLOYMENTS[request.param]
+
+
+async def store_at(cluster: RocketMqCluster, directory: Path, clock: Clock) -> Store:
+    """A store of this process, which keeps facts in a directory."""
+    from entrepot.broker.settings.store import BrokerSettings
+    from entrepot.gateway.facts import StoreFacts
+
+    facts = StoreFacts(await open_embedded(BrokerSettings(directory), clock))
+    return await open_rocketmq([_name_server(cluster)], clock, namespace=_namespace(), facts=facts)
+
+
+def _name_server(cluster: RocketMqCluster) -> str:
+    return f"127.0.0.1:{cluster.name_server_port}"
+
+
+def _namespace() -> str:
+    return f"n{uuid.uuid4().hex[:10]}"
+
+
+def at_rocketmq(item: pytest.Item) -> bool:
+    """True for a test with that parameter."""
+    return isinstance(item, pytest.Function) and ROCKETMQ in getattr(item, "callspec", _NONE).params.values()
+
+
+class _NONE:
+    params: dict[str, Any] = {}
