@@ -107,8 +107,8 @@ coverage: setup ## branch coverage by room, of the default tier or of a part: ma
 bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench ARGS=...)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-profile: setup ## where the server's CPU time goes under a load: WORK=mqtt, amqp, http or remote (needs a C compiler)
-	$(BIN)/python -m benchmarks.profiled $(WORK)
+profile: setup ## where the server's CPU time goes under a load: WORK=mqtt, amqp, http, remote or engine (needs a C compiler)
+	$(BIN)/python -m benchmarks.profiled $(WORK) $(ARGS)
 
 demo: $(CORE) ## devices, consumers and a killed server, and nothing lost
 	$(BIN)/python examples/demo.py $(ARGS)

@@ -1,7 +1,8 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
-[dashboard] [neighbours] [growth] [authentication] [management]`. Only where they are named: `large`, and parts of the
-tier's, `tier_server`, `tier_table` and `tier_spark`.
+[dashboard] [neighbours] [growth] [authentication] [management]`. Only where they are named: `large`, parts of the
+tier's, `tier_server`, `tier_table` and `tier_spark`, and `engine [--only pull] [--warm-up 30]`, which needs RocketMQ
+(`make peers`).
 
 Run, print, keep it all."""
 
@@ -22,21 +23,34 @@ NAMES: Final = (
     "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
     "neighbours", "growth", "authentication", "management",
 )  # fmt: skip
-NAMED: Final = ("large", "tier_server", "tier_table", "tier_spark")
-"""Those that run only where they are named: they take long, or are parts of another one."""
+NAMED: Final = ("large", "engine", "tier_server", "tier_table", "tier_spark")
+"""Those that run only where they are named: they take long, need Java, or are parts of another one."""
 
 
-def main() -> int:
-    """Run the benchmarks; return 0 when everything asked for ran, whatever the figures."""
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return what the command line asks for; it ends with the usage where that cannot be."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     every = (*NAMES, *NAMED)
     parser.add_argument("names", nargs="*", choices=[*every, []], metavar="name", help=f"which: {', '.join(every)}")
     parser.add_argument("--quick", action="store_true", help="one short round of each; nothing is kept")
-    parser.add_argument("--only", help="mqtt: the workloads whose names begin so; nothing is kept")
+    parser.add_argument("--only", help="mqtt, engine: the workloads whose names begin so; nothing is kept")
     parser.add_argument("--messages", type=int, default=1_000_000, help="sessions: how many are published")
     parser.add_argument("--sessions", type=int, default=20_000, help="sessions: how many are away")
     parser.add_argument("--against", help="journey: another tree of the code, whose publishing is compared")
-    chosen = parser.parse_args()
+    parser.add_argument("--warm-up", type=_seconds, default=30.0, help="engine: seconds to warm RocketMQ's Java up")
+    return parser.parse_args(arguments)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 3600 seconds")
+    return seconds
+
+
+def main() -> int:
+    """Run the benchmarks; return 0 when everything asked for ran, whatever the figures."""
+    chosen = parsed()
     console, errors = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
     raise_file_limit()
     machine = machine_facts()
@@ -66,6 +80,8 @@ def main() -> int:
 def _options(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     if name == "mqtt":
         return {"only": chosen.only}
+    if name == "engine":
+        return {"only": chosen.only, "warm_up": chosen.warm_up}
     if name == "journey":
         return {"against": chosen.against}
     return {"messages": chosen.messages, "sessions": chosen.sessions} if name == "sessions" else {}

@@ -39,7 +39,7 @@ def run(console: Console, *, quick: bool) -> Report:
         with bare_asgi() as server:
             theirs.append(gwload(server, "http", *arguments))
         with entrepot() as server:
-            batches.append(uvloop.run(_batches(server, seconds)))
+            batches.append(uvloop.run(in_batches(server, seconds)))
     what = "binary publish, 64 connections, one request each"
     for name, unit, goal in (("pub_per_cpu_s", "requests/CPU-s", Goal(0.6)), ("pub_rate", "requests/s", None)):
         mine, peer = (statistics.median(found[name] for found in figures) for figures in (ours, theirs))
@@ -109,8 +109,8 @@ def batch_request() -> bytes:
     return head.encode() + body
 
 
-async def _batches(server: Server, seconds: float) -> tuple[float, float]:
-    """Return (events per second, events per CPU-second of the server)."""
+async def in_batches(server: Server, seconds: float) -> tuple[float, float]:
+    """Publish in batches; return (events per second, events per CPU-second of the server)."""
     request = batch_request()
     answered = 0
     is_over = False

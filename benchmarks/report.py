@@ -63,13 +63,14 @@ class Row:
 
 @dataclass(slots=True)
 class Report:
-    """A benchmark's rows and notes."""
+    """A benchmark's rows and notes.  `own`, `peer`: heads of the columns with our figures and those beside them."""
 
     name: str
     title: str
     peer: str = ""
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    own: str = "ours"
 
     def add(self, what: str, unit: str, ours: float | None, theirs: float | None = None, **more: Any) -> None:
         """Add a figure; with a peer's beside it the ratio is ours by theirs."""
@@ -77,7 +78,7 @@ class Report:
         self.rows.append(Row(what, unit, ours, theirs, ratio, **more))
 
     def columns(self) -> list[str]:
-        return ["what", "unit", "ours", self.peer or "peer", "ratio", "goal", ""]
+        return ["what", "unit", self.own, self.peer or "peer", "ratio", "goal", ""]
 
     def show(self, console: Console) -> None:
         table = Table(title=self.title, title_justify="left")

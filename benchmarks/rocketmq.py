@@ -31,7 +31,8 @@ BODY: Final = b"x" * 200
 RECEIVED: Final = 32
 GOAL: Final = Goal(0.7)
 SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
-TOPIC, GROUP = v2.Resource(name="bench"), v2.Resource(name="workers")
+TOPIC: Final = "bench"
+GROUP: Final = v2.Resource(name="workers")
 METADATA: Final = headers("bench@1", Credentials(), "", "5.1", 1_700_000_000_000, "r")
 
 Work = Callable[["Client", int], Any]
@@ -40,7 +41,8 @@ Work = Callable[["Client", int], Any]
 class Client:
     """Calls over one of several channels."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, topic: str) -> None:
+        self._topic = v2.Resource(name=topic)
         options = (("grpc.use_local_subchannel_pool", 1),)
         self.channels = [grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) for _ in range(CHANNELS)]
         self._unary = {
@@ -65,7 +67,7 @@ class Client:
         wires = []
         for _ in range(count):
             self._count += 1
-            wire = v2.Message(topic=TOPIC, body=BODY)
+            wire = v2.Message(topic=self._topic, body=BODY)
             system = wire.system_properties
             system.message_id, system.message_type, system.body_encoding = (
                 f"01{self._count:032X}",
@@ -80,9 +82,8 @@ class Client:
         return count
 
     async def receive(self, number: int) -> int:
-        question = v2.ReceiveMessageRequest(
-            group=GROUP, message_queue=v2.MessageQueue(topic=TOPIC, id=-1), batch_size=RECEIVED
-        )
+        queue = v2.MessageQueue(topic=self._topic, id=-1)
+        question = v2.ReceiveMessageRequest(group=GROUP, message_queue=queue, batch_size=RECEIVED)
         question.invisible_duration.FromSeconds(60)
         question.long_polling_timeout.FromSeconds(1)
         entries = []
@@ -92,7 +93,7 @@ class Client:
                 entries.append(v2.AckMessageEntry(receipt_handle=handle))
         if not entries:
             return 0
-        done = v2.AckMessageRequest(group=GROUP, topic=TOPIC, entries=entries)
+        done = v2.AckMessageRequest(group=GROUP, topic=self._topic, entries=entries)
         acknowledged = await self._unary[number % CHANNELS, "AckMessage"](done, metadata=METADATA)
         assert acknowledged.status.code == v2.OK, acknowledged.status
         return len(entries)
@@ -125,7 +126,7 @@ def run(console: Console, *, quick: bool) -> Report:
             for peer, kept in zip(peers, found, strict=True):
                 with peer() as server:
                     kept.append(
-                        asyncio.run(_measure(server, work, seconds, fill=needs_messages and peer is not bare_grpc))
+                        asyncio.run(measured(server, work, seconds, fill=needs_messages and peer is not bare_grpc))
                     )
         per_cpu = [statistics.median(each[0] for each in kept) for kept in found]
         rates = [statistics.median(each[1] for each in kept) for kept in found]
@@ -138,9 +139,9 @@ def run(console: Console, *, quick: bool) -> Report:
     return report
 
 
-async def _measure(server: Server, work: Any, seconds: float, *, fill: bool) -> tuple[float, float]:
-    """Messages per CPU-second of the server, and per second."""
-    client = Client(server.ports["grpc"])
+async def measured(server: Server, work: Any, seconds: float, *, fill: bool, topic: str = TOPIC) -> tuple[float, float]:
+    """Messages per CPU-second of the server, and per second; with `fill` it sends some before that."""
+    client = Client(server.ports["grpc"], topic)
     if fill:
         await asyncio.gather(
             *(_repeat(client, lambda c, n: c.send(n, 100), n, time.monotonic() + seconds) for n in range(8))

@@ -171,11 +171,6 @@ class MessageRun:
         return None
 
 
-def single_delivery(message: StoredMessage, receipt_handle: str, attempt: int) -> Delivery:
-    """Return a delivery known by its receipt handle."""
-    return Delivery(MessageRun((receipt_handle,), attempt), 0, message)
-
-
 def handle_of(receipt: Receipt) -> str:
     """Return the receipt handle of a receipt."""
     return receipt if isinstance(receipt, str) else receipt.receipt_handle

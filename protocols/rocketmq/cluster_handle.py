@@ -44,10 +44,11 @@ class ClusterHandle:
 
     def encode(self) -> str:
         """Return the text of the handle."""
-        rest = _FIXED.pack(self.attempt & 0xFFFFFFFF, self.queue_id)
+        parts = [_FIXED.pack(self.attempt & 0xFFFFFFFF, self.queue_id)]
         for text in (self.topic, self.group, self.broker, self.message_id, self.receipt_handle):
             raw = text.encode()
-            rest += _LENGTH.pack(len(raw)) + raw
+            parts += (_LENGTH.pack(len(raw)), raw)
+        rest = b"".join(parts)
         data = _HEAD.pack(VERSION, crc32(rest)) + rest
         return encode_text(data).rstrip("=")
 
@@ -63,7 +64,7 @@ class ClusterHandle:
                 raise ValueError("not of this version, or damaged")
             attempt, queue_id = _FIXED.unpack_from(data, _HEAD.size)
             handle = cls(*_texts(data, _HEAD.size + _FIXED.size), attempt, queue_id)
-            if handle.encode() != text:
+            if encode_text(data).rstrip("=") != text:
                 raise ValueError("not as it was made")
         except (ValueError, struct.error) as error:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt handle") from error
@@ -77,5 +78,7 @@ def _texts(data: bytes, at: int) -> tuple[str, str, str, str, str]:
         at += _LENGTH.size
         found.append(data[at : at + length].decode())
         at += length
+    if at != len(data):
+        raise ValueError("longer than its texts")
     topic, group, broker, message_id, receipt_handle = found
     return topic, group, broker, message_id, receipt_handle

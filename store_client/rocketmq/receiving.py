@@ -17,20 +17,20 @@ import structlog
 
 from entrepot.domain.broker_of_queue import broker_number, first_place, first_queue
 from entrepot.domain.definitions.consumer_group import LATEST
-from entrepot.domain.delivery import Deliveries, Delivery, single_delivery
+from entrepot.domain.delivery import Deliveries, Delivery
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, compile_filter
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import as_first_stored
 from entrepot.domain.names import check_same_namespace, dead_letter_group
 from entrepot.domain.ports import PopRequest
-from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import SUCCESS
-from entrepot.protocols.rocketmq.remoting.messages import UNIQUE_KEY, stored_message, tags_for
+from entrepot.protocols.rocketmq.remoting.messages import stored_message, tags_for
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, receipts_of
 from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.deliveries import ClusterRun, delivery_of
 from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.routes import BrokerOfTopic
 from entrepot.store_client.rocketmq.settling import Settling
@@ -41,8 +41,6 @@ REST_SECONDS: Final = 0.5
 """Pause before a broker that refused is asked again by a pop that still waits for the others."""
 POLL_MARGIN_SECONDS: Final = 7.0
 """Time by which a long poll may be longer than asked: its timer's step, and the broker's own margin."""
-MAX_KEY_CHARACTERS: Final = 64
-"""Longest unique key in a handle; RocketMQ's have 32, and brokers only repeat it."""
 _FIRST, _LAST = 0, 1
 """Where a new group begins (initMode)."""
 _POPPED: Final = (SUCCESS, codes.POLLING_TIMEOUT, codes.POLLING_FULL, codes.PULL_NOT_FOUND)
@@ -225,14 +223,7 @@ class Receiving:
             return None
         message.commit_log_offset += first_place(number)
         message = as_first_stored(message)
-        handle = ClusterHandle(
-            *(wish.topic, wish.group, broker.name),
-            record.properties.get(UNIQUE_KEY, "")[:MAX_KEY_CHARACTERS],
-            receipt.text,
-            attempt,
-            record.queue_id,
-        )
-        return single_delivery(message, handle.encode(), attempt)
+        return delivery_of(message, ClusterRun(wish.topic, wish.group, receipt, record, attempt))
 
     async def _wanted(self, wish: _Wish, found: list[Delivery]) -> list[Delivery]:
         """Return the deliveries that match, and settle the others here: a broker knows tags by their hashes, no topic
@@ -242,7 +233,7 @@ class Receiving:
         matches = compile_filter(wish.filter).matches
         wanted = [delivery for delivery in found if matches(delivery.message)]
         if len(wanted) < len(found):
-            unwanted = [delivery.receipt_handle for delivery in found if not matches(delivery.message)]
+            unwanted = [delivery for delivery in found if not matches(delivery.message)]
             await self._settling.acknowledge(wish.topic, wish.group, unwanted)
         return wanted
 

@@ -87,13 +87,15 @@ class _Item:
     batch: _Batch
     index: int
     message: Message
+    queue_id: int
     body: bytes
-    properties: dict[str, str]
+    properties: str
     is_done: bool = False
+    is_half: bool = False
 
     @property
     def size(self) -> int:
-        return len(self.body) + sum(len(name) + len(value) + 2 for name, value in self.properties.items())
+        return len(self.body) + len(self.properties)
 
 
 @dataclass(slots=True)
@@ -186,16 +188,17 @@ class Sending:
         if not message.message_id:
             message.message_id = secrets.token_bytes(MESSAGE_ID_SIZE)
         at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS) if is_later else None
-        copies = [message.placed([place]) for place in ((message.topic, queue_id), *message.further_queues)]
-        items = [_Item(batch, index, copy, body_for(copy), properties_for(copy, at_ms)) for copy in copies]
+        copies = [(message, queue_id), *((message.placed([place]), place[1]) for place in message.further_queues)]
+        items = [_Item(batch, index, copy, to, body_for(copy), properties_for(copy, at_ms)) for copy, to in copies]
         batch.left += len(items) - 1
         for item in items:
             if is_half:
-                item.properties |= {HALF: "true", PRODUCER_GROUP: self._cluster.settings.producer_group}
+                group = self._cluster.settings.producer_group
+                item.is_half, item.properties = True, item.properties + encode({HALF: "true", PRODUCER_GROUP: group})
             if is_half or is_later:
                 self._cluster.spawn(self._send_alone(item))
             else:
-                self._put(item, (item.message.topic, item.message.queue_id))
+                self._put(item, (item.message.topic, item.queue_id))
 
     def in_turn(self, topic: str, queue_id: int, work: Callable[[], Awaitable[int]]) -> asyncio.Future[int]:
         """Do work at a queue once all that was appended for it is answered, and before what is appended later."""
@@ -295,7 +298,7 @@ class Sending:
         outcome: EntrepotError | None = EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome")
         try:
             async with self._singles:
-                queue = (await self._cluster.routes.of(item.message.topic)).queue(item.message.queue_id)
+                queue = (await self._cluster.routes.of(item.message.topic)).queue(item.queue_id)
                 self._on_sent(item.message, await self._send(item, queue))
             outcome = None
         except EntrepotError as refusal:
@@ -306,10 +309,10 @@ class Sending:
             self._settle()
 
     async def _send(self, item: _Item, queue: RouteQueue) -> Sent:
-        flag, born_ms = HALF_FLAG if HALF in item.properties else 0, item.message.born_time_ms
-        properties, place = encode(item.properties), self._place(queue, item.message.topic)
+        flag, born_ms = HALF_FLAG if item.is_half else 0, item.message.born_time_ms
+        place = self._place(queue, item.message.topic)
         try:
-            answer = await store_at(self._cluster, place, properties, item.body, born_ms=born_ms, flag=flag)
+            answer = await store_at(self._cluster, place, item.properties, item.body, born_ms=born_ms, flag=flag)
         except EntrepotError as refusal:
             if _TIMER_LIMIT in refusal.message:
                 raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, refusal.message) from refusal

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 from entrepot.domain.delivery import Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
@@ -19,6 +18,7 @@ from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import Frame
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, batch_of, may_go_together
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
+from entrepot.store_client.rocketmq.deliveries import untold_run
 from entrepot.store_client.rocketmq.remembered import Remembered
 
 Refusals = list[EntrepotError | None]
@@ -36,41 +36,39 @@ class Settling:
         self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
     ) -> Refusals:
         """Implements `Consumption.acknowledge`, with one call for all the handles of a broker."""
-        receipt_handles = [handle_of(receipt) for receipt in receipts]
-        outcomes: Refusals = [None] * len(receipt_handles)
-        by_broker: dict[str, list[tuple[int, ClusterHandle]]] = {}
-        for index, text in enumerate(receipt_handles):
+        outcomes: Refusals = [None] * len(receipts)
+        by_broker: dict[str, list[tuple[int, PopReceipt]]] = {}
+        for index, receipt in enumerate(receipts):
             try:
-                handle = self._read(topic, group, text)
+                current = self._current(topic, group, receipt)
             except EntrepotError as refusal:
                 outcomes[index] = refusal.with_traceback(None)
             else:
-                by_broker.setdefault(handle.broker, []).append((index, handle))
+                by_broker.setdefault(current.broker, []).append((index, current))
 
-        async def acknowledge(broker: str, listed: list[tuple[int, ClusterHandle]]) -> None:
+        async def acknowledge(broker: str, listed: list[tuple[int, PopReceipt]]) -> None:
             try:
-                found = await self._acknowledge(topic, group, broker, [handle for _, handle in listed])
+                found = await self._acknowledge(topic, group, broker, [current for _, current in listed])
             except EntrepotError as refusal:
                 found = [refusal.with_traceback(None)] * len(listed)
             for (index, _), refusal_or_none in zip(listed, found, strict=True):
                 outcomes[index] = refusal_or_none
 
         await asyncio.gather(*(acknowledge(*item) for item in by_broker.items()))
-        for text, outcome in zip(receipt_handles, outcomes, strict=True):
-            if outcome is None:
-                self._renewed.pop(text, None)
+        for receipt, outcome in zip(receipts, outcomes, strict=True):
+            if outcome is None and untold_run(receipt) is None:
+                self._renewed.pop(handle_of(receipt), None)
         return outcomes
 
-    async def _acknowledge(self, topic: str, group: str, broker: str, handles: list[ClusterHandle]) -> Refusals:
+    async def _acknowledge(self, topic: str, group: str, broker: str, receipts: list[PopReceipt]) -> Refusals:
         address = await self._cluster.address_of(broker)
-        receipts = [PopReceipt.parse(handle.receipt_handle) for handle in handles]
         if len(receipts) == 1 or not all(map(may_go_together, receipts)):
             return list(await asyncio.gather(*(self._acknowledge_one(topic, group, address, r) for r in receipts)))
         names = self._cluster.names
         acks = batch_of(names.resource(topic), names.resource(group), receipts)
         body = json_body({"brokerName": broker, "acks": acks})
         await self._cluster.ask(address, codes.BATCH_ACK, None, body, what="acknowledge messages")
-        return [None] * len(handles)
+        return [None] * len(receipts)
 
     async def _acknowledge_one(self, topic: str, group: str, address: str, receipt: PopReceipt) -> EntrepotError | None:
         fields = self._fields(topic, group, receipt)
@@ -105,12 +103,11 @@ class Settling:
         """Implements `Consumption.change_invisible_duration`, with a request for each handle: RocketMQ has no batches
         of them, and no reasons.  Each delivery counts as an attempt, also with `suspend`."""
 
-        async def change(text: str, handle: ClusterHandle) -> None:
+        async def change(text: str, handle: ClusterHandle, receipt: PopReceipt) -> None:
             definition = self._cluster.group(group)
             wait_ms = invisible_ms
             if wait_ms is None:
                 wait_ms = definition.retry.delay_ms(handle.attempt) if release else definition.invisible_seconds * 1000
-            receipt = PopReceipt.parse(handle.receipt_handle)
             fields = {**self._fields(topic, group, receipt), "invisibleTime": wait_ms}
             answer = await self._ask(receipt, codes.CHANGE_INVISIBLE, fields, "change an invisible time")
             self._remember(text, _VOID if release else receipt.renewed(answer.fields).text)
@@ -124,8 +121,7 @@ class Settling:
         """Implements `Consumption.reject` in two steps: a copy to the dead letters, and the acknowledgement.  Between
         them a message may be both dead and delivered again.  RocketMQ keeps no reasons."""
 
-        async def forward(text: str, handle: ClusterHandle) -> None:
-            receipt = PopReceipt.parse(handle.receipt_handle)
+        async def forward(text: str, handle: ClusterHandle, receipt: PopReceipt) -> None:
             fields = {
                 "offset": receipt.commit_log_offset,
                 "group": self._cluster.names.resource(group),
@@ -159,11 +155,11 @@ class Settling:
         topic: str,
         group: str,
         receipts: Sequence[Receipt],
-        settle: Callable[[str, ClusterHandle], Awaitable[None]],
+        settle: Callable[[str, ClusterHandle, PopReceipt], Awaitable[None]],
     ) -> Refusals:
         async def one(text: str) -> EntrepotError | None:
             try:
-                await settle(text, self._read(topic, group, text))
+                await settle(text, *self._read(topic, group, text))
             except EntrepotError as refusal:
                 return refusal.with_traceback(None)
             return None
@@ -173,15 +169,23 @@ class Settling:
         first = dict(zip(texts, await asyncio.gather(*map(one, texts)), strict=True))
         return [first[text] for text in receipt_handles]
 
-    def _read(self, topic: str, group: str, text: str) -> ClusterHandle:
-        """Return the handle with RocketMQ's present one in it.  Raises INVALID_RECEIPT_HANDLE."""
+    def _current(self, topic: str, group: str, receipt: Receipt) -> PopReceipt:
+        """Return RocketMQ's present receipt of a delivery.  Raises INVALID_RECEIPT_HANDLE."""
+        run = untold_run(receipt)
+        if run is None or (run.topic, run.group) != (topic, group):
+            return self._read(topic, group, handle_of(receipt))[1]
+        return run.receipt
+
+    def _read(self, topic: str, group: str, text: str) -> tuple[ClusterHandle, PopReceipt]:
+        """Return a handle, and RocketMQ's present receipt of its delivery.  Raises INVALID_RECEIPT_HANDLE."""
         handle = ClusterHandle.decode(text)
         current = self._renewed.get(text, handle.receipt_handle)
         if (handle.topic, handle.group) != (topic, group) or current == _VOID:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not current")
-        if PopReceipt.parse(current).broker != handle.broker:
+        receipt = PopReceipt.parse(current)
+        if receipt.broker != handle.broker:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle names two brokers")
-        return replace(handle, receipt_handle=current)
+        return handle, receipt
 
     def _remember(self, text: str, receipt_handle: str) -> None:
         self._renewed[text] = receipt_handle

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
-from entrepot.domain.delivery import single_delivery
 from entrepot.domain.errors import Code
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.ports import Store
 from entrepot.domain.position import EARLIEST_POSITION
 from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
+from tests.support.stores.single import single_delivery
 from tests.support.stores.steps import append, bodies, codes, handles, pop
 
 VOID = Code.INVALID_RECEIPT_HANDLE

@@ -365,6 +365,21 @@ async def test_a_renewed_delivery_is_settled_with_the_handle_it_came_with(store:
     assert await pop(store, "t") == []
 
 
+async def test_a_delivery_settles_what_its_handle_does(store: SettledStore, clock: ManualClock):
+    """A gateway settles its own deliveries without their texts, until somebody has asked for these."""
+    await known(store)
+    await append(store, "t", "a", "b", "c", "d")
+    acknowledge, change = store.consumption.acknowledge, store.consumption.change_invisible_duration
+    first, second, third, fourth = await pop(store, "t", invisible_ms=1_000)
+    assert codes(await acknowledge("t", "another", [fourth])) == [Code.INVALID_RECEIPT_HANDLE]
+    assert codes(await acknowledge("u", "g", [fourth])) == [Code.INVALID_RECEIPT_HANDLE]
+    assert codes(await change("t", "g", [second], 60_000, release=False)) == [None]
+    assert codes(await change("t", "g", [third], 0, release=True)) == [None]
+    assert codes(await acknowledge("t", "g", [first, second, third])) == [None, None, Code.INVALID_RECEIPT_HANDLE]
+    clock.advance(600_000)
+    assert sorted(bodies(await pop(store, "t"))) == ["c", "d"]
+
+
 async def test_one_that_comes_again_is_settled_in_its_retry_topic(store: SettledStore, clock: ManualClock):
     """The model fails a request for the wrong topic."""
     await known(store)

@@ -15,6 +15,7 @@ from entrepot.protocols.rocketmq.remoting import codes as asked_for
 from entrepot.protocols.rocketmq.remoting.frames import Frame
 from entrepot.protocols.rocketmq.remoting.messages import RECEIPT, properties_for, stored_message
 from entrepot.protocols.rocketmq.remoting.names import Names
+from entrepot.protocols.rocketmq.remoting.property_text import decode
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, receipts_of
 from entrepot.protocols.rocketmq.remoting.records import Record
 from entrepot.store_client.rocketmq import RocketMqStore, reading
@@ -50,13 +51,13 @@ async def gateway(cluster: RocketMqServer, clock: ManualClock) -> AsyncIterator[
 
 
 def test_facts_of_our_own_store_are_not_taken_from_a_producer():
-    sent = properties_for(replace(message("t", "a"), system=PLANTED, message_id=b"i" * 16))
+    sent = decode(properties_for(replace(message("t", "a"), system=PLANTED, message_id=b"i" * 16)))
     found = stored_message(Record("t", 0, 0, 0, b"a", sent), Names(), 0)
     assert found.system == {SystemProperty.CONTENT_TYPE: "text/plain"}
 
 
 def test_each_message_of_a_batch_keeps_its_born_time():
-    sent = properties_for(replace(message("t", "a"), born_time_ms=17, properties=(("BORN_TIMESTAMP", "mine"),)))
+    sent = decode(properties_for(replace(message("t", "a"), born_time_ms=17, properties=(("BORN_TIMESTAMP", "mine"),))))
     found = stored_message(Record("t", 0, 0, 0, b"a", sent, born_time_ms=99), Names(), 0)
     assert (found.born_time_ms, found.properties) == (17, (("BORN_TIMESTAMP", "mine"),))
     for odd in ("-1", "", "1" * 30, "soon"):

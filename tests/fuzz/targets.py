@@ -260,7 +260,7 @@ SEEDS: Final[dict[str, list[bytes]]] = {
     "rocketmq_remoting": [
         rocketmq_frames.encode(rocketmq_frames.Frame(310, 1, {"a": "b"}, b"body")),
         encode_record(Record("t", 0, 1, 2, b"body", {"TAGS": "a"}, born_host="::1", host="1.2.3.4", port=9)),
-        encode_batch([(b"a", {"x": "1"}), (b"", {})]),
+        encode_batch([(b"a", "x\x011\x02"), (b"", "")]),
         b'{"t":{{"queueId":0}:{"maxOffset":2}},"a":{0:"x"}}',
         b"0 1 2 3 1 broker 4 5 6",
     ],

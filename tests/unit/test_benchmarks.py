@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import growth
+from benchmarks import engine, engine_work, growth
+from benchmarks.__main__ import parsed
+from benchmarks.engine_places import Sent
+from benchmarks.engine_work import Figures
 from benchmarks.mqtt_workloads import QUICK_SECONDS, RUN_SECONDS, WORKLOADS, chosen
 from benchmarks.processes import BenchmarkError
+from benchmarks.report import Report
 from benchmarks.sessions import take_publishes
 
 CONNACK = b"\x20\x02\x01\x00"
@@ -72,3 +76,42 @@ def test_the_table_of_growth_goes_between_its_marks(tmp_path: Path) -> None:
                                              growth.END, "tail"]  # fmt: skip
     for mark in (growth.BEGIN, growth.END):
         assert mark in growth.PAGE.read_text()
+
+
+def test_engine_is_asked_for_by_name_with_its_seconds_and_workloads() -> None:
+    asked = parsed(["engine", "--warm-up", "2.5", "--only", "pull", "--quick"])
+    assert (asked.names, asked.warm_up, asked.only, asked.quick) == (["engine"], 2.5, "pull", True)
+    assert [each.name for each in engine_work.workloads(asked.only)] == ["pull"]
+    assert [each.name for each in engine_work.workloads("fan")] == ["fan-in", "fan-out"]
+    assert engine_work.workloads(None) == list(engine_work.WORKLOADS)
+
+
+@pytest.mark.parametrize("arguments", [["engines"], ["engine", "--warm-up", "0"], ["engine", "--warm-up", "soon"]])
+def test_what_no_benchmark_takes_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        parsed(arguments)
+    assert refused.value.code == 2
+    assert arguments[-1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("per_cpu", "verdict"), [(870.0, "met"), (860.0, "missed")])
+def test_a_door_of_rocketmq_is_judged_by_the_cpu_of_its_gateway(per_cpu: float, verdict: str) -> None:
+    found = engine.Found([Figures(50, per_cpu), Figures(1, 1), Figures(99, 9999)], [Figures(200, 1000.0)])
+    report = Report("engine", "title", "our broker", own="RocketMQ")
+    engine.add_workload(report, "work", found)
+    engine.add_client(report, "ASYNC_FLUSH", [Sent.of("3000 1500000000 250000000\n")])
+    cpu, rate, client_cpu, client_rate = report.rows
+    assert (cpu.ours, cpu.theirs, cpu.verdict()) == (per_cpu, 1000.0, verdict)
+    assert (rate.ours, rate.theirs, rate.ratio, rate.verdict()) == (50, 200, 0.25, "")
+    assert (client_cpu.ours, client_rate.ours) == (12_000, 2_000)
+    assert report.columns()[2:5] == ["RocketMQ", "our broker", "ratio"]
+
+
+def test_a_run_that_failed_has_no_figure_and_a_note() -> None:
+    report = Report("engine", "title")
+    engine.add_workload(report, "work", engine.Found([], [Figures(1, 1)], ["a gateway: 3 messages are lost"]))
+    assert [(row.ours, row.ratio, row.verdict()) for row in report.rows] == [(None, None, "")] * 2
+    assert report.notes == ["work: a gateway: 3 messages are lost"]
+    for line in ("failed no route\n", ""):
+        with pytest.raises(BenchmarkError, match="no route" if line else "has ended"):
+            Sent.of(line)

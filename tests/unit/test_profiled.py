@@ -15,7 +15,7 @@ from entrepot.gateway.settings import listeners
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["mqtt", "amqp"]])
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["mqtt", "amqp"], ["mqtt", "--only", "pull"]])
 def test_what_is_no_workload_is_refused_with_the_names(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -29,7 +29,7 @@ def test_what_is_no_workload_is_refused_with_the_names(
 
 
 def test_each_workload_ends_and_has_a_listener() -> None:
-    assert list(profiled.WORKS) == ["mqtt", "amqp", "http", "remote"]
+    assert list(profiled.WORKS) == ["mqtt", "amqp", "http", "remote", "engine"]
     for name, work in profiled.WORKS.items():
         assert work.door in listeners(), name
         assert "--duration" in work.arguments, name

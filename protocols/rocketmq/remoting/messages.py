@@ -14,12 +14,25 @@ trip changes nothing: a message that was sent from here comes back as it was.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.filter_hash import filter_hash
-from entrepot.domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, of_texts
+from entrepot.domain.message import (
+    NO_SYSTEM_PROPERTIES,
+    Message,
+    Properties,
+    PropertyValue,
+    SharedProperties,
+    StoredMessage,
+    SystemProperty,
+    SystemValue,
+    as_texts,
+    of_texts,
+)
 from entrepot.domain.names import DEAD_LETTER_PREFIX, split_name
 from entrepot.protocols.rocketmq.mapping import (
     BODY_IS_EMPTY,
@@ -27,6 +40,7 @@ from entrepot.protocols.rocketmq.mapping import (
     KEYS,
     MESSAGE_GROUP,
     MESSAGE_ID,
+    MESSAGE_ID_SIZE,
     QOS,
     SUB_TOPIC,
     TAG,
@@ -57,6 +71,9 @@ _BROKERS_OWN: Final = RESERVED | {"ORIGIN_GROUP", "BORN_TIMESTAMP"}
 """Properties that RocketMQ uses itself, and its brokers add."""
 MAX_GROUP_CHARACTERS: Final = 1024
 """Longest message group that is a sharding key; a longer one is a fact alone, and still chooses the queue."""
+REMEMBERED_TEXTS: Final = 256
+"""Recurring properties that are kept of each way, read and written: some MiB where all are as long as may be."""
+_MOST_BYTES_OF_A_CHARACTER: Final = 4
 
 
 def tags_for(wanted: FilterExpression | None) -> str:
@@ -73,23 +90,62 @@ def body_for(message: Message) -> bytes:
     return message.body or EMPTY_BODY
 
 
-def properties_for(message: Message, deliver_at_ms: int | None = None) -> dict[str, str]:
-    """Return the properties of a message's record.  It must have a message id.  `deliver_at_ms`: its time, if that is
-    to come.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+def properties_for(message: Message, deliver_at_ms: int | None = None) -> str:
+    """Return the properties of a message's record as one text.  It must have a message id.  `deliver_at_ms`: its time,
+    if that is to come.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+    own = {UNIQUE_KEY: wire_id(message.message_id)}
+    if deliver_at_ms is not None:
+        own[DELIVER_MS] = str(deliver_at_ms)
+    if message.born_time_ms:
+        own[BORN_MS] = str(message.born_time_ms)  # a batch has one for all of its messages
+    odd_id = b"" if len(message.message_id) == MESSAGE_ID_SIZE else message.message_id
+    recurring = _recurring(
+        *(message.topic, message.sub_topic, message.qos, message.tag, message.keys, message.message_group),
+        *(not message.body, odd_id, message.properties, tuple(message.system.items())),
+    )
+    return _checked(property_text.encode(own) + recurring)
+
+
+@lru_cache(maxsize=REMEMBERED_TEXTS)
+def _recurring(
+    topic: str,
+    sub_topic: str,
+    qos: int,
+    tag: str,
+    keys: tuple[str, ...],
+    message_group: str,
+    is_empty: bool,
+    odd_id: bytes,
+    properties: Properties,
+    system: tuple[tuple[str, SystemValue], ...],
+) -> str:
+    """Return the text of what many messages of a producer have in common.  `odd_id`: a message id that UNIQ_KEY cannot
+    say.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+    message = Message(
+        *(topic, b"", sub_topic),
+        qos=qos,
+        tag=tag,
+        keys=keys,
+        message_group=message_group,
+        properties=properties,
+        system=dict(system),
+    )
     facts: dict[str, PropertyValue] = dict(as_texts(message.system))
-    found = {UNIQUE_KEY: wire_id(message.message_id)}
-    if domain_id(found[UNIQUE_KEY]) != message.message_id:
-        facts[MESSAGE_ID] = message.message_id
-    found |= {TAGS: sayable_tag(message, facts), INDEX_KEYS: " ".join(sayable_keys(message, facts))}
+    if odd_id:
+        facts[MESSAGE_ID] = odd_id
+    if is_empty:
+        facts[BODY_IS_EMPTY] = "1"
+    return _checked(property_text.encode(_properties(message, facts)))
+
+
+def _properties(message: Message, facts: dict[str, PropertyValue]) -> dict[str, str]:
+    """Return the properties of all that a message has beside its body, id and times; `facts`: those known already."""
+    found = {TAGS: sayable_tag(message, facts), INDEX_KEYS: " ".join(sayable_keys(message, facts))}
     group = message.message_group
     if group and is_plain(group) and len(group) <= MAX_GROUP_CHARACTERS:
         found[SHARDING_KEY] = group
     elif group:
         facts[MESSAGE_GROUP] = group
-    if deliver_at_ms is not None:
-        found[DELIVER_MS] = str(deliver_at_ms)
-    if message.born_time_ms:
-        found[BORN_MS] = str(message.born_time_ms)  # a batch has one for all of its messages
     born_host = message.system_text(SystemProperty.BORN_HOST) or ""
     if is_plain(born_host):
         found[BORN_HOST] = born_host
@@ -97,16 +153,18 @@ def properties_for(message: Message, deliver_at_ms: int | None = None) -> dict[s
         facts[SUB_TOPIC] = message.sub_topic
     if message.qos != 2:
         facts[QOS] = str(message.qos)
-    if not message.body:
-        facts[BODY_IS_EMPTY] = "1"
-    found |= carry(message.properties, facts, _BROKERS_OWN)
-    size = len(property_text.encode(found).encode())
-    if size > property_text.MAX_TEXT_BYTES:
+    return found | carry(message.properties, facts, _BROKERS_OWN)
+
+
+def _checked(text: str) -> str:
+    """Return the text of properties.  Raises MESSAGE_PROPERTIES_TOO_LARGE."""
+    size = len(text) * _MOST_BYTES_OF_A_CHARACTER
+    if size > property_text.MAX_TEXT_BYTES and (size := len(text.encode())) > property_text.MAX_TEXT_BYTES:
         raise EntrepotError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"the properties have {size} bytes as RocketMQ keeps them, the limit is {property_text.MAX_TEXT_BYTES}",
         )
-    return found
+    return text
 
 
 def stored_message(
@@ -117,31 +175,60 @@ def stored_message(
     if record.fault:
         raise CorruptedError(record.fault)
     told = record.properties
-    properties, facts = bring_back({name: value for name, value in told.items() if name not in _BROKERS_OWN})
     topic = topic or names.name(record.topic)
+    said = tuple([(name, value) for name, value in told.items() if name not in _BROKERS_OWN])
+    common = _told(topic, said, told.get(TAGS, ""), told.get(INDEX_KEYS, ""))
+    body, born, own_id = inflated(record), told.get(BORN_MS, ""), common.own_id
+    return StoredMessage(
+        topic,
+        b"" if common.is_empty and body == EMPTY_BODY else body,
+        *(common.sub_topic, queue_id, common.qos, common.tag, common.keys, common.message_group),
+        own_id if isinstance(own_id, bytes) else domain_id(told.get(UNIQUE_KEY, "")),
+        int(born) if _TIME.fullmatch(born) else max(record.born_time_ms, 0),
+        *(common.filter_hash, common.properties, _with_well_known(record, names, topic, common.system)),
+        queue_offset=record.queue_offset if queue_offset is None else queue_offset,
+        commit_log_offset=record.commit_log_offset,
+        store_time_ms=max(record.store_time_ms, 0),
+    )
+
+
+class _Told(NamedTuple):
+    """Values that many records of a producer have in common.  `is_empty`: a body of one zero byte stands for none;
+    `own_id`: a message id that UNIQ_KEY cannot say."""
+
+    sub_topic: str
+    qos: int
+    tag: str
+    keys: tuple[str, ...]
+    message_group: str
+    is_empty: bool
+    own_id: PropertyValue | None
+    filter_hash: int
+    properties: Properties
+    system: Mapping[str, SystemValue]
+
+
+@lru_cache(maxsize=REMEMBERED_TEXTS)
+def _told(topic: str, said: tuple[tuple[str, str], ...], tags: str, keys: str) -> _Told:
+    """Read the properties of a record that are its producer's; `said` has none of RocketMQ's own."""
+    told = dict(said)
+    properties, facts = bring_back(told)
     _drop_own(facts, topic)
-    body = inflated(record)
-    is_empty = facts.pop(BODY_IS_EMPTY, "") == "1" and body == EMPTY_BODY
-    message = StoredMessage(topic, b"" if is_empty else body, properties=properties)
-    message.sub_topic = _text(facts.pop(SUB_TOPIC, None), split_name(topic)[1])
-    qos = facts.pop(QOS, "2")
-    message.qos = int(qos) if qos in ("0", "1", "2") else 2
-    message.tag = _text(facts.pop(TAG, None), told.get(TAGS, ""))
-    message.keys = keys_of(facts.pop(KEYS, None), tuple(told.get(INDEX_KEYS, "").split()))
-    message.message_group = _text(facts.pop(MESSAGE_GROUP, None), told.get(SHARDING_KEY, ""))
-    own_id = facts.pop(MESSAGE_ID, None)
-    message.message_id = own_id if isinstance(own_id, bytes) else domain_id(told.get(UNIQUE_KEY, ""))
-    born = told.get(BORN_MS, "")
-    message.born_time_ms = int(born) if _TIME.fullmatch(born) else max(record.born_time_ms, 0)
-    message.filter_hash = filter_hash(message.sub_topic, message.tag)
-    _add_well_known(record, names, topic, facts)
-    if facts:
-        message.system = of_texts(facts)
-    message.queue_id = queue_id
-    message.queue_offset = record.queue_offset if queue_offset is None else queue_offset
-    message.commit_log_offset = record.commit_log_offset
-    message.store_time_ms = max(record.store_time_ms, 0)
-    return message
+    is_empty = facts.pop(BODY_IS_EMPTY, "") == "1"
+    sub_topic = _text(facts.pop(SUB_TOPIC, None), split_name(topic)[1])
+    qos, tag = facts.pop(QOS, "2"), _text(facts.pop(TAG, None), tags)
+    own_keys = keys_of(facts.pop(KEYS, None), tuple(keys.split()))
+    group, own_id = _text(facts.pop(MESSAGE_GROUP, None), told.get(SHARDING_KEY, "")), facts.pop(MESSAGE_ID, None)
+    correlation_id = facts.get(SystemProperty.CORRELATION_ID)
+    if isinstance(correlation_id, str):
+        facts[SystemProperty.CORRELATION_ID] = correlation_id.encode()
+    if told.get(BORN_HOST):
+        facts.setdefault(SystemProperty.BORN_HOST, told[BORN_HOST])
+    return _Told(
+        *(sub_topic, int(qos) if qos in ("0", "1", "2") else 2, tag, own_keys, group, is_empty, own_id),
+        *(filter_hash(sub_topic, tag), properties),
+        SharedProperties(of_texts(facts), properties) if facts else NO_SYSTEM_PROPERTIES,
+    )
 
 
 def _drop_own(facts: dict[str, PropertyValue], topic: str) -> None:
@@ -153,27 +240,24 @@ def _drop_own(facts: dict[str, PropertyValue], topic: str) -> None:
         del facts[SystemProperty.SENT_TO]
 
 
-def _add_well_known(record: Record, names: Names, topic: str, facts: dict[str, PropertyValue]) -> None:
-    """Add facts that the cluster tells beside the message itself."""
+def _with_well_known(
+    record: Record, names: Names, topic: str, system: Mapping[str, SystemValue]
+) -> Mapping[str, SystemValue]:
+    """Return the well-known properties with those that the cluster tells beside the message itself."""
     told = record.properties
-    correlation_id = facts.get(SystemProperty.CORRELATION_ID)
-    if isinstance(correlation_id, str):
-        facts[SystemProperty.CORRELATION_ID] = correlation_id.encode()
-    said = {
+    said: dict[str, PropertyValue] = {}
+    if BORN_HOST not in told and not is_published(told.get(UNIQUE_KEY, "")):
         # A record tells the sender, which is the producer itself if the id is of RocketMQ's own clients.
-        SystemProperty.BORN_HOST: told.get(
-            BORN_HOST, "" if is_published(told.get(UNIQUE_KEY, "")) else record.born_host
-        ),
-        SystemProperty.DELIVER_AT_MS: told.get(DELIVER_MS, ""),
-    }
+        said[SystemProperty.BORN_HOST] = record.born_host
+    if DELIVER_MS in told:
+        said[SystemProperty.DELIVER_AT_MS] = told[DELIVER_MS]
     if split_name(topic)[1].startswith(DEAD_LETTER_PREFIX):
         origin = origin_of(told.get(RETRY_TOPIC, ""), names.resource(topic).removeprefix(DEAD_LETTER_PREFIX))
         said[SystemProperty.DEAD_LETTER_TOPIC] = names.name(origin)
         said[SystemProperty.DEAD_LETTER_MESSAGE_ID] = told.get(UNIQUE_KEY, "")
         said[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(record.reconsume_times)
-    for name, value in said.items():
-        if value and name not in facts:
-            facts[name] = value
+    more = {name: value for name, value in said.items() if value and name not in system}
+    return {**system, **of_texts(more)} if more else system
 
 
 def _text(fact: PropertyValue | None, otherwise: str) -> str:

@@ -17,6 +17,10 @@ _BEHIND: Final = "\x02"
 
 def encode(properties: Mapping[str, str]) -> str:
     """Return the text of properties, without those that it cannot say."""
+    said = [f"{name}{_BETWEEN}{value}{_BEHIND}" for name, value in properties.items() if name and value]
+    text = "".join(said)
+    if text.count(_BETWEEN) == text.count(_BEHIND) == len(said):
+        return text
     return "".join(
         f"{name}{_BETWEEN}{value}{_BEHIND}"
         for name, value in properties.items()

@@ -59,7 +59,7 @@ class PopReceipt:
             numbers = [int(each) for each in (start, popped, invisible, revive, queue_id, offset, *more[:1])]
         except ValueError as error:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt of RocketMQ") from error
-        if retry not in (NORMAL, RETRY_1, RETRY_2) or not all(each in _INT64 for each in numbers):
+        if retry not in (NORMAL, RETRY_1, RETRY_2) or min(numbers) < _INT64.start or max(numbers) >= _INT64.stop:
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt of RocketMQ")
         first, popped_ms, invisible_ms, revive_queue, queue, place, *place_in_log = numbers
         return cls(first, popped_ms, invisible_ms, revive_queue, retry, broker, queue, place, *place_in_log)
@@ -88,6 +88,7 @@ def receipts_of(answer: Frame, records: Iterable[Record], broker: str) -> list[t
     told = answer.fields
     starts = dict(_triples(told.get("startOffsetInfo", "")))
     counts = dict(_triples(told.get("orderCountInfo", "")))
+    popped = _whole(told, "popTime", 0), _whole(told, "invisibleTime", 0), _whole(told, "reviveQid", 0)
     found: list[tuple[PopReceipt, int]] = []
     for record in records:
         receipt = _own_receipt(record, broker)
@@ -95,9 +96,7 @@ def receipts_of(answer: Frame, records: Iterable[Record], broker: str) -> list[t
             retry = _retry_of(record)
             receipt = PopReceipt(
                 starts.get(f"{retry} {record.queue_id}", record.queue_offset),
-                _whole(told, "popTime", 0),
-                _whole(told, "invisibleTime", 0),
-                _whole(told, "reviveQid", 0),
+                *popped,
                 retry,
                 broker,
                 record.queue_id,

@@ -13,8 +13,9 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
@@ -30,6 +31,8 @@ MAX_BODY_BYTES: Final = 16 << 20
 """Longest body after inflating: an answer has 32 records of a few bytes that may each grow so far.  Producers of
 RocketMQ refuse more than 4 MiB before they compress."""
 
+REMEMBERED_ADDRESSES: Final = 1024
+"""Texts of addresses that are kept: those of brokers and gateways recur."""
 _V1, _V2 = 0xDAA320A7, 0xDAA320AB
 _SIZE: Final = struct.Struct(">I")
 _LEAST: Final = 64
@@ -127,7 +130,12 @@ def _read_rest(record: Record, data: bytes, crc: int, *, has_short_topic: bool) 
 def _host(data: bytes, at: int, *, is_long: bool) -> tuple[str, int, int]:
     size = 16 if is_long else 4
     (port,) = _PORT.unpack_from(data, at + size)
-    return str(ip_address(data[at : at + size])), port, at + size + _PORT.size
+    return _address(data[at : at + size]), port, at + size + _PORT.size
+
+
+@lru_cache(maxsize=REMEMBERED_ADDRESSES)
+def _address(raw: bytes) -> str:
+    return str(ip_address(raw))
 
 
 def _sized(data: bytes, at: int, size: int) -> tuple[bytes, int]:
@@ -163,12 +171,12 @@ def encode_record(record: Record) -> bytes:
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
-def encode_batch(messages: Sequence[tuple[bytes, Mapping[str, str]]]) -> bytes:
-    """Return the body of SEND_BATCH_MESSAGE: bodies with their properties.  Inner messages may have no body, which
-    single ones may not."""
+def encode_batch(messages: Sequence[tuple[bytes, str]]) -> bytes:
+    """Return the body of SEND_BATCH_MESSAGE: bodies with the texts of their properties.  Inner messages may have no
+    body, which single ones may not."""
     parts: list[bytes] = []
     for body, properties in messages:
-        text = property_text.encode(properties).encode()
+        text = properties.encode()
         size = _INNER.size + len(body) + _SHORT.size + len(text)
         parts += (_INNER.pack(size, 0, 0, 0, len(body)), body, _SHORT.pack(len(text)), text)
     return b"".join(parts)

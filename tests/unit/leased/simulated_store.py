@@ -10,12 +10,13 @@ from itertools import count
 from typing import Any, cast
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
-from entrepot.domain.delivery import Deliveries, Delivery, Receipt, handle_of, single_delivery
+from entrepot.domain.delivery import Deliveries, Delivery, Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import REJECTED, PopRequest
 from entrepot.domain.topic import Topic
 from entrepot.gateway.messaging.settling import MAX_SETTLED
+from tests.support.stores.single import single_delivery
 from tests.support.virtual_time import VirtualLoop
 
 BUSY = EntrepotError(Code.TOO_MANY_REQUESTS, "not now")

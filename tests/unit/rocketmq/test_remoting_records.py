@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
+from entrepot.protocols.rocketmq.properties import is_plain
 from entrepot.protocols.rocketmq.remoting import dialect, property_text
 from entrepot.protocols.rocketmq.remoting.frames import Frame
 from entrepot.protocols.rocketmq.remoting.message_ids import RecordPlace, offset_id, place_of
@@ -100,11 +101,12 @@ def test_a_body_that_fails_its_checksum_is_a_fault() -> None:
 
 @given(st.lists(st.tuples(st.binary(max_size=50), PROPERTIES), max_size=5))
 def test_batches_come_back(messages: list[tuple[bytes, dict[str, str]]]) -> None:
-    assert decode_batch(encode_batch(messages)) == messages
+    texts = [(body, property_text.encode(properties)) for body, properties in messages]
+    assert decode_batch(encode_batch(texts)) == messages
 
 
 def test_a_record_that_holds_a_batch_is_its_messages() -> None:
-    inner = encode_batch([(b"a", {"x": "1"}), (b"b", {})])
+    inner = encode_batch([(b"a", property_text.encode({"x": "1"})), (b"b", "")])
     record = replace(
         PARSED, body=inner, sys_flag=INNER_BATCH, properties={"INNER_BASE": "7", "INNER_NUM": "2", "k": "v"}
     )
@@ -168,6 +170,17 @@ def test_properties_come_back(properties: dict[str, str]) -> None:
     assert property_text.decode(property_text.encode(properties)) == properties
 
 
+@given(st.text(max_size=6))
+def test_a_text_that_the_map_carries(text: str) -> None:
+    is_odd = any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in text)
+    assert is_plain(text) == (bool(text.strip()) and not is_odd)
+
+
+def test_which_characters_the_map_carries() -> None:
+    odd = [*range(32), *range(127, 160), *range(0xD800, 0xE000)]
+    assert [code for code in range(0x11000) if not is_plain(f"a{chr(code)}a")] == odd
+
+
 @given(st.dictionaries(ANY, ANY, max_size=5))
 def test_what_the_text_cannot_say_is_left_out_and_harms_no_other(properties: dict[str, str]) -> None:
     found = property_text.decode(property_text.encode(properties))
@@ -197,9 +210,31 @@ MESSAGES = st.builds(
 )
 
 
+def told_of(message: Message) -> dict[str, str]:
+    return property_text.decode(properties_for(message))
+
+
+def test_what_recurs_is_told_of_each_message_as_its_own() -> None:
+    """Messages differ in one thing after the other, and back again."""
+    plain = Message("t", b"a", sub_topic="t/1", message_id=bytes(16), born_time_ms=5, tag="x", properties=(("a", "1"),))
+    others = [
+        *(replace(plain, message_id=b"\1" * 16), replace(plain, message_id=b"odd"), replace(plain, born_time_ms=6)),
+        *(replace(plain, body=b""), replace(plain, sub_topic="t/2"), replace(plain, qos=1), replace(plain, tag="")),
+        *(replace(plain, keys=("k",)), replace(plain, message_group="g"), replace(plain, properties=(("a", "2"),))),
+        *(replace(plain, system={"content_type": "a"}), replace(plain, system={"content_type": b"a"})),
+        replace(plain, properties=(("a", b"1"),)),
+    ]
+    for message in (plain, *others, plain, *reversed(others)):
+        record = Record("t", 0, 5, 6, body_for(message), told_of(message))
+        found = stored_message(record, Names(), 0, topic="t")
+        for name in set(Message.__slots__) - {"filter_hash", "queue_id"}:
+            assert getattr(found, name) == getattr(message, name), name
+    assert len({properties_for(message) for message in others}) == len(others)
+
+
 @given(MESSAGES)
 def test_a_message_comes_back_unchanged(message: Message) -> None:
-    record = Record("t", 0, 5, 6, body_for(message), properties_for(message), born_time_ms=message.born_time_ms)
+    record = Record("t", 0, 5, 6, body_for(message), told_of(message), born_time_ms=message.born_time_ms)
     record.properties |= {"CLUSTER": "c", "MSG_REGION": "r", "TRACE_ON": "true"}
     [decoded] = decode_records(encode_record(record))
     found = stored_message(decoded, Names(), 0)
@@ -370,4 +405,4 @@ def test_what_is_under_names() -> None:
 
 
 def test_a_message_has_the_id_of_gateways() -> None:
-    assert properties_for(Message("t", b"a", message_id=bytes(16)))[UNIQUE_KEY] == "01" + "00" * 16
+    assert told_of(Message("t", b"a", message_id=bytes(16)))[UNIQUE_KEY] == "01" + "00" * 16

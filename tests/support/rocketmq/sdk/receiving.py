@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from entrepot.domain.delivery import Deliveries, Delivery, single_delivery
+from entrepot.domain.delivery import Deliveries, Delivery
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.measurement import Histogram
@@ -29,6 +29,7 @@ from tests.support.rocketmq.sdk.cluster import Cluster, wire_filter
 from tests.support.rocketmq.sdk.messages import from_wire
 from tests.support.rocketmq.sdk.routes import ALL_QUEUES, Route, RouteQueue
 from tests.support.rocketmq.sdk.settling import Settling
+from tests.support.stores.single import single_delivery
 
 log = logging.getLogger(__name__)
 

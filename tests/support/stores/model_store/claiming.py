@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from entrepot.domain.definitions.consumer_group import EARLIEST, ConsumerGroup, parse_start
-from entrepot.domain.delivery import Delivery, single_delivery
+from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import MessageFilter, compile_filter
 from entrepot.domain.message import StoredMessage, is_over, ordering_key
@@ -17,6 +17,7 @@ from entrepot.domain.topic import Topic, TopicType
 from tests.support.stores.model_store.progress import Entry, GroupQueue
 from tests.support.stores.model_store.retry import Retry, as_first
 from tests.support.stores.model_store.state import Queue, State
+from tests.support.stores.single import single_delivery
 
 Source = tuple[Queue, GroupQueue]
 
