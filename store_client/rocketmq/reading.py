@@ -104,6 +104,8 @@ class Reading:
         if answer.code == codes.PULL_MOVED or from_offset < least or from_offset > end:
             if from_offset == least == end:  # a queue whose messages have all gone
                 return Pulled([], from_offset, least, end)
+            if not queue.has_master:
+                raise EntrepotError(Code.UNAVAILABLE, f"the slave of {queue.broker!r} is behind offset {from_offset}")
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {from_offset} is outside of {least} to {end}")
         records = decode_records(answer.body) if answer.code == SUCCESS else []
         found = self._stored(topic, queue, [record for record in records if record.queue_offset >= from_offset])

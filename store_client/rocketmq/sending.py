@@ -38,7 +38,7 @@ from entrepot.protocols.rocketmq.remoting.property_text import encode
 from entrepot.protocols.rocketmq.remoting.records import HALF as HALF_FLAG
 from entrepot.protocols.rocketmq.remoting.records import encode_batch
 from entrepot.store_client.rocketmq.cluster import Cluster
-from entrepot.store_client.rocketmq.routes import Route, RouteQueue
+from entrepot.store_client.rocketmq.routes import RouteQueue
 
 MAX_BODY_BYTES: Final = 15 << 20
 """Longest body that fits a frame with its properties; brokers take 4 MiB unless their settings say more."""
@@ -226,7 +226,7 @@ class Sending:
 
     async def _send_together(self, items: list[_Item], topic: str, queue_id: int) -> None:
         try:
-            queue = (await self._cluster.routes.of(topic)).queue(queue_id)
+            queue = await self._taking(topic, queue_id)
             if len(items) == 1:
                 await self._send(items[0], queue)
             else:
@@ -245,11 +245,18 @@ class Sending:
             self._done(item, outcome)
         self._settle()
 
+    async def _taking(self, topic: str, queue_id: int) -> RouteQueue:
+        """Return a queue that a master serves.  Raises UNAVAILABLE while its broker has none."""
+        queue = (await self._cluster.routes.of(topic)).queue(queue_id)
+        if not queue.has_master:
+            raise EntrepotError(Code.UNAVAILABLE, f"broker {queue.broker!r} has no master now")
+        return queue
+
     async def _send_alone(self, item: _Item) -> None:
         outcome: EntrepotError | None = EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome")
         try:
             async with self._singles:
-                queue = (await self._cluster.routes.of(item.message.topic)).queue(item.message.queue_id)
+                queue = await self._taking(item.message.topic, item.message.queue_id)
                 self._on_sent(item.message, await self._send(item, queue))
             outcome = None
         except EntrepotError as refusal:
@@ -319,12 +326,7 @@ class Sending:
     def _look_again(self, topic: str, refusal: EntrepotError) -> None:
         """Ask for the route again, which an answer, or its absence, has put in doubt."""
         if refusal.code in (Code.TOPIC_NOT_FOUND, Code.UNAVAILABLE, Code.STORAGE_FULL, Code.FORBIDDEN, *UNANSWERED):
-            self._cluster.spawn(self._refresh(topic))
-
-    async def _refresh(self, topic: str) -> Route | None:
-        with suppress(EntrepotError):
-            return await self._cluster.routes.refresh(topic)
-        return None
+            self._cluster.look_again(topic)
 
     # -- confirming --------------------------------------------------------------------------------------------------
 
