@@ -162,7 +162,10 @@ class Cluster:
         fields = {"topic": resource, "acceptStandardJsonOnly": True}
         answer = await self.ask_name_server(codes.ROUTE, fields, what=f"tell the route of topic {topic!r}")
         known = self.routes.known(topic)
-        return route_of(topic, table(answer.body), self.place, *(() if known is None else (known.type,)))
+        route = route_of(topic, table(answer.body), self.place, *(() if known is None else (known.type,)))
+        # receipts go to a master that has moved without waiting for the next look at all brokers
+        self.brokers |= {b.name: b.address for b in route.brokers if b.has_master and b.name in self.brokers}
+        return route
 
     def look_again(self, topic: str) -> None:
         """Ask for a topic's route in the background: an answer, or its absence, has put it in doubt."""
