@@ -20,9 +20,9 @@ from tests.support.waiting import PATIENCE_SECONDS, until
 pytestmark = [*on_rocketmq, pytest.mark.timeout(600)]
 
 DELETE_TOPIC = 215
-SHUTDOWN_SECONDS = 8
+SHUTDOWN_SECONDS = 1
 READ_ONLY = 4
-LEFT_ROUNDS = 3
+LEFT_ROUNDS = 2
 
 
 @pytest.fixture(scope="module")
