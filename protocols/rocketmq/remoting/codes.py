@@ -88,7 +88,7 @@ _BUSY_MARKS: Final = (
 )
 """A broker that has too much to do says so in the remark, under SYSTEM_BUSY and SYSTEM_ERROR alike."""
 _AWAY_MARKS: Final = ("in-sync replicas not enough", "create mapped file failed", "broker unable to service")
-"""What a broker says that cannot store anything now, under SYSTEM_ERROR.  Nothing is stored."""
+"""Words of a broker that can store nothing now, under SYSTEM_ERROR.  Nothing is stored."""
 _DISK_RATIOS: Final = re.compile(r"disk is full \[CL: *(-?[0-9.]+) CQ: *(-?[0-9.]+) INDEX: *(-?[0-9.]+)\]")
 """A broker's words for how full its disks are, in a refusal that may also mean a slave, or one that is stopping."""
 _FULL_FROM: Final = 0.85
