@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiomqtt
 import pytest
 
 from entrepot.domain.topic import Topic
@@ -16,6 +17,7 @@ from tests.support.processes.deployment import GatewayProcess
 from tests.support.rocketmq.door_words import AWAY, BUSY, FULL, TAKEN, UNKNOWN, Words, words
 from tests.support.rocketmq.server import RocketMqServer
 from tests.support.rocketmq.store_load import GOES_ON_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS
 
 TOPIC = "words"
 DOORS = 4
@@ -80,3 +82,30 @@ async def test_a_cluster_that_is_gone_in_the_words_of_each_door(model: tuple[Roc
     assert await words(gateway, TOPIC) == AWAY
     await server.start()
     await until_taken(gateway)
+
+
+async def test_a_session_that_was_away_misses_nothing_of_a_queue_that_lost_its_end(
+    model: tuple[RocketMqServer, GatewayProcess],
+):
+    """Its place is beyond the end: nobody tells whether the queue is another one, so it is read from its beginning."""
+    server, gateway = model
+    host, port = gateway.address("mqtt").rsplit(":", 1)
+    stays: dict[str, Any] = {"hostname": host, "port": int(port), "identifier": "stays", "clean_session": False}
+    async with aiomqtt.Client(**stays) as client:
+        await client.subscribe(f"{TOPIC}/#", qos=1)
+        for number in range(8):
+            await client.publish(f"{TOPIC}/a", str(number), qos=1)
+            assert await payload(client) == str(number)
+    await server.lose("broker-0", TOPIC, 5)
+    async with aiomqtt.Client(**stays) as client:
+        assert [await payload(client) for _ in range(5)] == ["0", "1", "2", "3", "4"]
+        await until_taken(gateway)
+        await client.publish(f"{TOPIC}/a", "new", qos=1)
+        while await payload(client) != "new":
+            pass
+
+
+async def payload(client: aiomqtt.Client) -> str:
+    """The next message."""
+    found = await asyncio.wait_for(anext(aiter(client.messages)), PATIENCE_SECONDS)
+    return str(found.payload, "utf-8")
