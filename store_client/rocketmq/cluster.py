@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -161,7 +162,19 @@ class Cluster:
         fields = {"topic": resource, "acceptStandardJsonOnly": True}
         answer = await self.ask_name_server(codes.ROUTE, fields, what=f"tell the route of topic {topic!r}")
         known = self.routes.known(topic)
-        return route_of(topic, table(answer.body), self.place, *(() if known is None else (known.type,)))
+        route = route_of(topic, table(answer.body), self.place, *(() if known is None else (known.type,)))
+        # receipts go to a master that has moved without waiting for the next look at all brokers
+        self.brokers |= {b.name: b.address for b in route.brokers if b.has_master and b.name in self.brokers}
+        return route
+
+    def look_again(self, topic: str) -> None:
+        """Ask for a topic's route in the background: an answer, or its absence, has put it in doubt."""
+
+        async def look() -> None:
+            with suppress(EntrepotError):
+                await self.routes.refresh(topic)
+
+        self.spawn(look())
 
     def is_systems(self, resource: str) -> bool:
         """True for topics that RocketMQ has for itself, such as the half messages of all producers."""

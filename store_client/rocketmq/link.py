@@ -42,7 +42,9 @@ class Link:
         self._channel: ClientChannel | None = None
         self._reader = FrameReader()
         self._numbers = count(1)
-        self._under_way: dict[int, asyncio.Future[Frame]] = {}
+        self._under_way: dict[int, tuple[asyncio.Future[Frame], ClientChannel | None]] = {}
+        self._left: dict[ClientChannel, FrameReader] = {}
+        """Connections on which the server tells that it leaves: what is under way there may be answered yet."""
         self._unwritten: list[bytes] = []
         self._connecting: asyncio.Task[None] | None = None
         self._pause, self._not_before = 0.0, 0.0
@@ -55,7 +57,6 @@ class Link:
         OUTCOME_UNKNOWN for one whose answer is lost, REQUEST_TIMEOUT likewise for one that takes too long."""
         answer = await self._ask(request, seconds)
         if answer.code == GO_AWAY:  # the server leaves, and has done nothing: another connection may reach the next one
-            self._gone("the server is shutting down")
             answer = await self._ask(request, seconds)
         return answer
 
@@ -67,19 +68,20 @@ class Link:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{MAX_UNDER_WAY} requests to {self.address} wait for answers")
         number = self._send(request)
         future: asyncio.Future[Frame] = self._loop.create_future()
-        self._under_way[number] = future
         channel, sent_at = self._channel, self._loop.time()
+        self._under_way[number] = future, channel
         try:
             async with asyncio.timeout_at(deadline):
                 return await future
         except TimeoutError:
             self._under_way.pop(number, None)
             if self._channel is channel and self._heard_at < sent_at:
-                self._gone("no answer")  # a network that swallows everything ends no connection by itself
+                self._gone(channel, "no answer")  # a network that swallows everything ends no connection by itself
             text = f"no answer of {self.address} in {seconds:g} s: unknown outcome"
             raise EntrepotError(Code.REQUEST_TIMEOUT, text) from None
         finally:
             self._under_way.pop(number, None)
+            self._end_left()
 
     async def tell(self, request: Frame) -> None:
         """Send a request that gets no answer.  Raises UNAVAILABLE if there is no connection."""
@@ -137,24 +139,27 @@ class Link:
 
     def received(self, channel: ClientChannel, data: bytes) -> None:
         """Settle the requests whose answers came, and hand on the other side's requests."""
-        if channel is not self._channel:
+        reader = self._reader if channel is self._channel else self._left.get(channel)
+        if reader is None:
             return
         self._heard_at = self._loop.time()
         try:
-            frames = self._reader.receive(data)
+            frames = reader.receive(data)
         except FrameError as error:
             log.warning(
                 "a server breaks the rules of the wire", seldom="rocketmq", address=self.address, problem=str(error)
             )
-            self._gone(error.message)
+            self._gone(channel, error.message)
             return
         for frame in frames:
             if not frame.is_answer:
                 self._take(frame)
                 continue
-            future = self._under_way.get(frame.number)
+            future, _ = self._under_way.get(frame.number, (None, None))
             if future is not None and not future.done():
                 future.set_result(frame)
+            if frame.code == GO_AWAY and channel is self._channel:
+                self._leave(channel)
 
     def _take(self, frame: Frame) -> None:
         try:
@@ -164,24 +169,39 @@ class Link:
 
     def lost(self, channel: ClientChannel) -> None:
         """Note the end of the connection."""
-        if channel is self._channel:
-            self._gone("the connection was lost")
+        if channel is self._channel or channel in self._left:
+            self._gone(channel, "the connection was lost")
 
-    def _gone(self, problem: str) -> None:
-        channel, self._channel = self._channel, None
+    def _leave(self, channel: ClientChannel) -> None:
+        """Send what comes next over a new connection."""
+        self._flush()
+        self._left[channel], self._channel = self._reader, None
+
+    def _end_left(self) -> None:
+        """Close the connections that were left, and have nothing under way."""
+        if self._left:
+            busy = {channel for _, channel in self._under_way.values()}
+            for channel in [each for each in self._left if each not in busy]:
+                del self._left[channel]
+                channel.abort()
+
+    def _gone(self, channel: ClientChannel | None, problem: str) -> None:
+        if channel is self._channel:
+            self._channel, self._unwritten = None, []
         if channel is not None:
+            self._left.pop(channel, None)
             channel.abort()
-        self._unwritten = []
-        under_way, self._under_way = self._under_way, {}
-        for future in under_way.values():
+        lost = [number for number, (_, on) in self._under_way.items() if on is channel]
+        for future, _ in map(self._under_way.pop, lost):
             if not future.done():
                 future.set_exception(EntrepotError(Code.OUTCOME_UNKNOWN, f"{self.address}: {problem}: unknown outcome"))
-        if under_way:
+        if lost:
             self._problem = problem
 
     def close(self) -> None:
         """End the connection; requests under way are lost."""
         self._is_closed = True
-        self._gone("the store was closed")
+        for channel in (*self._left, self._channel):
+            self._gone(channel, "the store was closed")
         if self._connecting is not None:
             self._connecting.cancel()

@@ -142,6 +142,8 @@ class Reading:
         if answer.code == codes.PULL_MOVED or from_offset < least or from_offset > end:
             if from_offset == least == end:  # a queue whose messages have all gone
                 return PulledRecords([], from_offset, least, end, is_found=False)
+            if not queue.has_master:
+                raise EntrepotError(Code.UNAVAILABLE, f"the slave of {queue.broker!r} is behind offset {from_offset}")
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {from_offset} is outside of {least} to {end}")
         is_found = answer.code == SUCCESS
         records = [each for each in decode_records(answer.body) if each.queue_offset >= from_offset] if is_found else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ import structlog
 from entrepot.domain.broker_of_queue import broker_number, first_place, first_queue
 from entrepot.domain.definitions.consumer_group import LATEST
 from entrepot.domain.delivery import Deliveries, Delivery
-from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.errors import AWAY, Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, compile_filter
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import as_first_stored
@@ -32,7 +33,7 @@ from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.deliveries import ClusterRun, delivery_of
 from entrepot.store_client.rocketmq.positions import Positions
-from entrepot.store_client.rocketmq.routes import BrokerOfTopic
+from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route
 from entrepot.store_client.rocketmq.settling import Settling
 
 MAX_RECEIVE: Final = 32
@@ -98,9 +99,7 @@ class Receiving:
         """Implements `Consumption.pop`."""
         check_same_namespace(request.topic, request.group)
         route = await self._cluster.routes.of(request.topic)
-        brokers = [broker for broker in route.brokers if broker.reads]
-        if not brokers:
-            raise EntrepotError(Code.FORBIDDEN, f"topic {request.topic!r} is not readable")
+        brokers = self._brokers(route)
         group = self._cluster.group_in_use(request.group)
         await self._positions.begin(group, route)
         wanted = request.filter or group.filter
@@ -116,6 +115,17 @@ class Receiving:
             shelf.pops -= 1
             self._tidy(shelf)
 
+    def _brokers(self, route: Route) -> list[BrokerOfTopic]:
+        """Return the brokers to ask: not a slave, which keeps no receipts.  Raises FORBIDDEN, UNAVAILABLE."""
+        readable = [broker for broker in route.brokers if broker.reads]
+        if not readable:
+            raise EntrepotError(Code.FORBIDDEN, f"topic {route.topic!r} is not readable")
+        found = [broker for broker in readable if broker.has_master]
+        if not found:
+            self._cluster.look_again(route.topic)
+            raise EntrepotError(Code.UNAVAILABLE, f"no broker of topic {route.topic!r} has a master now")
+        return found
+
     async def _wait(self, shelf: _Shelf, brokers: list[BrokerOfTopic], request: PopRequest) -> list[Delivery]:
         loop = asyncio.get_running_loop()
         settings = self._cluster.settings
@@ -124,6 +134,8 @@ class Receiving:
         polls = False
         while True:
             now = loop.time()
+            with suppress(EntrepotError):  # a master may have moved since
+                brokers = self._brokers(await self._cluster.routes.of(request.topic))
             found, remaining = shelf.take(request.max_messages), end - now
             waits = bool(request.wait_ms) and not self._is_draining
             if found or remaining <= 0 or request.max_messages <= 0 or (polls and not waits):
@@ -170,6 +182,8 @@ class Receiving:
                 self.took.observe(asyncio.get_running_loop().time() - began)
         except EntrepotError as refusal:
             shelf.refusals[broker.name] = refusal.with_traceback(None)
+            if refusal.code in AWAY:
+                self._cluster.look_again(shelf.wish.topic)
             log.info("could not receive", seldom="rocketmq", broker=broker.name, problem=refusal.message)
         except Exception as error:  # a fault of ours: waiting pops are told
             log.exception("a receive failed", broker=broker.name)

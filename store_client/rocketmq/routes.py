@@ -6,7 +6,7 @@ and again, and a route is asked for at once where a broker refutes it.
 
 A name server forgets a broker that is away, and may lose a topic for a while.  So a broker stays in its routes for
 AWAY_SECONDS, unless it tells itself that it has no such topic: a keyed message waits for its queue, and no subscriber
-takes the topic for deleted.
+takes the topic for deleted.  While a broker has slaves alone, its queues stay what they are, and are only read.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class BrokerOfTopic:
     """A broker with a topic.  `address`: of its master, or of the slave that serves reads while that is away.  `reads`
-    and `writes`: its queues, from 0 on, that are readable and writable; nothing is writable without a master.
-    `is_away`: nobody tells of it now."""
+    and `writes`: its queues, from 0 on, that are readable and writable.  `is_away`: nobody tells of it now.
+    `has_master`: False while a slave alone is there, which takes nothing, and may be behind."""
 
     name: str
     address: str
     reads: int
     writes: int
     is_away: bool = False
+    has_master: bool = True
 
     @property
     def number(self) -> int:
@@ -64,6 +65,7 @@ class RouteQueue:
     local_id: int
     address: str
     is_writable: bool
+    has_master: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,12 @@ class Route:
         """The queues by our ids."""
         return {
             first_queue(broker.number) + local: RouteQueue(
-                first_queue(broker.number) + local, broker.name, local, broker.address, local < broker.writes
+                first_queue(broker.number) + local,
+                broker.name,
+                local,
+                broker.address,
+                local < broker.writes,
+                broker.has_master,
             )
             for broker in self.brokers
             for local in range(max(broker.reads, broker.writes))
@@ -95,7 +102,8 @@ class Route:
         """The ids of its queues."""
         readable = [q.queue_id for q in self.queues.values() if q.local_id < self.broker(q.broker).reads]
         writable = [q.queue_id for q in self.queues.values() if q.is_writable]
-        there = [q.queue_id for q in self.queues.values() if q.is_writable and not self.broker(q.broker).is_away]
+        takes = {broker.name for broker in self.brokers if broker.has_master and not broker.is_away}
+        there = [q.queue_id for q in self.queues.values() if q.is_writable and q.broker in takes]
         return TopicQueues(readable, writable, there or writable)
 
     @cached_property
@@ -144,8 +152,8 @@ def broker_of_topic(name: str, address: str, told: Mapping[str, Any], *, has_mas
     """Return a broker with the queues and the permission that are told of a topic (QueueData, TopicConfig)."""
     permission = _count(told, "perm")
     reads = _count(told, "readQueueNums") if permission & _READABLE else 0
-    writes = _count(told, "writeQueueNums") if permission & _WRITABLE and has_master else 0
-    return BrokerOfTopic(name, address, reads, writes)
+    writes = _count(told, "writeQueueNums") if permission & _WRITABLE else 0
+    return BrokerOfTopic(name, address, reads, writes, has_master=has_master)
 
 
 def _of_different_numbers(brokers: Iterable[BrokerOfTopic]) -> tuple[BrokerOfTopic, ...]:

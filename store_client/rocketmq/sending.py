@@ -40,8 +40,9 @@ from entrepot.protocols.rocketmq.remoting.records import HALF as HALF_FLAG
 from entrepot.protocols.rocketmq.remoting.records import encode_batch
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.remembered import Remembered
-from entrepot.store_client.rocketmq.routes import Route, RouteQueue
+from entrepot.store_client.rocketmq.routes import RouteQueue
 from entrepot.store_client.rocketmq.send_request import StorePlace, queue_offset_in, store_at
+from entrepot.store_client.rocketmq.turn import Turn
 
 MAX_BODY_BYTES: Final = 15 << 20
 """Longest body that fits a frame with its properties; brokers take 4 MiB unless their settings say more."""
@@ -99,31 +100,10 @@ class _Item:
 
 
 @dataclass(slots=True)
-class _Turn:
-    """Work at a queue between messages for it."""
-
-    work: Callable[[], Awaitable[int]]
-    outcome: asyncio.Future[int]
-
-    async def run(self) -> None:
-        try:
-            found = await self.work()
-        except Exception as fault:  # noqa: BLE001 - who waits is told, and the lane goes on
-            self.end(fault)
-        else:
-            if not self.outcome.done():
-                self.outcome.set_result(found)
-
-    def end(self, fault: Exception) -> None:
-        if not self.outcome.done():
-            self.outcome.set_exception(fault.with_traceback(None))
-
-
-@dataclass(slots=True)
 class _Lane:
     """The messages for one queue.  `task`: sends them, while there are any."""
 
-    items: deque[_Item | _Turn] = field(default_factory=deque)
+    items: deque[_Item | Turn] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
 
 
@@ -202,11 +182,11 @@ class Sending:
 
     def in_turn(self, topic: str, queue_id: int, work: Callable[[], Awaitable[int]]) -> asyncio.Future[int]:
         """Do work at a queue once all that was appended for it is answered, and before what is appended later."""
-        turn = _Turn(work, asyncio.get_running_loop().create_future())
+        turn = Turn(work, asyncio.get_running_loop().create_future())
         self._put(turn, (topic, queue_id))
         return turn.outcome
 
-    def _put(self, item: _Item | _Turn, place: tuple[str, int]) -> None:
+    def _put(self, item: _Item | Turn, place: tuple[str, int]) -> None:
         """Put a message into the lane of its queue."""
         lane = self._lanes.get(place)
         if lane is None:
@@ -240,7 +220,7 @@ class Sending:
         taken: list[_Item] = []
         try:
             while lane.items:
-                if isinstance(lane.items[0], _Turn):
+                if isinstance(lane.items[0], Turn):
                     await lane.items[0].run()
                     lane.items.popleft()
                     continue
@@ -250,7 +230,7 @@ class Sending:
         finally:
             self._lanes.pop((topic, queue_id), None)
             for item in (*taken, *lane.items):
-                if isinstance(item, _Turn):
+                if isinstance(item, Turn):
                     item.end(EntrepotError(Code.UNAVAILABLE, "the store was closed"))
                 else:
                     self._done(item, EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome"))
@@ -263,7 +243,7 @@ class Sending:
         size = 0
         while lane.items and len(taken) < settings.max_batch:
             item = lane.items[0]
-            if isinstance(item, _Turn) or (taken and size + item.size > settings.max_batch_bytes):
+            if isinstance(item, Turn) or (taken and size + item.size > settings.max_batch_bytes):
                 break
             size += item.size
             taken.append(item)
@@ -272,7 +252,7 @@ class Sending:
 
     async def _send_together(self, items: list[_Item], topic: str, queue_id: int) -> None:
         try:
-            queue = (await self._cluster.routes.of(topic)).queue(queue_id)
+            queue = await self._taking(topic, queue_id)
             if len(items) == 1:
                 self._note_end(topic, queue_id, (await self._send(items[0], queue)).queue_offset, 1)
             else:
@@ -294,11 +274,18 @@ class Sending:
             self._done(item, outcome)
         self._settle()
 
+    async def _taking(self, topic: str, queue_id: int) -> RouteQueue:
+        """Return a queue that a master serves.  Raises UNAVAILABLE while its broker has none."""
+        queue = (await self._cluster.routes.of(topic)).queue(queue_id)
+        if not queue.has_master:
+            raise EntrepotError(Code.UNAVAILABLE, f"broker {queue.broker!r} has no master now")
+        return queue
+
     async def _send_alone(self, item: _Item) -> None:
         outcome: EntrepotError | None = EntrepotError(Code.OUTCOME_UNKNOWN, "the store was closed: unknown outcome")
         try:
             async with self._singles:
-                queue = (await self._cluster.routes.of(item.message.topic)).queue(item.queue_id)
+                queue = await self._taking(item.message.topic, item.queue_id)
                 self._on_sent(item.message, await self._send(item, queue))
             outcome = None
         except EntrepotError as refusal:
@@ -345,12 +332,7 @@ class Sending:
     def _look_again(self, topic: str, refusal: EntrepotError) -> None:
         """Ask for the route again, which an answer, or its absence, has put in doubt."""
         if refusal.code in (Code.TOPIC_NOT_FOUND, Code.UNAVAILABLE, Code.STORAGE_FULL, Code.FORBIDDEN, *UNANSWERED):
-            self._cluster.spawn(self._refresh(topic))
-
-    async def _refresh(self, topic: str) -> Route | None:
-        with suppress(EntrepotError):
-            return await self._cluster.routes.refresh(topic)
-        return None
+            self._cluster.look_again(topic)
 
     # -- confirming --------------------------------------------------------------------------------------------------
 

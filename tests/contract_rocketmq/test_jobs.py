@@ -345,7 +345,7 @@ def test_a_slave_that_has_less_or_serves_no_reads_is_waited_for(
 ):
     """A slave that serves no reads answers with code 20 and goes on, as if nothing had matched."""
     writer.append("t", [b"x"] * 4, queue=10_000)
-    cluster.at["broker-1"].replica = "1"
+    cluster.at["broker-1"].has_master = False
     with closing(open_reader(StoreLocation(rocketmq=place_of(cluster), seconds=BRIEF_SECONDS))) as reader:
         lagging = {each.queue_id: each.may_lag for each in reader.bounds("t")}
         assert lagging == {0: False, 1: False, 10_000: True, 10_001: True}

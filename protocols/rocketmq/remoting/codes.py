@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -87,8 +88,15 @@ _BUSY_MARKS: Final = (
     "[REJECTREQUEST]",
     "[OVERLOAD]",
     "[PC_SYNCHRONIZED]",
+    "timer message is under flow control",
 )
 """A broker that has too much to do says so in the remark, under SYSTEM_BUSY and SYSTEM_ERROR alike."""
+_AWAY_MARKS: Final = ("in-sync replicas not enough", "create mapped file failed", "broker unable to service")
+"""Words of a broker that can store nothing now, under SYSTEM_ERROR.  Nothing is stored."""
+_DISK_RATIOS: Final = re.compile(r"disk is full \[CL: *(-?[0-9.]+) CQ: *(-?[0-9.]+) INDEX: *(-?[0-9.]+)\]")
+"""A broker's words for how full its disks are, in a refusal that may also mean a slave, or one that is stopping."""
+_FULL_FROM: Final = 0.85
+"""A broker that refused above 0.9 takes messages again below this."""
 _MAX_REMARK: Final = 300
 
 
@@ -97,5 +105,9 @@ def refusal_of(answer: Frame, what: str) -> EntrepotError:
     code = _MEANINGS.get(answer.code, Code.INTERNAL_ERROR)
     if any(mark in answer.remark for mark in _BUSY_MARKS):
         code = Code.TOO_MANY_REQUESTS
+    elif any(mark in answer.remark for mark in _AWAY_MARKS):
+        code = Code.UNAVAILABLE
+    elif code is Code.STORAGE_FULL and (ratios := _DISK_RATIOS.search(answer.remark)) is not None:
+        code = code if max(map(float, ratios.groups())) >= _FULL_FROM else Code.UNAVAILABLE
     text = answer.remark.partition("\n")[0][:_MAX_REMARK] or f"code {answer.code}"
     return EntrepotError(code, f"RocketMQ refuses to {what}: {text}")

@@ -102,7 +102,7 @@ def test_each_row_comes_once_through_ends_of_brokers_and_drivers(
                 query.stop()
                 query = made.start(now=False)  # the name server has forgotten the broker: the checkpoint has not
             broker.start()
-            wait_until(cluster._knows_all, cluster.log_text, START_SECONDS)
+            wait_until(cluster.knows_all, cluster.log_text, START_SECONDS)
             query = after_batches(made, query, 2)
             query.stop()
             query = made.start(now=False)

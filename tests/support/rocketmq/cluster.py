@@ -63,6 +63,17 @@ _BROKER: Final = {
 }
 """Files are small, and what a producer may do is allowed.  An ended transaction is on record 3 s later: until then a
 broker would ask after it."""
+_CONTROLLED: Final = {
+    "enableControllerMode": True,
+    "brokerId": -1,
+    "brokerRole": "SLAVE",
+    "allAckInSyncStateSet": True,
+    "brokerHeartbeatInterval": 500,
+    "brokerNotActiveTimeoutMillis": 3_000,
+    "controllerHeartBeatTimeoutMills": 3_000,
+    "checkSyncStateSetPeriod": 1_000,
+}
+"""A replica is missed after three seconds.  What is confirmed is at all replicas that may become the master."""
 
 
 def require_rocketmq() -> None:
@@ -135,12 +146,17 @@ class BrokerPlace:
     number: int
     port: int
 
+    @property
+    def process(self) -> str:
+        """The name of its program, and of its folder."""
+        return f"{self.name}-{self.number}"
+
 
 class RocketMqCluster(Started):
     """A name server and `brokers` masters on an empty folder, with a `proxy` before them.  They are killed at the end.
 
-    `controlled`: the brokers are replicas of one name instead, and a controller chooses their master.  `settings`: of
-    the brokers, beside those of all tests."""
+    `controlled`: the brokers are replicas of one name instead, and `controllers` choose their master.  `settings`: of
+    the brokers, beyond those of all tests."""
 
     def __init__(
         self,
@@ -148,41 +164,58 @@ class RocketMqCluster(Started):
         brokers: int = 1,
         *,
         controlled: bool = False,
+        controllers: int = 1,
         proxy: bool = False,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         require_rocketmq()
         self.directory = directory
         self.name_server_port, self.proxy_port = free_port(), free_port()
-        self.controller_port = free_port() if controlled else 0
-        self._wants_proxy, self._settings = proxy, settings or {}
+        self.controller_ports = [free_port() for _ in range(controllers)] if controlled else []
+        self._settings = dict(settings or {})
+        self._wants_proxy = proxy
         self.brokers: list[BrokerPlace] = []
-        for number in range(brokers):
-            name = "broker-0" if controlled else f"broker-{number}"
-            self.brokers.append(BrokerPlace(name, number, free_ports_apart(_FAST_PORT)[1]))
+        for _ in range(brokers):
+            self._place()
         self.processes: list[JavaProcess] = []
+
+    def _place(self) -> BrokerPlace:
+        number = len(self.brokers)
+        name = "broker-0" if self.controller_ports else f"broker-{number}"
+        self.brokers.append(BrokerPlace(name, number, free_ports_apart(_FAST_PORT)[1]))
+        return self.brokers[-1]
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start all, and wait until the name server knows every broker, and the proxy takes calls."""
         self._begin("namesrv", "namesrv.NamesrvStartup", 64, ["-c", self._write("namesrv", self._of_name_server())])
-        if self.controller_port:
-            self._begin(
-                "controller",
-                "controller.ControllerStartup",
-                64,
-                ["-c", self._write("controller", self._of_controller())],
-            )
-            wait_until(lambda: self._listens(self.controller_port), self.log_text, START_SECONDS)
-        wait_until(lambda: self._listens(self.name_server_port), self.log_text, START_SECONDS)
+        for number in range(len(self.controller_ports)):
+            settings = self._write(f"controller-{number}", self._of_controller(number))
+            self._begin(f"controller-{number}", "controller.ControllerStartup", 64, ["-c", settings])
+        for port in (*self.controller_ports, self.name_server_port):
+            wait_until(partial(self._listens, port), self.log_text, START_SECONDS)
         for place in self.brokers:
-            name = f"{place.name}-{place.number}"
-            self._begin(name, "broker.BrokerStartup", 192, ["-c", self._write(name, self._of_broker(place))])
-        wait_until(self._knows_all, self.log_text, START_SECONDS)
+            self._begin_broker(place)
+        wait_until(self.knows_all, self.log_text, START_SECONDS)
         if self._wants_proxy:
             self._begin("proxy", "proxy.ProxyStartup", 128, ["-pm", "cluster", "-pc", self._write_proxy()])
             wait_until(self._proxy_is_ready, self.log_text, START_SECONDS)
+
+    def add_broker(self) -> BrokerPlace:
+        """Start one more broker, and wait until the name server knows it."""
+        place = self._place()
+        self._begin_broker(place)
+        wait_until(self.knows_all, self.log_text, START_SECONDS)
+        return place
+
+    def _begin_broker(self, place: BrokerPlace) -> None:
+        settings = self._write(place.process, self._of_broker(place))
+        self._begin(place.process, "broker.BrokerStartup", 192, ["-c", settings])
+
+    def process(self, name: str) -> JavaProcess:
+        """A program by its name: `namesrv`, `controller-0`, `broker-0-0` (its replica last)."""
+        return next(process for process in self.processes if process.name == name)
 
     def kill(self) -> None:
         """SIGKILL to every process, and wait for their ends."""
@@ -207,7 +240,8 @@ class RocketMqCluster(Started):
         """True once it says so: before that it listens, and answers nobody."""
         return self._listens(self.proxy_port) and "startup successfully" in self.processes[-1].log_text()
 
-    def _knows_all(self) -> bool:
+    def knows_all(self) -> bool:
+        """Whether the name server knows every broker; fails if a process has ended."""
         for process in self.processes:
             process.check()
         try:
@@ -223,6 +257,11 @@ class RocketMqCluster(Started):
         with RemotingClient(self.name_server_port) as client:
             found = client.ask(CLUSTER_INFO).content()["brokerAddrTable"]
         return {name: about["brokerAddrs"] for name, about in found.items()}
+
+    def master(self, name: str = "broker-0") -> BrokerPlace | None:
+        """The master of a broker, as the name server tells it; None while there is none."""
+        address = self.known_brokers().get(name, {}).get("0", "")
+        return next((place for place in self.brokers if address.endswith(f":{place.port}")), None)
 
     def put_topic(
         self, name: str, queues: int = 4, message_type: str = "MIXED", brokers: int | None = None, permission: int = 6
@@ -288,19 +327,20 @@ class RocketMqCluster(Started):
             "configStorePath": data / "namesrv.properties",
         }
 
-    def _of_controller(self) -> dict[str, Any]:
+    def _of_controller(self, number: int) -> dict[str, Any]:
+        peers = (f"n{peer}-127.0.0.1:{port}" for peer, port in enumerate(self.controller_ports))
         return {
             "controllerDLegerGroup": "group",
-            "controllerDLegerPeers": f"n0-127.0.0.1:{self.controller_port}",
-            "controllerDLegerSelfId": "n0",
-            "controllerStorePath": self.directory / "controller",
+            "controllerDLegerPeers": ";".join(peers),
+            "controllerDLegerSelfId": f"n{number}",
+            "controllerStorePath": self.directory / f"controller-{number}",
+            "scanNotActiveBrokerInterval": 1_000,
         }
 
     def _of_broker(self, place: BrokerPlace) -> dict[str, Any]:
-        data = self.directory / f"{place.name}-{place.number}"
+        data = self.directory / place.process
         found = {
             **_BROKER,
-            **self._settings,
             "brokerName": place.name,
             "brokerId": 0,
             "brokerRole": "ASYNC_MASTER",
@@ -310,10 +350,10 @@ class RocketMqCluster(Started):
             "storePathRootDir": data,
             "storePathCommitLog": data / "commitlog",
         }
-        if self.controller_port:
-            address = f"127.0.0.1:{self.controller_port}"
-            found |= {"enableControllerMode": True, "controllerAddr": address, "brokerId": -1, "brokerRole": "SLAVE"}
-        return found
+        if self.controller_ports:
+            addresses = ";".join(f"127.0.0.1:{port}" for port in self.controller_ports)
+            found |= {"controllerAddr": addresses, **_CONTROLLED}
+        return found | self._settings
 
     def _write(self, name: str, settings: dict[str, Any]) -> str:
         path = self.directory / f"{name}.conf"

@@ -79,7 +79,8 @@ class Broker:
     """Names that brokers take for groups, and that no store knows."""
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
     is_away: bool = False
-    replica: str = "0"
+    has_master: bool = True
+    """False: a slave alone is left, at its address."""
 
 
 class RocketMqServer:
@@ -122,8 +123,11 @@ class RocketMqServer:
         self._name_server = await asyncio.start_server(self._served(None), "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._name_server.sockets[0].getsockname()[1]
         for broker in self.at.values():
-            broker.listener = await asyncio.start_server(self._served(broker), "127.0.0.1", broker.port, ssl=self._tls)
-            broker.port = broker.listener.sockets[0].getsockname()[1]
+            await self._listen(broker)
+
+    async def _listen(self, broker: Broker) -> None:
+        broker.listener = await asyncio.start_server(self._served(broker), "127.0.0.1", broker.port, ssl=self._tls)
+        broker.port = broker.listener.sockets[0].getsockname()[1]
 
     async def stop_broker(self, name: str) -> None:
         """End one broker but its store; the name server forgets it at once."""
@@ -157,6 +161,36 @@ class RocketMqServer:
     def asked(self, code: int) -> list[Frame]:
         """All requests of a code."""
         return [request for each, request in self.calls if each == code]
+
+    # -- what happens to brokers -------------------------------------------------------------------------------------
+
+    async def join(self, name: str) -> Broker:
+        """Have one more broker, without topics."""
+        broker = self.at[name] = Broker(name, MemoryStore(self.clock))
+        await self._listen(broker)
+        return broker
+
+    async def move(self, name: str) -> None:
+        """Have another replica for a master: the same messages at another place; the old one is dead."""
+        broker = self.at[name]
+        broker.listener.close()
+        for writer in tuple(broker.writers):
+            writer.transport.abort()
+        broker.port = 0
+        await self._listen(broker)
+
+    async def lose(self, name: str, topic: str, kept: int) -> None:
+        """Have a broker lose the end of a topic's first queue; its connections break, as if it had died."""
+        broker, lost = self.at[name], self.at[name].store
+        definition, broker.store = lost.topology.topic(topic), MemoryStore(self.clock)
+        assert definition is not None
+        await broker.store.topology.put_topic(definition)
+        for message in await lost.messages.read(topic, 0, 0, kept):
+            again = Message(topic, message.body, queue_id=0, message_id=message.message_id, system=message.system)
+            assert broker.store.messages.append([again]).refusals is None
+        await lost.close()
+        for writer in tuple(broker.writers):
+            writer.transport.abort()
 
     # -- what an operator does ---------------------------------------------------------------------------------------
 
@@ -269,7 +303,8 @@ class RocketMqServer:
         there = {name: broker for name, broker in self.at.items() if not broker.is_away}
         if code == 106:  # never standard JSON
             each = [
-                f'"{n}":{{"brokerAddrs":{{{b.replica}:"{_address(b)}"}},"brokerName":"{n}"}}' for n, b in there.items()
+                f'"{n}":{{"brokerAddrs":{{{_replica(b)}:"{_address(b)}"}},"brokerName":"{n}"}}'
+                for n, b in there.items()
             ]
             names = json.dumps([*there])
             return {}, f'{{"brokerAddrTable":{{{",".join(each)}}},"clusterAddrTable":{{"tests":{names}}}}}'.encode()
@@ -283,7 +318,7 @@ class RocketMqServer:
             if topic is not None:
                 queues.append({"brokerName": name, **_config(topic, told["topic"])})
                 brokers.append(
-                    {"cluster": "tests", "brokerName": name, "brokerAddrs": {broker.replica: _address(broker)}}
+                    {"cluster": "tests", "brokerName": name, "brokerAddrs": {_replica(broker): _address(broker)}}
                 )
         if not queues:
             raise Refused(17, f"No topic route info in name server for the topic: {told['topic']}")
@@ -771,6 +806,10 @@ def _timed(properties: dict[str, str], resource: str) -> Record:
 
 def _address(broker: Broker) -> str:
     return f"127.0.0.1:{broker.port}"
+
+
+def _replica(broker: Broker) -> str:
+    return "0" if broker.has_master else "2"
 
 
 def _text(value: Any) -> str:

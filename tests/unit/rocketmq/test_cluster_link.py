@@ -13,6 +13,8 @@ from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Pulled
 from entrepot.domain.position import LATEST_POSITION, Position
+from entrepot.protocols.rocketmq.remoting.codes import GO_AWAY
+from entrepot.protocols.rocketmq.remoting.codes import refusal_of as refusal_meant
 from entrepot.protocols.rocketmq.remoting.frames import Frame, FrameReader, encode
 from entrepot.store_client.rocketmq import link as links
 from entrepot.store_client.rocketmq import routes
@@ -101,6 +103,31 @@ async def test_a_server_that_breaks_the_rules_is_left(linked: Linked) -> None:
     await until(lambda: len(server.heard) == 2, "over a new connection")
     server.answer(server.heard[1], b"")
     assert (await again).code == 0
+
+
+async def test_what_is_under_way_where_a_server_leaves_is_answered(linked: Linked) -> None:
+    server, link, _ = linked
+    told, other = (asyncio.ensure_future(link.ask(Frame(310, fields={"n": n}), SECONDS)) for n in ("told", "other"))
+    await until(lambda: len(server.heard) == 2, "both are heard")
+    first, second = server.heard
+    server.writers[0].write(encode(Frame(GO_AWAY, first.number, is_answer=True)))
+    await until(lambda: len(server.heard) == 3, "it is asked again")
+    assert (len(server.writers), server.heard[2].fields) == (2, {"n": "told"}), "over a new connection"
+    server.answer(server.heard[2], b"told")
+    assert (await told).body == b"told"
+    server.writers[0].write(encode(Frame(0, second.number, {}, b"other", is_answer=True)))
+    assert (await other).body == b"other"
+    await until(lambda: server.writers[0].transport.is_closing(), "the old connection is closed")
+
+
+async def test_a_server_that_leaves_twice_is_away(linked: Linked) -> None:
+    server, link, _ = linked
+    asked = asyncio.ensure_future(link.ask(Frame(310), SECONDS))
+    for number in range(2):
+        await until(lambda n=number: len(server.heard) == n + 1, "it is heard")
+        server.writers[-1].write(encode(Frame(GO_AWAY, server.heard[number].number, is_answer=True)))
+    answer = await asked
+    assert refusal_meant(answer, "store").code == Code.UNAVAILABLE
 
 
 async def test_requests_under_way_have_a_limit(linked: Linked, monkeypatch: pytest.MonkeyPatch) -> None:
