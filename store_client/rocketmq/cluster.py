@@ -115,6 +115,11 @@ class Cluster:
             self._links[address] = found
         return found
 
+    def turn_at(self, address: str) -> int:
+        """Return a number that changes with each connection to a place."""
+        link = self._links.get(address)
+        return -1 if link is None else link.turn
+
     def _close_idle(self) -> None:
         before = asyncio.get_running_loop().time() - IDLE_SECONDS
         for address, link in list(self._links.items()):

@@ -51,6 +51,8 @@ class Link:
         self._problem = ""
         self._is_closed = False
         self.used_at = self._heard_at = self._loop.time()
+        self.turn = 0
+        """Number of connections made and lost so far: what a server told in an earlier turn may be over."""
 
     async def ask(self, request: Frame, seconds: float) -> Frame:
         """Return the answer to a request, whatever it says.  Raises UNAVAILABLE for one that was not sent,
@@ -136,6 +138,7 @@ class Link:
     def connected(self, channel: ClientChannel) -> None:
         """Take a connection that has been made."""
         self._channel, self._reader = channel, FrameReader()
+        self.turn += 1
 
     def received(self, channel: ClientChannel, data: bytes) -> None:
         """Settle the requests whose answers came, and hand on the other side's requests."""
@@ -188,6 +191,7 @@ class Link:
     def _gone(self, channel: ClientChannel | None, problem: str) -> None:
         if channel is self._channel:
             self._channel, self._unwritten = None, []
+            self.turn += 1
         if channel is not None:
             self._left.pop(channel, None)
             channel.abort()

@@ -99,6 +99,16 @@ class _Item:
         return len(self.body) + len(self.properties)
 
 
+class _End(NamedTuple):
+    """The offset behind what a broker confirmed, until when it counts, and the connection: a broker that comes back may
+    have lost it, and a queue may be made anew."""
+
+    offset: int
+    until: float
+    address: str
+    turn: int
+
+
 @dataclass(slots=True)
 class _Lane:
     """The messages for one queue.  `task`: sends them, while there are any."""
@@ -116,8 +126,7 @@ class Sending:
         self._on_sent = on_sent
         self._batches: deque[_Batch] = deque()
         self._lanes: dict[tuple[str, int], _Lane] = {}
-        self._ends: Remembered[tuple[str, int], tuple[int, float]] = Remembered(cluster.settings.max_remembered)
-        """Offsets behind what was confirmed, and until when they count: a queue may be made anew."""
+        self._ends: Remembered[tuple[str, int], _End] = Remembered(cluster.settings.max_remembered)
         self._singles = asyncio.Semaphore(cluster.settings.max_sends)
         self._turns = RoundRobin()
         self._relieved: list[Callable[[], None]] = []
@@ -254,13 +263,13 @@ class Sending:
         try:
             queue = await self._taking(topic, queue_id)
             if len(items) == 1:
-                self._note_end(topic, queue_id, (await self._send(items[0], queue)).queue_offset, 1)
+                self._note_end(topic, queue, (await self._send(items[0], queue)).queue_offset, 1)
             else:
                 body = encode_batch([(item.body, item.properties) for item in items])
                 born_ms = items[0].message.born_time_ms
                 place = self._place(queue, topic)
                 answer = await store_at(self._cluster, place, "", body, born_ms=born_ms, is_batch=True)
-                self._note_end(topic, queue_id, queue_offset_in(answer), len(items))
+                self._note_end(topic, queue, queue_offset_in(answer), len(items))
             outcome = None
         except EntrepotError as refusal:
             outcome = refusal.with_traceback(None)
@@ -320,14 +329,17 @@ class Sending:
     def _place(self, queue: RouteQueue, topic: str) -> StorePlace:
         return StorePlace(self._cluster.names.resource(topic), queue.local_id, queue.broker, queue.address)
 
-    def _note_end(self, topic: str, queue_id: int, first: int, count: int) -> None:
-        self._ends[topic, queue_id] = first + count, asyncio.get_running_loop().time() + END_SECONDS
-        self._ends.move_to_end((topic, queue_id))
+    def _note_end(self, topic: str, queue: RouteQueue, first: int, count: int) -> None:
+        until, turn = asyncio.get_running_loop().time() + END_SECONDS, self._cluster.turn_at(queue.address)
+        self._ends[topic, queue.queue_id] = _End(first + count, until, queue.address, turn)
+        self._ends.move_to_end((topic, queue.queue_id))
 
     def end_of(self, topic: str, queue_id: int) -> int:
         """Return the offset behind what was confirmed a moment ago, or 0: it may not be readable yet."""
-        end, until = self._ends.get((topic, queue_id), (0, 0.0))
-        return end if asyncio.get_running_loop().time() < until else 0
+        found = self._ends.get((topic, queue_id))
+        if found is None or asyncio.get_running_loop().time() >= found.until:
+            return 0
+        return found.offset if self._cluster.turn_at(found.address) == found.turn else 0
 
     def _look_again(self, topic: str, refusal: EntrepotError) -> None:
         """Ask for the route again, which an answer, or its absence, has put in doubt."""
