@@ -20,6 +20,7 @@ from entrepot.domain.topic import TopicType
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.dialect import table
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.kept_definitions import KeptDefinitions
 from entrepot.store_client.rocketmq.routes import Route, broker_of_topic
 
 PAGE: Final = 2_000
@@ -39,8 +40,8 @@ log = structlog.get_logger(__name__)
 class Catalog:
     """The view of all topics and groups; `start` keeps it fresh."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, kept: KeptDefinitions) -> None:
+        self._cluster, self._kept = cluster, kept
         self.taken_out: set[str] = set()
         """Groups that were deleted here, and may still be in an answer under way."""
 
@@ -124,8 +125,26 @@ class Catalog:
         own = (self._cluster.settings.reader_group, self._cluster.settings.producer_group)
         return resource in own or resource.startswith(_SYSTEM_GROUPS)
 
+    def _learn_group(
+        self, name: str, config: Mapping[str, Any], kept: ConsumerGroup | None, before: ConsumerGroup | None
+    ) -> None:
+        """Take what a broker and the facts say of a group, unless it was put here since they were asked."""
+        now = self._cluster.groups.get(name)
+        if now == before:
+            self._cluster.groups[name] = with_told(kept or self._cluster.group(name), config)
+
+    async def _kept_groups(self) -> dict[str, ConsumerGroup]:
+        try:
+            await self._kept.look_at_namespaces()
+            return await self._kept.groups()
+        except EntrepotError as refusal:
+            log.info("could not read definitions in facts", seldom="rocketmq", problem=refusal.message)
+            return {}
+
     async def _look_at_groups(self, masters: Mapping[str, str]) -> None:
         taken_out, self.taken_out = self.taken_out, set()
+        before = dict(self._cluster.groups)
+        kept = await self._kept_groups()
         for address in masters.values():
             try:
                 told = await self.groups_of(address)
@@ -138,7 +157,7 @@ class Catalog:
                 if is_other or name in taken_out | self.taken_out:
                     continue
                 if _is_valid_group(name) and isinstance(config, dict):
-                    self._cluster.groups[name] = with_told(self._cluster.group(name), config)
+                    self._learn_group(name, config, kept.get(name), before.get(name))
 
 
 def with_told(group: ConsumerGroup, config: Mapping[str, Any]) -> ConsumerGroup:

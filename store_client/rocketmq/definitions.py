@@ -22,6 +22,7 @@ from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.dialect import read
 from entrepot.store_client.rocketmq.catalog import Catalog, with_told
 from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.kept_definitions import KeptDefinitions
 from entrepot.store_client.rocketmq.rights import rights_of
 from entrepot.store_client.rocketmq.settings import RocketMqSettings
 
@@ -87,7 +88,7 @@ class _Reader:
     """One look at a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._catalog = cluster, Catalog(cluster)
+        self._cluster, self._catalog = cluster, Catalog(cluster, KeptDefinitions(None))
         self._found = ClusterDefinitions()
 
     async def read(self) -> ClusterDefinitions:

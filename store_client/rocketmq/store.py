@@ -17,6 +17,7 @@ from entrepot.store_client.rocketmq.catalog import Catalog
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.dead_letters import DeadLetters
 from entrepot.store_client.rocketmq.finding import RocketMqFinder
+from entrepot.store_client.rocketmq.kept_definitions import KeptDefinitions
 from entrepot.store_client.rocketmq.ports import RocketMqCondition, RocketMqConsumption, RocketMqMessages
 from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.reading import Reading
@@ -45,11 +46,12 @@ class RocketMqStore:
     ) -> None:
         self._facts = facts
         self._cluster = Cluster(settings, clock, group_defaults or ConsumerGroup("defaults"))
-        self._catalog = Catalog(self._cluster)
+        kept = KeptDefinitions(facts)
+        self._catalog = Catalog(self._cluster, kept)
         self._sending = Sending(self._cluster, self._note_sent)
         settling, reading = Settling(self._cluster), Reading(self._cluster, self._sending)
         positions = Positions(self._cluster, reading)
-        topology = RocketMqTopology(self._cluster, reading, positions, self._catalog)
+        topology = RocketMqTopology(self._cluster, reading, positions, self._catalog, kept)
         self.runs = RocketMqRuns(self._cluster, reading, positions, topology)
         self._receiving = Receiving(self._cluster, settling, positions)
         self._timers = RocketMqTimers(self._cluster)

@@ -1,7 +1,7 @@
 """RocketMqTopology: the cluster's topics and groups, made and changed at all masters, one after the other.
 
-A broker keeps of a group its order and attempts; the rest of a definition is known in this process alone, and travels
-in the calls that need it.  A namespace is there once something is in it.
+A broker keeps of a group its order and attempts; the rest of a definition is a fact (`kept_definitions.py`), and
+travels in the calls that need it.  A namespace is a fact until something is in it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
     RETRY_PREFIX,
     check_group_name,
+    check_namespace,
     check_same_namespace,
     check_stored_name,
-    is_system_topic,
+    check_topic_name,
+    qualified,
     split_name,
 )
 from entrepot.domain.position import Position
@@ -30,6 +32,7 @@ from entrepot.protocols.rocketmq.remoting.dialect import table
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.catalog import Catalog
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
+from entrepot.store_client.rocketmq.kept_definitions import KeptDefinitions
 from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.reading import Reading
 from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route
@@ -44,8 +47,11 @@ _Status = TypeVar("_Status")
 class RocketMqTopology:
     """Implements `domain.ports.Topology`, and `Consumption.reset_group`."""
 
-    def __init__(self, cluster: Cluster, reading: Reading, positions: Positions, catalog: Catalog) -> None:
+    def __init__(
+        self, cluster: Cluster, reading: Reading, positions: Positions, catalog: Catalog, kept: KeptDefinitions
+    ) -> None:
         self._cluster, self._reading, self._positions, self._catalog = cluster, reading, positions, catalog
+        self._kept = kept
         self.topic = cluster.topic
         self.watch_topics = cluster.routes.watch
         self._types = _MIXED
@@ -70,8 +76,8 @@ class RocketMqTopology:
         """Make a topic at all masters, or at those of its placement.  The rest of its definition is left out.  Raises
         ILLEGAL_TOPIC, FORBIDDEN, PRECONDITION_FAILED (queues to remove have messages), UNSUPPORTED (compaction)."""
         check_stored_name(topic.name, Code.ILLEGAL_TOPIC)
-        if is_system_topic(topic.name) and not split_name(topic.name)[1].startswith(DEAD_LETTER_PREFIX):
-            raise EntrepotError(Code.FORBIDDEN, f"topic {topic.name!r} is the system's own")
+        plain = split_name(topic.name)[1]
+        check_topic_name(plain, system_allowed=plain.startswith(DEAD_LETTER_PREFIX), feed_allowed=True)
         if topic.cleanup is Cleanup.COMPACT:
             refuse("keep the last message of each key", "use a topic with the cleanup DELETE")
         masters = await self._cluster.masters()
@@ -163,24 +169,35 @@ class RocketMqTopology:
         return await _told(names, self.topic_status)
 
     def namespaces(self) -> list[str]:
-        """Return `default`, and the namespaces of known topics and groups."""
-        names = [*(route.topic for route in self._cluster.routes.all()), *self._cluster.groups]
-        return [DEFAULT_NAMESPACE, *sorted({split_name(name)[0] for name in names} - {DEFAULT_NAMESPACE})]
+        """Return `default`, those that are facts, and those of known topics and groups."""
+        in_use = {split_name(name)[0] for name in self._named()}
+        return [DEFAULT_NAMESPACE, *sorted((in_use | self._kept.namespaces) - {DEFAULT_NAMESPACE})]
+
+    def _named(self) -> list[str]:
+        return [*(route.topic for route in self._cluster.routes.all()), *self._cluster.groups]
 
     async def put_namespace(self, name: str) -> None:
-        if name not in self.namespaces():
+        check_namespace(name)
+        self._cluster.names.resource(qualified(name, "x"))  # raises for the one that is `default` here
+        if name in self.namespaces():
+            return
+        if not self._kept.are_kept:
             refuse("keep an empty namespace", "one is there once a topic is in it")
+        await self._kept.keep_namespace(name)
 
     async def delete_namespace(self, name: str) -> None:
         if name not in self.namespaces():
             raise EntrepotError(Code.BAD_REQUEST, f"there is no namespace {name!r}")
-        text = "has topics or groups" if name != DEFAULT_NAMESPACE else "is always there"
-        raise EntrepotError(Code.PRECONDITION_FAILED, f"namespace {name!r} {text}")
+        if name == DEFAULT_NAMESPACE or any(split_name(each)[0] == name for each in self._named()):
+            text = "has topics or groups" if name != DEFAULT_NAMESPACE else "is always there"
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"namespace {name!r} {text}")
+        await self._kept.forget_namespace(name)
 
     # -- groups ------------------------------------------------------------------------------------------------------
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
-        """Make or change a group at all masters: its order and attempts.  The rest is known here alone."""
+        """Make or change a group at all masters: its order and attempts.  The rest is a fact beside them."""
+        check_stored_name(group.name, Code.ILLEGAL_CONSUMER_GROUP)
         check_group_name(split_name(group.name)[1])
         definition = json_body(
             {
@@ -193,6 +210,7 @@ class RocketMqTopology:
         )
         for address in (await self._cluster.masters()).values():
             await self._cluster.ask(address, codes.PUT_GROUP, None, definition, what=f"make group {group.name!r}")
+        await self._kept.keep_group(group)
         if group.name not in self._cluster.groups:
             self._positions.made(group.name)
         self._cluster.groups[group.name] = group
@@ -208,6 +226,7 @@ class RocketMqTopology:
         for address in masters.values():
             await self._cluster.ask(address, codes.DELETE_GROUP, fields, what=f"delete group {name!r}")
         await self._delete(f"{RETRY_PREFIX}{resource}", masters)
+        await self._kept.forget_group(name)
         self._catalog.taken_out.add(name)
         self._positions.gone(name)
         self._cluster.groups.pop(name, None)

@@ -5,6 +5,7 @@ Each has a namespace of its own at the shared cluster.  `tests/e2e/rocketmq_exce
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.store_client.embedded import open_embedded
-from entrepot.store_client.rocketmq import open_rocketmq
+from entrepot.store_client.rocketmq import RocketMqSettings
 from tests.support.processes.deployment import DEPLOYMENTS, Deploy, GatewayProcess
 from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
 
@@ -46,12 +47,23 @@ def deployment_of(request: pytest.FixtureRequest) -> Deploy:
 
 
 async def store_at(cluster: RocketMqCluster, directory: Path, clock: Clock) -> Store:
-    """A store of this process, which keeps facts in a directory."""
+    """A store of this process, which keeps facts in a directory.  Tests count queues: topics are at one broker."""
     from entrepot.broker.settings.store import BrokerSettings
     from entrepot.gateway.facts import StoreFacts
+    from tests.contract_rocketmq.operated import SettledStore
 
+    async def readable() -> None:
+        await asyncio.to_thread(cluster.wait_readable)
+
+    settings = RocketMqSettings((_name_server(cluster),), namespace=_namespace(), request_timeout_ms=10_000)
     facts = StoreFacts(await open_embedded(BrokerSettings(directory), clock))
-    return await open_rocketmq([_name_server(cluster)], clock, namespace=_namespace(), facts=facts)
+    opened = SettledStore(settings, clock, readable=readable, broker=cluster.brokers[0].name, facts=facts)
+    try:
+        await opened.start()
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
 
 
 def _name_server(cluster: RocketMqCluster) -> str:

@@ -22,7 +22,14 @@ from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
-from entrepot.domain.names import RETRY_PREFIX, dead_letter_topic, is_retry_topic, retried_topic, retry_group
+from entrepot.domain.names import (
+    RETRY_PREFIX,
+    dead_letter_topic,
+    is_retry_topic,
+    retried_topic,
+    retry_group,
+    split_name,
+)
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.domain.topic import Permission, Topic, TopicType
@@ -342,6 +349,7 @@ class RocketMqServer:
             write_queues=writes,
         )
         broker.types[topic.name] = kind
+        await _in_namespace(broker, topic.name)
         await broker.store.topology.put_topic(topic)
         return {}, b""
 
@@ -386,6 +394,7 @@ class RocketMqServer:
             broker.groups_made.add(definition["groupName"])
             return {}, b""
         fifo = definition.get("consumeMessageOrderly", False)
+        await _in_namespace(broker, name)
         await broker.store.topology.put_group(ConsumerGroup(name, max_attempts=attempts, fifo=fifo))
         return {}, b""
 
@@ -784,6 +793,11 @@ _CODES: Final = {
     Code.BAD_REQUEST: 29,
     Code.ILLEGAL_TOPIC: 29,
 }
+
+
+async def _in_namespace(broker: Broker, name: str) -> None:
+    """RocketMQ's namespaces are there once a name is in them."""
+    await broker.store.topology.put_namespace(split_name(name)[0])
 
 
 async def _if_there(work: Awaitable[Any]) -> None:
