@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from entrepot.domain.delivery import Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.ports import REJECTED
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
 from entrepot.protocols.rocketmq.remoting import codes
@@ -137,7 +139,16 @@ class Settling:
             await self._ask(receipt, codes.ACK, self._fields(topic, group, receipt), "acknowledge a dead letter")
             self._remember(text, _VOID)
 
-        return await self._each(topic, group, receipts, forward)
+        outcomes = await self._each(topic, group, receipts, forward)
+        await self._learn_dead_letters(group)
+        return outcomes
+
+    async def _learn_dead_letters(self, group: str) -> None:
+        """Know the topic of a group's dead letters at once: a broker makes it with the first."""
+        topic = dead_letter_topic(group)
+        if self._cluster.routes.known(topic) is None:
+            with suppress(EntrepotError):  # the catalog finds it later
+                await self._cluster.routes.refresh(topic)
 
     async def _check_record(self, topic: str, group: str, receipt: PopReceipt) -> None:
         """Look whether the record in the log is the delivery's.  A broker copies whatever lies there, and a handle is a

@@ -111,12 +111,20 @@ class RocketMqTopology:
         ]
         if not removed:
             return
-        places = {queue.queue_id: queue for queue in removed}
-        for group in sorted(self._cluster.groups):
+        bounds = await asyncio.gather(*(self._reading.bounds_of(topic.name, queue) for queue in removed))
+        unread = {each.queue_id for each in bounds if each.max_offset > each.min_offset}
+        waiting: dict[int, str] = {}
+        for group in sorted(self._cluster.groups) if unread else ():
             for each in (await self.group_status(group)).progress:
-                if each.topic == topic.name and each.queue_id in places and (each.lag or each.in_flight):
-                    text = f"queue {each.queue_id} of topic {topic.name!r} has messages that group {group!r} waits for"
-                    raise EntrepotError(Code.PRECONDITION_FAILED, text)
+                if each.topic == topic.name and each.queue_id in unread:
+                    waiting.setdefault(each.queue_id, "")
+                    if each.lag or each.in_flight:
+                        waiting[each.queue_id] = f"group {group!r} waits for"
+        for queue_id in sorted(unread):
+            who = waiting.get(queue_id, "no group has read")
+            if who:
+                text = f"queue {queue_id} of topic {topic.name!r} has messages that {who}"
+                raise EntrepotError(Code.PRECONDITION_FAILED, text)
 
     async def _put_at(self, topic: Topic, queues: int, address: str) -> None:
         permission = _READ * topic.permission.readable | _WRITE * topic.permission.writable

@@ -227,3 +227,25 @@ async def test_a_filter_finds_tags_that_rocketmq_cannot_say(store: SettledStore)
         assert bodies(found) == expected, text
         pulled = await store.messages.pull("t", (await queue_ids(store))[0], 0, 8, wanted)
         assert bodies(pulled.messages) == expected, text
+
+
+async def test_the_topic_of_dead_letters_is_known_with_the_first(store: SettledStore):
+    await store.topology.put_topic(Topic("t", queues=1))
+    await append(store, "t", "bad")
+    delivery = await taken(store)
+    assert codes(await store.consumption.reject("t", "g", handles([delivery]))) == [None]
+    assert store.topology.topic("%DLQ%g") is not None
+
+
+async def test_queues_with_messages_that_nobody_has_read_do_not_go(store: SettledStore):
+    await store.topology.put_topic(Topic("t", queues=2))
+    last = (await queue_ids(store))[1]
+    await append(store, "t", "a", queue_id=last)
+    fewer = Topic("t", queues=1)
+    assert await refusal_of(store.topology.put_topic(fewer)) is Code.PRECONDITION_FAILED
+    assert codes(await store.consumption.acknowledge("t", "g", handles([await taken(store)]))) == [None]
+
+    async def has_fewer() -> bool:
+        return await refusal_of_or_none(store.topology.put_topic(fewer)) is None
+
+    assert await eventually(has_fewer), "brokers commit a moment later"

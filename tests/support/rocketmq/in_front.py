@@ -5,7 +5,6 @@ Each has a namespace of its own at the shared cluster.  `tests/e2e/rocketmq_exce
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,6 @@ from typing import Any, Final
 
 import pytest
 
-from entrepot.domain.clock import Clock
-from entrepot.domain.ports import Store
-from entrepot.store_client.embedded import open_embedded
-from entrepot.store_client.rocketmq import RocketMqSettings
 from tests.support.processes.deployment import DEPLOYMENTS, Deploy, GatewayProcess
 from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
 
@@ -30,8 +25,8 @@ def deploy_at(cluster: RocketMqCluster) -> Callable[..., Any]:
 
     def deploy(directory: Path, settings: dict[str, str] | None = None) -> GatewayProcess:
         own = {
-            "rocketmq.name_servers": f'["{_name_server(cluster)}"]',
-            "rocketmq.namespace": _namespace(),
+            "rocketmq.name_servers": f'["127.0.0.1:{cluster.name_server_port}"]',
+            "rocketmq.namespace": f"n{uuid.uuid4().hex[:10]}",
             "facts.url": f"file:{directory / 'facts'}",
         }
         return GatewayProcess(directory, [], {**(settings or {}), **own}, "gateway")
@@ -46,38 +41,7 @@ def deployment_of(request: pytest.FixtureRequest) -> Deploy:
     return DEPLOYMENTS[request.param]
 
 
-async def store_at(cluster: RocketMqCluster, directory: Path, clock: Clock) -> Store:
-    """A store of this process, which keeps facts in a directory.  Tests count queues: topics are at one broker."""
-    from entrepot.broker.settings.store import BrokerSettings
-    from entrepot.gateway.facts import StoreFacts
-    from tests.contract_rocketmq.operated import SettledStore
-
-    async def readable() -> None:
-        await asyncio.to_thread(cluster.wait_readable)
-
-    settings = RocketMqSettings((_name_server(cluster),), namespace=_namespace(), request_timeout_ms=10_000)
-    facts = StoreFacts(await open_embedded(BrokerSettings(directory), clock))
-    opened = SettledStore(settings, clock, readable=readable, broker=cluster.brokers[0].name, facts=facts)
-    try:
-        await opened.start()
-    except BaseException:
-        await opened.close()
-        raise
-    return opened
-
-
-def _name_server(cluster: RocketMqCluster) -> str:
-    return f"127.0.0.1:{cluster.name_server_port}"
-
-
-def _namespace() -> str:
-    return f"n{uuid.uuid4().hex[:10]}"
-
-
 def at_rocketmq(item: pytest.Item) -> bool:
     """True for a test with that parameter."""
-    return isinstance(item, pytest.Function) and ROCKETMQ in getattr(item, "callspec", _NONE).params.values()
-
-
-class _NONE:
-    params: dict[str, Any] = {}
+    called = getattr(item, "callspec", None)
+    return called is not None and ROCKETMQ in called.params.values()
