@@ -153,6 +153,9 @@ class Sending:
                     continue
                 except EntrepotError as refusal:
                     refusals[index] = refusal.with_traceback(None)
+                except Exception as fault:  # of ours: the others go on, and what comes later is confirmed
+                    log.exception("a message could not be encoded", topic=message.topic)
+                    refusals[index] = EntrepotError(Code.INTERNAL_ERROR, f"the message cannot be encoded: {fault}")
             batch.left -= 1
         if batch.left <= 0:
             asyncio.get_running_loop().call_soon(self._settle)

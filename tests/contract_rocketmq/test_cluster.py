@@ -106,6 +106,24 @@ async def test_an_odd_message_is_refused_alone(store: SettledStore, cluster: Roc
     assert bodies(await pop(store, "t")) == ["a", "b"]
 
 
+async def test_a_fault_of_ours_at_one_message_harms_no_other(store: SettledStore):
+    """What comes later is confirmed, too: batches are confirmed in their order."""
+    await known(store)
+    odd = replace(message("t", "odd"), properties=((object(), "no text"),))  # type: ignore[arg-type]
+    assert await append_all(store, message("t", "a"), odd, message("t", "b")) == [None, Code.INTERNAL_ERROR, None]
+    assert await append_all(store, message("t", "c")) == [None]
+    assert bodies(await pop(store, "t")) == ["a", "b", "c"]
+
+
+async def test_properties_as_lists_go_like_others(store: SettledStore):
+    """A will comes so from the record of its session."""
+    await known(store)
+    kept = replace(message("t", "will"), properties=[["a", "1"], ["b", "2"]])  # type: ignore[arg-type]
+    assert await append_all(store, kept) == [None]
+    [found] = await pop(store, "t")
+    assert found.message.properties == (("a", "1"), ("b", "2"))
+
+
 async def test_a_message_that_fits_no_frame_is_refused_at_once(store: SettledStore, cluster: RocketMqServer):
     await known(store)
     assert await append_all(store, message("t", bytes(16 << 20))) == [Code.MESSAGE_BODY_TOO_LARGE]

@@ -99,10 +99,14 @@ def properties_for(message: Message, deliver_at_ms: int | None = None) -> str:
     if message.born_time_ms:
         own[BORN_MS] = str(message.born_time_ms)  # a batch has one for all of its messages
     odd_id = b"" if len(message.message_id) == MESSAGE_ID_SIZE else message.message_id
-    recurring = _recurring(
+    parts = (
         *(message.topic, message.sub_topic, message.qos, message.tag, message.keys, message.message_group),
         *(not message.body, odd_id, message.properties, tuple(message.system.items())),
     )
+    try:
+        recurring = _recurring(*parts)
+    except TypeError:  # a list among them, as a message has that was kept elsewhere, is no key of a table
+        recurring = _recurring.__wrapped__(*parts)
     return _checked(property_text.encode(own) + recurring)
 
 

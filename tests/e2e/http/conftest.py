@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.support.http.client import http_client
-from tests.support.http.server import STORES, HttpServer, serving
+from tests.support.http.server import STORES, HttpServer, serving_of
 from tests.support.processes.one_worker import keep_file_together
 
 
@@ -19,7 +19,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="module", params=STORES)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    with serving(request.param, tmp_path_factory.mktemp("data")) as running:
+    with serving_of(request, tmp_path_factory.mktemp("data")) as running:
         yield running
 
 

@@ -15,6 +15,7 @@ from entrepot.gateway.messaging.send import OnSent, Sender
 from tests.e2e.http.steps import metrics_now
 from tests.support.http.client import http_client, http_request
 from tests.support.http.server import STORES, HttpServer, serving
+from tests.support.rocketmq.in_front import ROCKETMQ
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
@@ -261,9 +262,10 @@ def test_every_operation_is_documented(client):
 
 @pytest.mark.everywhere
 @pytest.mark.parametrize("store_kind", STORES)
-def test_stopping_answers_the_waiting_and_ends_the_idle(store_kind, tmp_path):
+def test_stopping_answers_the_waiting_and_ends_the_idle(store_kind, tmp_path, request):
     answers: list[httpx2.Response] = []
-    with serving(store_kind, tmp_path) as server:
+    cluster = request.getfixturevalue("rocketmq_cluster") if store_kind == ROCKETMQ else None
+    with serving(store_kind, tmp_path, cluster=cluster) as server:
         url = f"{server.url}/topics/t/eventsubscriptions/g:receive?maxWaitTime=100"
         waiting = threading.Thread(target=lambda: answers.append(http_request("POST", url)))
         idle = http_client(server.url)

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from entrepot.gateway.settings import HttpSettings, Settings, TopicsSettings
 from tests.support.cases import cases
 from tests.support.http.client import http_request
-from tests.support.http.server import STORES, HttpServer, serving
+from tests.support.http.server import STORES, HttpServer, serving_of
 from tests.support.waiting import PATIENCE_SECONDS
 
 CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
@@ -32,7 +32,7 @@ def server(request, tmp_path_factory):
     settings = Settings(
         http=HttpSettings(max_body_bytes=LIMIT, max_batch_events=3), topics=TopicsSettings(auto_create=False)
     )
-    with serving(request.param, tmp_path_factory.mktemp("data"), settings) as running:
+    with serving_of(request, tmp_path_factory.mktemp("data"), settings) as running:
         for name in ("known", "undrained"):
             assert http_request("PUT", f"{running.url}/api/v1/topics/{name}").status_code == 201
         for number in range(4):

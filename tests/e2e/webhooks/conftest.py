@@ -10,7 +10,7 @@ import pytest
 
 from entrepot.gateway.settings import Settings
 from tests.support.http.client import http_client
-from tests.support.http.server import STORES, HttpServer, serving
+from tests.support.http.server import STORES, HttpServer, serving_of
 from tests.support.http.webhook_receiver import WebhookReceiver
 from tests.support.processes.one_worker import keep_file_together
 
@@ -40,7 +40,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 @pytest.fixture(scope="module", params=STORES)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    with serving(request.param, tmp_path_factory.mktemp("data"), Settings(webhooks=WEBHOOKS)) as running:
+    with serving_of(request, tmp_path_factory.mktemp("data"), Settings(webhooks=WEBHOOKS)) as running:
         yield running
 
 

@@ -7,11 +7,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import pytest
 import uvloop
 
 from entrepot.broker.settings.store import BrokerSettings
@@ -26,11 +27,13 @@ from entrepot.store_client.embedded import open_embedded
 from entrepot.store_client.remote.opening import RemoteSettings, open_remote
 from tests.support.brokers.served_broker import ServedBroker, remote_store
 from tests.support.gateways.parts import parts_of
+from tests.support.rocketmq.cluster import RocketMqCluster
+from tests.support.rocketmq.in_front import AT_ROCKETMQ, ROCKETMQ, store_at
 from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import soak_only
 
-STORES = ("embedded", soak_only("memory"), soak_only("remote"))
+STORES = ("embedded", soak_only("memory"), soak_only("remote"), AT_ROCKETMQ)
 """For a fixture's parameters: this door is the same over each, as a few tests show that run `everywhere`."""
 _T = TypeVar("_T")
 STOP_SECONDS: Final = 5.0
@@ -49,12 +52,22 @@ class ServerClock:
         self._ahead_ms += seconds * 1000
 
 
-class HttpServer:
-    """A running door.  `run` and `call` do something on its loop."""
+class ClusterClock(ServerClock):
+    """The system's alone: a cluster has its own."""
 
-    def __init__(self, store_kind: str, data_dir: Path, settings: Settings) -> None:
+    def advance(self, seconds: int) -> None:
+        pytest.skip("the test moves its clock, and a cluster has its own")
+
+
+class HttpServer:
+    """A running door.  `run` and `call` do something on its loop.  `cluster`: of the store kind `rocketmq`."""
+
+    def __init__(
+        self, store_kind: str, data_dir: Path, settings: Settings, cluster: RocketMqCluster | None = None
+    ) -> None:
         self._store_kind, self._data_dir, self.settings = store_kind, data_dir, settings
-        self.clock = ServerClock()
+        self._cluster = cluster
+        self.clock = ServerClock() if cluster is None else ClusterClock()
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self.loop: asyncio.AbstractEventLoop
@@ -150,7 +163,11 @@ class HttpServer:
             return await remote_store(settings, clock, self._opened)
         if self._store_kind == "cluster":
             return await self._open_cluster(settings, clock)
-        store = MemoryStore(clock) if self._store_kind == "memory" else await open_embedded(settings, clock)
+        store: Store
+        if self._cluster is not None:
+            store = await store_at(self._cluster, self._data_dir, clock)
+        else:
+            store = MemoryStore(clock) if self._store_kind == "memory" else await open_embedded(settings, clock)
         self._opened.push_async_callback(store.close)
         return store
 
@@ -172,10 +189,20 @@ def _connects(port: int) -> bool:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
+def serving_of(
+    request: pytest.FixtureRequest, data_dir: Path, settings: Settings | None = None
+) -> AbstractContextManager[HttpServer]:
+    """A server over the store that a fixture's parameter names."""
+    cluster = request.getfixturevalue("rocketmq_cluster") if request.param == ROCKETMQ else None
+    return serving(request.param, data_dir, settings, cluster)
+
+
 @contextmanager
-def serving(store_kind: str, data_dir: Path, settings: Settings | None = None) -> Iterator[HttpServer]:
+def serving(
+    store_kind: str, data_dir: Path, settings: Settings | None = None, cluster: RocketMqCluster | None = None
+) -> Iterator[HttpServer]:
     """A server for the length of a block."""
-    server = HttpServer(store_kind, data_dir, settings or Settings())
+    server = HttpServer(store_kind, data_dir, settings or Settings(), cluster)
     server.start()
     try:
         yield server
