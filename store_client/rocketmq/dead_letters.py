@@ -15,20 +15,18 @@ from typing import Final
 from entrepot.domain.broker_of_queue import local_place
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import RETRY_PREFIX, dead_letter_topic
-from entrepot.protocols.rocketmq.remoting import codes, property_text
-from entrepot.protocols.rocketmq.remoting.messages import HALF, PRODUCER_GROUP, RECEIPT, RETRY_TOPIC
+from entrepot.protocols.rocketmq.remoting import codes
+from entrepot.protocols.rocketmq.remoting.messages import RETRY_TOPIC
 from entrepot.protocols.rocketmq.remoting.names import origin_of
-from entrepot.protocols.rocketmq.remoting.records import COMPRESSION, Record
+from entrepot.protocols.rocketmq.remoting.records import Record
 from entrepot.store_client.rocketmq.absent import refuse
-from entrepot.store_client.rocketmq.cluster import Cluster, json_body
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.copies import group_in, store_copy
 from entrepot.store_client.rocketmq.reading import Reading
-from entrepot.store_client.rocketmq.send_request import StorePlace, store_at
-from entrepot.store_client.rocketmq.topology import READ_WRITE, topic_fields
+from entrepot.store_client.rocketmq.send_request import StorePlace
 
 AT_ONCE: Final = 16
 """Dead letters that are on their way at one time."""
-_OVER: Final = frozenset((RECEIPT, HALF, PRODUCER_GROUP, "DELAY"))
-"""Properties of a delivery, a transaction and a time that are over; so are those of timers."""
 
 
 class DeadLetters:
@@ -72,13 +70,8 @@ class DeadLetters:
         route = await self._cluster.routes.of(names.name(origin))
         brokers = {each.name: each.address for each in route.brokers}
         at = broker if broker in brokers else next(iter(brokers))
-        kept = {
-            name: value
-            for name, value in record.properties.items()
-            if name not in _OVER and not name.startswith("TIMER_")
-        }
         place = StorePlace(f"{RETRY_PREFIX}{own}_{origin}", 0, at, brokers[at])
-        await self._store(place, property_text.encode(kept), record)
+        await store_copy(self._cluster, place, record, {})
         return place
 
     async def _dead_letter(self, group: str, queue_id: int, queue_offset: int) -> tuple[str, Record]:
@@ -99,34 +92,10 @@ class DeadLetters:
             raise missing
         return queue.broker, record
 
-    async def _store(self, place: StorePlace, properties: str, record: Record) -> None:
-        """Store a message in a retry topic, which is made where it is missing."""
-        flag, born_ms = record.sys_flag & COMPRESSION, record.born_time_ms
-        for _ in range(3):
-            try:
-                await store_at(self._cluster, place, properties, record.body, born_ms=born_ms, flag=flag)
-                return
-            except EntrepotError as refusal:
-                if refusal.code is Code.TOPIC_NOT_FOUND:
-                    fields = topic_fields(place.resource, 1, 1, READ_WRITE)
-                    what = f"make topic {place.resource!r}"
-                    await self._cluster.ask(place.address, codes.PUT_TOPIC, fields, what=what)
-                elif refusal.code is Code.CONSUMER_GROUP_NOT_FOUND:
-                    group = json_body({"groupName": _group_of(place), "consumeEnable": False})
-                    await self._cluster.ask(place.address, codes.PUT_GROUP, None, group, what="make a group")
-                else:
-                    raise
-        raise EntrepotError(Code.UNAVAILABLE, f"broker {place.broker!r} makes no topic {place.resource!r}")
-
     async def _tidy(self, places: set[StorePlace]) -> None:
         """Delete the groups that brokers took the retry topics for: without `cleanOffset` a broker keeps them."""
         for place in places:
-            if self._cluster.names.name(_group_of(place)) not in self._cluster.groups:
-                fields = {"groupName": _group_of(place), "cleanOffset": True}
+            if self._cluster.names.name(group_in(place)) not in self._cluster.groups:
+                fields = {"groupName": group_in(place), "cleanOffset": True}
                 with suppress(EntrepotError):  # it harms nobody, and the next dead letter tries again
                     await self._cluster.ask(place.address, codes.DELETE_GROUP, fields, what="delete a group")
-
-
-def _group_of(place: StorePlace) -> str:
-    """Return the group that a broker reads in the name of a retry topic (`KeyBuilder.parseGroup`)."""
-    return place.resource.removeprefix(RETRY_PREFIX)

@@ -30,6 +30,7 @@ async def store_at(
     born_ms: int,
     flag: int = 0,
     is_batch: bool = False,
+    reconsumed: int = 0,
 ) -> Frame:
     """Send a request with messages (the short names of SendMessageRequestHeaderV2).  Raises its refusal, and
     OUTCOME_UNKNOWN where the message is stored less safely than promised."""
@@ -43,7 +44,7 @@ async def store_at(
         "g": born_ms or cluster.clock.now_ms(),
         "h": 0,
         "i": properties,
-        "j": 0,
+        "j": reconsumed,
         "k": False,
         "m": is_batch,
         "n": place.broker,

@@ -10,20 +10,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from entrepot.domain.delivery import Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import SystemProperty
 from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.ports import REJECTED
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
+from entrepot.protocols.rocketmq.properties import PREFIX
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import Frame
+from entrepot.protocols.rocketmq.remoting.message_ids import RecordPlace, offset_id
+from entrepot.protocols.rocketmq.remoting.messages import ORIGIN_ID, RETRY_TOPIC
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, batch_of, may_go_together
+from entrepot.protocols.rocketmq.remoting.records import Record
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
+from entrepot.store_client.rocketmq.copies import store_copy
 from entrepot.store_client.rocketmq.deliveries import untold_run
 from entrepot.store_client.rocketmq.remembered import Remembered
+from entrepot.store_client.rocketmq.send_request import StorePlace
 
 Refusals = list[EntrepotError | None]
+LONGEST_WAIT_MS: Final = 3 * 24 * 3600 * 1000 - 60_000
+"""Longest invisible time: brokers keep it as a timed message (`timerMaxDelaySec`, 3 days)."""
+MAX_REASON_CHARACTERS: Final = 1000
+_REASON, _TIME_OF_DEATH = PREFIX + SystemProperty.DEAD_LETTER_REASON, PREFIX + SystemProperty.DEAD_LETTER_TIME_MS
 _VOID = ""
 
 
@@ -121,27 +133,50 @@ class Settling:
 
     async def reject(self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED) -> Refusals:
         """Implements `Consumption.reject` in two steps: a copy to the dead letters, and the acknowledgement.  Between
-        them a message may be both dead and delivered again.  RocketMQ keeps no reasons."""
+        them a message may be both dead and delivered again.  The copy tells the reason, which a broker's own would
+        not; where this client may not write it, the broker does."""
 
         async def forward(text: str, handle: ClusterHandle, receipt: PopReceipt) -> None:
-            fields = {
-                "offset": receipt.commit_log_offset,
-                "group": self._cluster.names.resource(group),
-                "delayLevel": -1,
-                "originMsgId": handle.message_id,
-                "originTopic": self._cluster.names.resource(topic),
-                "unitMode": False,
-                "maxReconsumeTimes": self._cluster.group(group).max_attempts,
-                "bname": receipt.broker,
-            }
-            await self._check_record(topic, group, receipt)
-            await self._ask(receipt, codes.SEND_BACK, fields, "move a message to the dead letters")
+            record = await self._record(topic, group, receipt)
+            try:
+                await self._bury(topic, group, handle, record, reason)
+            except EntrepotError as refusal:
+                if refusal.code is not Code.FORBIDDEN:
+                    raise
+                await self._send_back(topic, group, handle, receipt)
             await self._ask(receipt, codes.ACK, self._fields(topic, group, receipt), "acknowledge a dead letter")
             self._remember(text, _VOID)
 
         outcomes = await self._each(topic, group, receipts, forward)
         await self._learn_dead_letters(group)
         return outcomes
+
+    async def _bury(self, topic: str, group: str, handle: ClusterHandle, record: Record, reason: str) -> None:
+        """Store a copy of a message in the topic of the group's dead letters, at the message's broker."""
+        names = self._cluster.names
+        told = {RETRY_TOPIC: names.resource(topic), _TIME_OF_DEATH: str(self._cluster.clock.now_ms())}
+        if sayable := "".join(each if each.isprintable() else " " for each in reason)[:MAX_REASON_CHARACTERS].strip():
+            told[_REASON] = sayable
+        if ORIGIN_ID not in record.properties:
+            told[ORIGIN_ID] = offset_id(RecordPlace(record.host, record.port, record.commit_log_offset))
+        address = await self._cluster.address_of(handle.broker)
+        place = StorePlace(names.resource(dead_letter_topic(group)), 0, handle.broker, address)
+        attempts = min(handle.attempt, self._cluster.group(group).max_attempts)
+        await store_copy(self._cluster, place, record, told, reconsumed=attempts)
+
+    async def _send_back(self, topic: str, group: str, handle: ClusterHandle, receipt: PopReceipt) -> None:
+        """Have the broker make the dead letter."""
+        fields = {
+            "offset": receipt.commit_log_offset,
+            "group": self._cluster.names.resource(group),
+            "delayLevel": -1,
+            "originMsgId": handle.message_id,
+            "originTopic": self._cluster.names.resource(topic),
+            "unitMode": False,
+            "maxReconsumeTimes": self._cluster.group(group).max_attempts,
+            "bname": receipt.broker,
+        }
+        await self._ask(receipt, codes.SEND_BACK, fields, "move a message to the dead letters")
 
     async def _learn_dead_letters(self, group: str) -> None:
         """Know the topic of a group's dead letters at once: a broker makes it with the first."""
@@ -150,14 +185,15 @@ class Settling:
             with suppress(EntrepotError):  # the catalog finds it later
                 await self._cluster.routes.refresh(topic)
 
-    async def _check_record(self, topic: str, group: str, receipt: PopReceipt) -> None:
-        """Look whether the record in the log is the delivery's.  A broker copies whatever lies there, and a handle is a
+    async def _record(self, topic: str, group: str, receipt: PopReceipt) -> Record:
+        """Return the delivery's record in the log.  A broker gives, and copies, whatever lies there, and a handle is a
         client's: it could name a message of any topic.  Raises INVALID_RECEIPT_HANDLE."""
         group, topic = self._cluster.names.resource(group), self._cluster.names.resource(topic)
         found = await self._cluster.record_at(receipt.broker, receipt.commit_log_offset)
         is_there = found is not None and (found.queue_id, found.queue_offset) == (receipt.queue_id, receipt.offset)
         if found is None or not is_there or found.topic not in (topic, receipt.topic(topic, group)):
             raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not of such a delivery")
+        return found
 
     # -- shared ------------------------------------------------------------------------------------------------------
 

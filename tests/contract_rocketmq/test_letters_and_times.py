@@ -15,6 +15,7 @@ from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.query import MessageQuery
 from entrepot.domain.topic import Topic
+from entrepot.protocols.rocketmq.remoting import codes as asked_for
 from entrepot.store_client.rocketmq import finding
 from tests.contract_rocketmq.operated import SettledStore, full_message
 from tests.support.rocketmq.server import RocketMqServer
@@ -175,7 +176,7 @@ async def test_a_retry_topic_is_made_where_there_is_none(store_at_model: Settled
     resend = store_at_model.consumption.resend_dead_letters
     assert codes(await resend("g", [letter.queue_offset], letter.queue_id)) == [None]
     [broker] = cluster.at.values()
-    assert broker.retry_topics == {"%RETRY%g_t"}
+    assert broker.retry_topics == {"%DLQ%g", "%RETRY%g_t"}
     assert broker.groups_made == set()
 
 
@@ -199,6 +200,7 @@ async def test_a_message_without_an_attempt_left_is_a_dead_letter(store: Settled
     [letter] = await letters(store, 1)
     assert letter.body == b"poison"
     assert letter.system_text(SystemProperty.DEAD_LETTER_TOPIC) == "t"
+    assert letter.system_text(SystemProperty.DEAD_LETTER_ATTEMPTS) == "2"
 
 
 async def test_groups_may_have_a_tilde_in_their_names(store: SettledStore):
@@ -249,3 +251,34 @@ async def test_queues_with_messages_that_nobody_has_read_do_not_go(store: Settle
         return await refusal_of_or_none(store.topology.put_topic(fewer)) is None
 
     assert await eventually(has_fewer), "brokers commit a moment later"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("HTTP 413", "HTTP 413"), ("a\0b\nc\udc00" + "x" * 2000, "a b c " + "x" * 994), ("", None)],
+    ids=["plain", "odd", "none"],
+)
+async def test_a_dead_letter_tells_why_and_when(store: SettledStore, reason: str, told: str | None):
+    await store.topology.put_topic(Topic("t", queues=1))
+    sent = full_message()
+    assert await append_all(store, sent) == [None]
+    before = store._cluster.clock.now_ms()
+    assert codes(await store.consumption.reject("t", "g", handles([await taken(store)]), reason)) == [None]
+    [letter] = await letters(store, 1)
+    assert letter.system_text(SystemProperty.DEAD_LETTER_REASON) == told
+    assert before <= (letter.time_ms(SystemProperty.DEAD_LETTER_TIME_MS) or 0) <= store._cluster.clock.now_ms()
+    assert letter.system_text(SystemProperty.DEAD_LETTER_ATTEMPTS) == "1"
+    for name in ("body", "tag", "keys", "message_id", "born_time_ms", "properties"):
+        assert getattr(letter, name) == getattr(sent, name), name
+
+
+async def test_where_it_may_not_write_dead_letters_the_broker_does(
+    store_at_model: SettledStore, cluster: RocketMqServer
+):
+    await store_at_model.topology.put_topic(Topic("t", queues=1))
+    await append(store_at_model, "t", "bad")
+    delivery = await taken(store_at_model)
+    cluster.faults[asked_for.SEND] = [asked_for.NO_PERMISSION]
+    assert codes(await store_at_model.consumption.reject("t", "g", handles([delivery]), "why")) == [None]
+    [letter] = await letters(store_at_model, 1)
+    assert letter.body == b"bad" and len(cluster.asked(asked_for.SEND_BACK)) == 1

@@ -8,17 +8,128 @@ from __future__ import annotations
 from typing import Final
 
 ALREADY_FOLLOWED = "a subscriber that joins a queue which others follow may get what was confirmed a moment before"
-OWN_TIER = "the cold tier is that of our own brokers; a cluster has one of its own"
 LAST_ATTEMPT = "a dead letter counts the delivery at which it was found to be spent"
+OWN_TIER = "the cold tier is that of our own brokers; a cluster has one of its own"
+ONLY_QUEUES = "a topic of RocketMQ has no settings but its queues, permission and type"
+NO_REASONS = "a dead letter of RocketMQ does not tell its reason, nor its place before"
+NO_TRACES = "a cluster does not tell which way a message took"
+LISTS_NOTHING = "a cluster lists no timed and no half messages"
+OWN_FIGURES = "the figures of the store are those of its own brokers"
+LATE = "brokers commit, and bring back what is released, some seconds later"
+ANY_QUEUE = "a broker chooses the queues of a pop, and gives 32 messages at most: one may bring less than there is"
+NOT_SEEN = "the end of a webhook's catch-up was not seen in 30 s: a group's progress is told late"
+ANY_ORDER = "messages of one request for several queues, or rejected together, come in any order"
+LATE_TOKENS = "brokers answer OK to the acknowledgement of a delivery that is over"
+MADE_ANEW = "nobody tells whether a topic that was deleted and made anew is another one: a session goes on at its place"
 
 ALL: Final = "*"
 """Every test of a file."""
 
 DIFFERENT: Final[dict[str, dict[str, str]]] = {
     "mqtt/test_mqtt_and_http": {"test_dead_letters_of_a_share_are_seen_over_http": LAST_ATTEMPT},
+    "test_admin_restart": {
+        "test_topics_groups_and_positions_survive_a_kill": ONLY_QUEUES,
+        "test_timers_and_found_messages_survive_a_kill": LISTS_NOTHING,
+    },
+    "http/test_http_admin_and_health": {
+        "test_a_topic_from_put_to_delete": ONLY_QUEUES,
+        "test_what_is_refused_is_not_counted": ONLY_QUEUES,
+        "test_metrics_tell_of_the_store": OWN_FIGURES,
+    },
+    "http/test_http_batches": {"test_a_refusal_is_of_the_whole_batch": ONLY_QUEUES},
+    "http/test_http_cli": {
+        "test_topics": ONLY_QUEUES,
+        "test_messages": NO_TRACES,
+        "test_dead_letters": NO_REASONS,
+        "test_timers": LISTS_NOTHING,
+    },
+    "http/test_http_dead_letter_reasons": dict.fromkeys(
+        (
+            "test_reasons_are_counted",
+            "test_some_are_deleted",
+            "test_dead_letters_of_one_reason_are_listed",
+            "test_dead_letters_of_one_reason_are_resent",
+            "test_one_reason_and_all_are_deleted",
+            "test_commands",
+        ),
+        NO_REASONS,
+    ),
+    "http/test_http_dead_letters": {"test_why_when_and_where_from": NO_REASONS},
+    "http/test_http_messages": dict.fromkeys(
+        (
+            "test_the_way_of_a_message",
+            "test_a_message_that_is_not_traced",
+            "test_traces_by_an_id_that_a_producer_chose",
+            "test_clients_read_traces_and_do_not_write_them",
+        ),
+        NO_TRACES,
+    ),
+    "http/test_http_publish_at_once": {"test_a_refusal_of_the_store_is_told_and_the_connection_goes_on": ONLY_QUEUES},
+    "http/test_http_timers": dict.fromkeys(
+        (
+            "test_timers_of_a_namespace",
+            "test_the_next_one_is_first_and_pages_go_on",
+            "test_recall",
+            "test_bad_times",
+            "test_a_timer_gets_another_time",
+        ),
+        LISTS_NOTHING,
+    ),
+    "http/test_http_topics_and_groups": dict.fromkeys(
+        (
+            "test_every_field_of_a_topic",
+            "test_limits_of_a_topic_hold",
+            "test_a_topic_of_the_tier",
+            "test_a_topic_that_came_by_use_is_changed_like_any",
+        ),
+        ONLY_QUEUES,
+    ),
+    "http/test_http_transactions": {
+        "test_pages_of_half_messages": LISTS_NOTHING,
+        "test_the_command": LISTS_NOTHING,
+    },
+    "webhooks/test_webhook_answers": dict.fromkeys(
+        (
+            "test_reasons_are_one_line_of_ours",
+            "test_reasons_of_connections_that_are_not_made",
+            "test_a_dead_letter_names_the_topic_that_is_subscribed_to",
+        ),
+        NO_REASONS,
+    ),
+    "webhooks/test_webhook_delivery": {"test_what_is_refused_is_a_dead_letter_at_once": NO_REASONS},
 }
 
 LEFT_OUT: Final[dict[str, dict[str, str]]] = {
     "test_cold_doors": {ALL: OWN_TIER},
     "mqtt/test_mqtt_order_of_subscriptions": {"test_what_was_confirmed_before": ALREADY_FOLLOWED},
+    "mqtt/test_mqtt_restart": {"test_confirmed_messages_survive_a_kill": ANY_QUEUE},
+    "mqtt/test_mqtt_sessions": {"test_a_topic_that_was_deleted_and_made_anew": MADE_ANEW},
+    "http/test_http_admin_and_health": {
+        "test_progress_and_lag_are_told": LATE,
+        "test_what_comes_in_and_goes_out_is_counted": ANY_QUEUE,
+    },
+    "http/test_http_dead_letters": {
+        "test_some_are_tried_again": ANY_ORDER,
+        "test_the_export_is_one_line_each": ANY_ORDER,
+    },
+    "http/test_http_event_streams": {
+        "test_a_stream_begins_where_it_is_told_and_goes_on_where_it_was": ANY_ORDER,
+        "test_a_consumer_gets_events_and_settles_them": ANY_QUEUE,
+    },
+    "http/test_http_eventgrid_client": {"test_publish_receive_acknowledge": ANY_QUEUE},
+    "http/test_http_group_detail": {"test_lag_on_one_topic": LATE, "test_pages_of_queues": LATE},
+    "http/test_http_members": {"test_a_stale_commit_is_refused": LATE},
+    "http/test_http_messages": {
+        "test_pages_go_on_with_their_cursor": ANY_ORDER,
+        "test_what_became_of_a_message": LATE,
+    },
+    "http/test_http_namespaces": {"test_settling_in_a_namespace": LATE_TOKENS},
+    "http/test_http_publish_and_pull": {
+        "test_stale_forged_and_foreign_tokens_fail_one_by_one": LATE_TOKENS,
+        "test_released_comes_back_at_once_with_a_raised_count": LATE,
+        "test_batched_mode_keeps_every_event": ANY_QUEUE,
+    },
+    "http/test_http_timers": {"test_an_event_comes_in_its_time_and_not_before": LATE},
+    "http/test_http_topics_and_groups": {"test_a_release_waits_as_the_retry_policy_says": LATE},
+    "webhooks/test_webhook_delivery": {"test_or_for_what_was_before_it_too": NOT_SEEN},
 }

@@ -60,7 +60,7 @@ EVERYTHING: Final = "*"
 UNIQUE_KEY, TAGS, INDEX_KEYS = "UNIQ_KEY", "TAGS", "KEYS"
 SHARDING_KEY, BORN_HOST, BORN_MS = "__SHARDINGKEY", "__BORNHOST", "BORN_TIMESTAMP"
 DELIVER_MS, HALF, PRODUCER_GROUP = "TIMER_DELIVER_MS", "TRAN_MSG", "PGROUP"
-RETRY_TOPIC, RECEIPT = "RETRY_TOPIC", "POP_CK"
+RETRY_TOPIC, RECEIPT, ORIGIN_ID = "RETRY_TOPIC", "POP_CK", "ORIGIN_MESSAGE_ID"
 _OF_OUR_STORE: Final = (
     *(SystemProperty.RETRY_TOPIC, SystemProperty.RETRY_QUEUE, SystemProperty.RETRY_QUEUE_OFFSET),
     *(SystemProperty.DEAD_LETTER_QUEUE, SystemProperty.DEAD_LETTER_QUEUE_OFFSET),
@@ -105,7 +105,7 @@ def properties_for(message: Message, deliver_at_ms: int | None = None) -> str:
     )
     try:
         recurring = _recurring(*parts)
-    except TypeError:  # a list among them, as a message has that was kept elsewhere, is no key of a table
+    except TypeError:  # a list among them, as a message has that was kept elsewhere: no table takes it as a key
         recurring = _recurring.__wrapped__(*parts)
     return _checked(property_text.encode(own) + recurring)
 

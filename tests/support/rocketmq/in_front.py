@@ -5,6 +5,7 @@ Each has a namespace of its own at the shared cluster.  `tests/e2e/rocketmq_exce
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,10 @@ from typing import Any, Final
 
 import pytest
 
+from entrepot.domain.clock import Clock
+from entrepot.domain.ports import Store
+from entrepot.store_client.embedded import open_embedded
+from entrepot.store_client.rocketmq import RocketMqSettings
 from tests.support.processes.deployment import DEPLOYMENTS, Deploy, GatewayProcess
 from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
 
@@ -39,6 +44,28 @@ def deployment_of(request: pytest.FixtureRequest) -> Deploy:
     if request.param == ROCKETMQ:
         return deploy_at(request.getfixturevalue("rocketmq_cluster"))
     return DEPLOYMENTS[request.param]
+
+
+async def store_at(cluster: RocketMqCluster, directory: Path, clock: Clock) -> Store:
+    """A store of this process, which keeps facts in a directory.  Tests count queues: topics are at one broker."""
+    from entrepot.broker.settings.store import BrokerSettings
+    from entrepot.gateway.facts import StoreFacts
+    from tests.contract_rocketmq.operated import SettledStore
+
+    async def readable() -> None:
+        await asyncio.to_thread(cluster.wait_readable)
+
+    settings = RocketMqSettings(
+        (f"127.0.0.1:{cluster.name_server_port}",), namespace=f"n{uuid.uuid4().hex[:10]}", request_timeout_ms=10_000
+    )
+    facts = StoreFacts(await open_embedded(BrokerSettings(directory), clock))
+    opened = SettledStore(settings, clock, readable=readable, broker=cluster.brokers[0].name, facts=facts)
+    try:
+        await opened.start()
+    except BaseException:
+        await opened.close()
+        raise
+    return opened
 
 
 def at_rocketmq(item: pytest.Item) -> bool:

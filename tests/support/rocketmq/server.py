@@ -23,6 +23,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
 from entrepot.domain.names import (
+    DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
     dead_letter_topic,
     is_retry_topic,
@@ -64,6 +65,7 @@ class Popped:
     group: str
     topic: str
     handle: str
+    unique_key: str = ""
 
 
 @dataclass
@@ -334,7 +336,7 @@ class RocketMqServer:
     # -- topics and groups -------------------------------------------------------------------------------------------
 
     async def _put_topic(self, broker: Broker, told: dict[str, str], body: bytes) -> tuple[dict[str, Any], bytes]:
-        if told["topic"].startswith(RETRY_PREFIX):
+        if told["topic"].startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
             broker.retry_topics.add(told["topic"])
             return {}, b""
         kind = told["attributes"].removeprefix("+message.type=")
@@ -415,6 +417,9 @@ class RocketMqServer:
         if not body:
             raise Refused(1, "java.lang.NullPointerException: Cannot read the array length")
         properties = properties_of(told.get("i", ""))
+        if told["b"].startswith(DEAD_LETTER_PREFIX):
+            await self._bury(broker, told, properties)
+            return {"queueId": 0, "queueOffset": 0, "msgId": self._id(broker, 0)}, b""
         if told["b"].startswith(RETRY_PREFIX):
             await self._send_again(broker, told["b"], properties)
             return {"queueId": 0, "queueOffset": 0, "msgId": self._id(broker, 0)}, b""
@@ -424,6 +429,19 @@ class RocketMqServer:
         if "TIMER_DELIVER_MS" in properties:
             found["recallHandle"] = "a handle"
         return found, b""
+
+    async def _bury(self, broker: Broker, told: dict[str, str], properties: dict[str, str]) -> None:
+        """Take a message for a group's dead letters: it is one that the group was given."""
+        group = _ours(told["b"].replace(DEAD_LETTER_PREFIX, "", 1))
+        if broker.store.topology.topic(dead_letter_topic(group)) is None and told["b"] not in broker.retry_topics:
+            raise Refused(17, f"topic[{told['b']}] not exist, apply first please!")
+        for found in reversed(broker.popped.values()):
+            is_place = (found.group, _theirs(found.topic)) == (group, properties["RETRY_TOPIC"])
+            if is_place and found.unique_key == properties["UNIQ_KEY"]:
+                reason = json.dumps({**properties, "j": told["j"]})
+                assert await broker.store.consumption.reject(found.topic, group, [found.handle], reason) == [None]
+                return
+        raise AssertionError(f"the group was given no {properties}")
 
     async def _send_again(self, broker: Broker, resource: str, properties: dict[str, str]) -> None:
         """Take a message for a group's retry topic: the model knows dead letters, which it gives back."""
@@ -490,7 +508,7 @@ class RocketMqServer:
     def _message(
         self, topic: str, queue_id: int, told: dict[str, str], body: bytes, own: dict[str, str], *, is_half: bool
     ) -> Message:
-        system: dict[str, Any] = {_TEXT: json.dumps(own), _BORN_MS: told["g"]}
+        system: dict[str, Any] = {_TEXT: json.dumps(own), _BORN_MS: told["g"], _RECONSUMED: told["j"]}
         if is_half:
             system[SystemProperty.TRANSACTION_ID] = own["UNIQ_KEY"]
         elif (at_ms := int(own.get("TIMER_DELIVER_MS", 0))) > self.clock.now_ms():
@@ -556,7 +574,7 @@ class RocketMqServer:
         comes_again = delivery.attempt > 1 or is_retry_topic(lies_in)
         record.topic = _theirs(topic)
         place = (str(self._pops), "1" if comes_again else "0", record.queue_id, record.queue_offset)
-        broker.popped[place] = Popped(group, topic, delivery.receipt_handle)
+        broker.popped[place] = Popped(group, topic, delivery.receipt_handle, delivery.message.message_id.decode())
         record.reconsume_times = delivery.attempt - 1
         if comes_again:
             where = f"{broker.name} {record.queue_id} {record.queue_offset}"
@@ -569,6 +587,10 @@ class RocketMqServer:
         attempts = message.system_text(SystemProperty.DEAD_LETTER_ATTEMPTS)
         if (origin := message.system_text(SystemProperty.DEAD_LETTER_TOPIC)) is not None:
             properties["RETRY_TOPIC"] = _theirs(origin)
+            buried = message.system_text(SystemProperty.DEAD_LETTER_REASON) or ""
+            if buried.startswith("{"):
+                properties |= json.loads(buried)
+                attempts = properties.pop("j")
         if is_retry_topic(message.topic):
             retried = _theirs(retried_topic(message.topic))
             name = f"{RETRY_PREFIX}{_theirs(retry_group(message.topic))}_{retried}"
@@ -586,7 +608,7 @@ class RocketMqServer:
             store_time_ms=message.store_time_ms,
             host="127.0.0.1",
             port=broker.port,
-            reconsume_times=int(attempts or 0),
+            reconsume_times=int(attempts or message.system_text(_RECONSUMED) or 0),
         )
 
     def _hand(self, broker: Broker, told: dict[str, str]) -> tuple[Place, Popped | None]:
