@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import SystemProperty
 from entrepot.domain.names import RETRY_PREFIX
+from entrepot.protocols.rocketmq.properties import PREFIX
 from entrepot.protocols.rocketmq.remoting import codes, property_text
 from entrepot.protocols.rocketmq.remoting.messages import HALF, PRODUCER_GROUP, RECEIPT
 from entrepot.protocols.rocketmq.remoting.records import COMPRESSION, Record
@@ -18,8 +20,9 @@ from entrepot.store_client.rocketmq.cluster import Cluster, json_body
 from entrepot.store_client.rocketmq.send_request import StorePlace, store_at
 from entrepot.store_client.rocketmq.topology import READ_WRITE, topic_fields
 
-_OVER: Final = frozenset((RECEIPT, HALF, PRODUCER_GROUP, "DELAY"))
-"""Properties of a delivery, a transaction and a time that are over; so are those of timers."""
+REASON, TIME_OF_DEATH = PREFIX + SystemProperty.DEAD_LETTER_REASON, PREFIX + SystemProperty.DEAD_LETTER_TIME_MS
+_OVER: Final = frozenset((RECEIPT, HALF, PRODUCER_GROUP, "DELAY", REASON, TIME_OF_DEATH))
+"""Properties of a delivery, a transaction, a time and a death that are over; so are those of timers."""
 _TRIES: Final = 3
 """A topic, and the group that a broker reads in its name, may be missing."""
 

@@ -34,8 +34,9 @@ from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.deliveries import ClusterRun, delivery_of
 from entrepot.store_client.rocketmq.positions import Positions
 from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route
-from entrepot.store_client.rocketmq.settling import Settling
+from entrepot.store_client.rocketmq.settling import LONGEST_WAIT_MS, Settling
 
+SPENT: Final = "max attempts reached"
 MAX_RECEIVE: Final = 32
 """Most messages that RocketMQ gives at once."""
 REST_SECONDS: Final = 0.5
@@ -201,7 +202,7 @@ class Receiving:
             "topic": names.resource(wish.topic),
             "queueId": -1,
             "maxMsgNums": count,
-            "invisibleTime": wish.invisible_ms,
+            "invisibleTime": min(wish.invisible_ms, LONGEST_WAIT_MS),
             "pollTime": poll_ms,
             "bornTime": 0,  # the broker's own time: one of ours may be wrong
             "initMode": _LAST if group.start == LATEST and dead_letter_group(wish.topic) is None else _FIRST,
@@ -257,7 +258,7 @@ class Receiving:
         spent = [delivery.receipt_handle for delivery in found if delivery.attempt > max_attempts]
         if not spent:
             return found
-        for refusal in await self._settling.reject(wish.topic, wish.group, spent):
+        for refusal in await self._settling.reject(wish.topic, wish.group, spent, SPENT):
             if refusal is not None:  # it comes again
                 log.warning("a dead letter was not made", seldom="rocketmq", problem=refusal.message)
         return [delivery for delivery in found if delivery.attempt <= max_attempts]

@@ -14,11 +14,9 @@ from typing import Final
 
 from entrepot.domain.delivery import Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import SystemProperty
 from entrepot.domain.names import dead_letter_topic
 from entrepot.domain.ports import REJECTED
 from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
-from entrepot.protocols.rocketmq.properties import PREFIX
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import Frame
 from entrepot.protocols.rocketmq.remoting.message_ids import RecordPlace, offset_id
@@ -26,7 +24,7 @@ from entrepot.protocols.rocketmq.remoting.messages import ORIGIN_ID, RETRY_TOPIC
 from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, batch_of, may_go_together
 from entrepot.protocols.rocketmq.remoting.records import Record
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
-from entrepot.store_client.rocketmq.copies import store_copy
+from entrepot.store_client.rocketmq.copies import REASON, TIME_OF_DEATH, store_copy
 from entrepot.store_client.rocketmq.deliveries import untold_run
 from entrepot.store_client.rocketmq.remembered import Remembered
 from entrepot.store_client.rocketmq.send_request import StorePlace
@@ -35,7 +33,6 @@ Refusals = list[EntrepotError | None]
 LONGEST_WAIT_MS: Final = 3 * 24 * 3600 * 1000 - 60_000
 """Longest invisible time: brokers keep it as a timed message (`timerMaxDelaySec`, 3 days)."""
 MAX_REASON_CHARACTERS: Final = 1000
-_REASON, _TIME_OF_DEATH = PREFIX + SystemProperty.DEAD_LETTER_REASON, PREFIX + SystemProperty.DEAD_LETTER_TIME_MS
 _VOID = ""
 
 
@@ -122,7 +119,7 @@ class Settling:
             wait_ms = invisible_ms
             if wait_ms is None:
                 wait_ms = definition.retry.delay_ms(handle.attempt) if release else definition.invisible_seconds * 1000
-            fields = {**self._fields(topic, group, receipt), "invisibleTime": wait_ms}
+            fields = {**self._fields(topic, group, receipt), "invisibleTime": min(wait_ms, LONGEST_WAIT_MS)}
             answer = await self._ask(receipt, codes.CHANGE_INVISIBLE, fields, "change an invisible time")
             self._remember(text, _VOID if release else receipt.renewed(answer.fields).text)
 
@@ -154,9 +151,9 @@ class Settling:
     async def _bury(self, topic: str, group: str, handle: ClusterHandle, record: Record, reason: str) -> None:
         """Store a copy of a message in the topic of the group's dead letters, at the message's broker."""
         names = self._cluster.names
-        told = {RETRY_TOPIC: names.resource(topic), _TIME_OF_DEATH: str(self._cluster.clock.now_ms())}
+        told = {RETRY_TOPIC: names.resource(topic), TIME_OF_DEATH: str(self._cluster.clock.now_ms())}
         if sayable := "".join(each if each.isprintable() else " " for each in reason)[:MAX_REASON_CHARACTERS].strip():
-            told[_REASON] = sayable
+            told[REASON] = sayable
         if ORIGIN_ID not in record.properties:
             told[ORIGIN_ID] = offset_id(RecordPlace(record.host, record.port, record.commit_log_offset))
         address = await self._cluster.address_of(handle.broker)

@@ -76,6 +76,7 @@ async def test_a_dead_letter_goes_to_its_group_again_and_to_no_other(store: Sett
     for name in ("topic", "body", "sub_topic", "qos", "tag", "keys", "message_id", "born_time_ms", "properties"):
         assert getattr(again.message, name) == getattr(sent, name), name
     assert again.message.system_text(SystemProperty.CONTENT_TYPE) == "text/plain"
+    assert not [name for name in again.message.system if name.startswith("dead_letter")], "it lives"
     assert codes(await store.consumption.acknowledge("t", "g", handles([again]))) == [None]
     assert bodies(await pop(store, "t")) == [], "one dead letter is one message, however often it is named"
     assert bodies(await pop(store, "t", "other")) == []
@@ -282,3 +283,13 @@ async def test_where_it_may_not_write_dead_letters_the_broker_does(
     assert codes(await store_at_model.consumption.reject("t", "g", handles([delivery]), "why")) == [None]
     [letter] = await letters(store_at_model, 1)
     assert letter.body == b"bad" and len(cluster.asked(asked_for.SEND_BACK)) == 1
+
+
+async def test_what_waits_for_ever_waits_as_long_as_a_broker_can(store: SettledStore):
+    await store.topology.put_topic(Topic("t", queues=1))
+    await append(store, "t", "a", "b")
+    change, ages_ms = store.consumption.change_invisible_duration, 365 * 24 * 3600 * 1000
+    for release in (True, False):
+        delivery = await taken(store)
+        assert codes(await change("t", "g", handles([delivery]), ages_ms, release=release)) == [None]
+    assert bodies(await pop(store, "t")) == []

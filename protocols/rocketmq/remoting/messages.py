@@ -181,7 +181,7 @@ def stored_message(
     told = record.properties
     topic = topic or names.name(record.topic)
     said = tuple([(name, value) for name, value in told.items() if name not in _BROKERS_OWN])
-    common = _told(topic, said, told.get(TAGS, ""), told.get(INDEX_KEYS, ""))
+    common = _told(_origin(told, names, topic) or topic, said, told.get(TAGS, ""), told.get(INDEX_KEYS, ""))
     body, born, own_id = inflated(record), told.get(BORN_MS, ""), common.own_id
     return StoredMessage(
         topic,
@@ -194,6 +194,13 @@ def stored_message(
         commit_log_offset=record.commit_log_offset,
         store_time_ms=max(record.store_time_ms, 0),
     )
+
+
+def _origin(told: Mapping[str, str], names: Names, topic: str) -> str:
+    """Return the topic that a dead letter was sent to, or nothing for other messages."""
+    if not split_name(topic)[1].startswith(DEAD_LETTER_PREFIX):
+        return ""
+    return names.name(origin_of(told.get(RETRY_TOPIC, ""), names.resource(topic).removeprefix(DEAD_LETTER_PREFIX)))
 
 
 class _Told(NamedTuple):
@@ -256,8 +263,7 @@ def _with_well_known(
     if DELIVER_MS in told:
         said[SystemProperty.DELIVER_AT_MS] = told[DELIVER_MS]
     if split_name(topic)[1].startswith(DEAD_LETTER_PREFIX):
-        origin = origin_of(told.get(RETRY_TOPIC, ""), names.resource(topic).removeprefix(DEAD_LETTER_PREFIX))
-        said[SystemProperty.DEAD_LETTER_TOPIC] = names.name(origin)
+        said[SystemProperty.DEAD_LETTER_TOPIC] = _origin(told, names, topic)
         said[SystemProperty.DEAD_LETTER_MESSAGE_ID] = told.get(UNIQUE_KEY, "")
         said[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(record.reconsume_times)
     more = {name: value for name, value in said.items() if value and name not in system}

@@ -308,8 +308,7 @@ class RocketMqCluster(Started):
         """Wait until all that has been confirmed is in its queue: a broker puts it there a little later."""
         for place in self.brokers:
             with RemotingClient(place.port) as client:
-                told = partial(client.ask, RUNTIME_INFO)
-                wait_until(lambda told=told: told().content()["table"]["dispatchBehindBytes"] == "0", self.log_text)
+                wait_until(partial(_has_dispatched, client), self.log_text)
 
     def _at_brokers(self, code: int, fields: dict[str, Any] | None, body: bytes, brokers: int | None) -> None:
         for place in self.brokers[:brokers]:
@@ -373,6 +372,15 @@ class RocketMqCluster(Started):
         path = self.directory / "proxy.json"
         path.write_text(json.dumps(settings))
         return str(path)
+
+
+def _has_dispatched(client: RemotingClient) -> bool:
+    """True once all that a broker has is in its queues.  One that has just begun has no figures, and answers with a
+    fault."""
+    try:
+        return bool(client.ask(RUNTIME_INFO).content()["table"]["dispatchBehindBytes"] == "0")
+    except RemotingError:
+        return False
 
 
 def _text(value: Any) -> str:
