@@ -1,4 +1,5 @@
-"""The part of the contract of all stores that a RocketMQ cluster carries, as docs/rocketmq-cluster.md shows it."""
+"""The part of the contract of all stores, and of the doors' tests, that a RocketMQ cluster carries, as
+docs/rocketmq-cluster.md shows it."""
 
 from __future__ import annotations
 
@@ -11,6 +12,9 @@ from typing import Final
 
 from tests.contract_rocketmq.carried import BY_OTHER_TESTS
 from tests.contract_rocketmq.real_differences import DIFFERENT, LEFT_OUT, NOT_TRIED
+from tests.e2e.rocketmq_exceptions import ALL
+from tests.e2e.rocketmq_exceptions import DIFFERENT as OF_DOORS
+from tests.e2e.rocketmq_exceptions import LEFT_OUT as OF_DOORS_BY_CHANCE
 
 FILE: Final = "rocketmq-cluster.md"
 BEGIN: Final = "<!-- Made by `make docs` from the contract of all stores; not edited by hand. -->"
@@ -60,13 +64,28 @@ def table() -> str:
     return "\n".join([head, "| carried | because | tests of the contract |", "|---|---|---|", *rows])
 
 
+def doors_table() -> str:
+    """Return the table of the doors' own tests that do not pass in front of a cluster, with their reasons."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for file, reasons in (*OF_DOORS.items(), *OF_DOORS_BY_CHANCE.items()):
+        for name, reason in reasons.items():
+            said = "all" if name == ALL else _words(name)
+            by_reason[reason].append(f"{_words(file.rpartition('/')[2])}: {said}")
+    rows = [
+        f"| {reason[0].upper()}{reason[1:]}. | {'; '.join(sorted(names))} |"
+        for reason, names in sorted(by_reason.items())
+    ]
+    head = "The tests of the MQTT door, the HTTP door and of webhooks run in front of RocketMQ, too, but for these:\n"
+    return "\n".join([head, "| because | tests of the doors |", "|---|---|", *rows])
+
+
 def page(text: str) -> str:
     """The page with today's table between its two comments.  Raises ValueError where they are not there once each."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in before + after:
         raise ValueError(f"{FILE} has not its two comments, once each, around its table")
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{table()}\n\n{doors_table()}\n\n{END}{after}"
 
 
 def write(folder: Path) -> None:
