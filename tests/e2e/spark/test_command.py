@@ -117,7 +117,7 @@ def bin_without_java(tmp_path: Path) -> Path:
 def test_what_is_wrong_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     for command, said, code in (
         (["ingest", "--topic", "t"], "give --table", 2),
-        (["ingest", "--topic", "t", "--table", "x"], "brokers, name servers or a data directory", 1),
+        (["ingest", "--topic", "t", "--table", "x"], "brokers, name servers, a data directory", 1),
         (["ingest", "--topic", "t", "--table", "x", "--server", "127.0.0.1:1", "--trigger", "soon"], "duration", 2),
         (["ingest", "--topic", "t", "--table", "x", "--server", "127.0.0.1:1", "--format", "csv"], "csv", 2),
         (["ingest", "--topic", "t", "--table", "s3://x/y", "--server", "127.0.0.1:1"], "takes --native", 2),
