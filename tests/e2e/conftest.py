@@ -19,8 +19,12 @@ def deploy(request: pytest.FixtureRequest) -> Deploy:
     return deployment_of(request)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that do not pass in front of Apache RocketMQ."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that do not pass in front of Apache RocketMQ.  A slice of the tiers has none of the others: beside
+    tests of all kinds a broker is too slow for them."""
+    if config.getoption("tier") == "rest":
+        config.hook.pytest_deselected(items=[item for item in items if at_rocketmq(item)])
+        items[:] = [item for item in items if not at_rocketmq(item)]
     for item in items:
         if not at_rocketmq(item) or not item.path.is_relative_to(Path(__file__).parent):
             continue
