@@ -1,4 +1,4 @@
-"""What each door costs in front of RocketMQ: a gateway there beside one in front of our own broker over the wire.
+"""Costs of each door in front of RocketMQ: a gateway there beside one in front of our own broker over the wire.
 
 Figures are per CPU-second of the gateway alone: either store is in processes of its own. Both gateways live as long as
 the run, and take turns in it. RocketMQ's broker flushes in both of its ways. With ASYNC_FLUSH it confirms a message

@@ -1,4 +1,4 @@
-"""What the benchmark `engine` compares: gateways in front of RocketMQ and of our broker, and RocketMQ's own client."""
+"""Places that the benchmark `engine` compares: gateways before RocketMQ and our broker, and RocketMQ's own client."""
 
 from __future__ import annotations
 

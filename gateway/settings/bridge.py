@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -24,7 +25,35 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 U16 = Annotated[int, Field(ge=1, le=65_535)]
 
 
-class BridgeRule(Table):
+class Directed(Table):
+    """A rule with a direction, whatever it carries."""
+
+    direction: Literal["in", "out", "both"]
+
+    @property
+    def is_in(self) -> bool:
+        return self.direction != "out"
+
+    @property
+    def is_out(self) -> bool:
+        return self.direction != "in"
+
+
+class Named(Protocol):
+    """A remote with a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def check_names(remotes: Sequence[Named]) -> None:
+    """Raise ValueError where two remotes have one name."""
+    names = [remote.name for remote in remotes]
+    if len(set(names)) < len(names):
+        raise ValueError("two remotes have one name")
+
+
+class BridgeRule(Directed):
     """Rule of a bridge: the messages to carry, their direction and their names.
 
     The filter follows both prefixes: a name `<remote_prefix>x` there is `<local_prefix>x` here.
@@ -51,14 +80,6 @@ class BridgeRule(Table):
         if self.is_in and self.local_filter.startswith("$"):
             raise ValueError("names that begin with $ are the server's own: give them a local_prefix")
         return self
-
-    @property
-    def is_in(self) -> bool:
-        return self.direction != "out"
-
-    @property
-    def is_out(self) -> bool:
-        return self.direction != "in"
 
     @property
     def local_filter(self) -> str:
@@ -168,7 +189,5 @@ class BridgeSettings(Table):
     @field_validator("remotes")
     @classmethod
     def _have_names_of_their_own(cls, value: list[BridgeRemote]) -> list[BridgeRemote]:
-        names = [remote.name for remote in value]
-        if len(set(names)) < len(names):
-            raise ValueError("two remotes have one name")
+        check_names(value)
         return value

@@ -12,6 +12,7 @@ from entrepot.domain.definitions.consumer_group import parse_start
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import check_namespace, check_stored_name, check_topic_name, split_name
 from entrepot.domain.written_text import WrittenTextError, written_text
+from entrepot.gateway.settings.bridge import Directed, check_names
 from entrepot.gateway.settings.stores import RocketMqPlace
 from entrepot.gateway.settings.table import Table
 
@@ -23,7 +24,7 @@ ANY: Final = "*"
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
 
-class RocketMqRule(Table):
+class RocketMqRule(Directed):
     """Rule of a bridge: the topics to carry, their direction and their names.
 
     A topic `<remote_prefix>x` there is `<local_prefix>x` here.
@@ -67,14 +68,6 @@ class RocketMqRule(Table):
         except EntrepotError as error:
             raise ValueError(error.message) from None
         return value
-
-    @property
-    def is_in(self) -> bool:
-        return self.direction != "out"
-
-    @property
-    def is_out(self) -> bool:
-        return self.direction != "in"
 
 
 class RocketMqRemote(RocketMqPlace):
@@ -124,9 +117,7 @@ class RocketMqBridgeSettings(Table):
     @field_validator("remotes")
     @classmethod
     def _have_names_of_their_own(cls, value: list[RocketMqRemote]) -> list[RocketMqRemote]:
-        names = [remote.name for remote in value]
-        if len(set(names)) < len(names):
-            raise ValueError("two remotes have one name")
+        check_names(value)
         return value
 
 

@@ -107,7 +107,7 @@ async def test_an_odd_message_is_refused_alone(store: SettledStore, cluster: Roc
 
 
 async def test_a_fault_of_ours_at_one_message_harms_no_other(store: SettledStore):
-    """What comes later is confirmed, too: batches are confirmed in their order."""
+    """Later messages are confirmed, too: batches are confirmed in their order."""
     await known(store)
     odd = replace(message("t", "odd"), properties=((object(), "no text"),))  # type: ignore[arg-type]
     assert await append_all(store, message("t", "a"), odd, message("t", "b")) == [None, Code.INTERNAL_ERROR, None]

@@ -17,6 +17,7 @@ from entrepot.domain.ports import PopRequest
 from entrepot.gateway.clock import SystemClock
 from tests.support.processes.deployment import GatewayProcess
 from tests.support.rocketmq import sdk
+from tests.support.rocketmq.in_front import running_at
 from tests.support.rocketmq.server import RocketMqServer
 from tests.support.stores.steps import settled
 from tests.support.waiting import PATIENCE_SECONDS
@@ -34,17 +35,10 @@ async def gateway(request: pytest.FixtureRequest, engine: str, tmp_path: Path) -
         port = model.port
     else:
         port = request.getfixturevalue("rocketmq_cluster").name_server_port
-    settings = {
-        "rocketmq.name_servers": f'["127.0.0.1:{port}"]',
-        "facts.url": f"file:{tmp_path / 'facts'}",
-    }
-    started = GatewayProcess(tmp_path, [], settings, "gateway")
     try:
-        await asyncio.to_thread(started.start)
-        yield started
-        assert await asyncio.to_thread(started.stop) == 0
+        async with running_at(port, tmp_path) as started:
+            yield started
     finally:
-        started.kill()
         if model is not None:
             await model.close()
 

@@ -1,4 +1,4 @@
-"""What each door of a gateway answers while the cluster is away, full or busy, as the model of it plays that."""
+"""Answers of each door of a gateway while the cluster is away, full or busy, as the model of it plays that."""
 
 from __future__ import annotations
 
@@ -15,20 +15,13 @@ from entrepot.gateway.clock import SystemClock
 from entrepot.protocols.rocketmq.remoting import codes
 from tests.support.processes.deployment import GatewayProcess
 from tests.support.rocketmq.door_words import AWAY, BUSY, FULL, TAKEN, UNKNOWN, Words, words
+from tests.support.rocketmq.in_front import gateway_at
 from tests.support.rocketmq.server import RocketMqServer
 from tests.support.rocketmq.store_load import GOES_ON_SECONDS
 from tests.support.waiting import PATIENCE_SECONDS
 
 TOPIC = "words"
 DOORS = 4
-
-
-def gateway_at(port: int, directory: Path) -> GatewayProcess:
-    settings = {
-        "rocketmq.name_servers": f'["127.0.0.1:{port}"]',
-        "facts.url": f"file:{directory / 'facts'}",
-    }
-    return GatewayProcess(directory, [], settings, "gateway")
 
 
 async def until_taken(gateway: GatewayProcess) -> None:

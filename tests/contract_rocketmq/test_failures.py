@@ -40,7 +40,7 @@ async def looking(cluster: RocketMqServer, clock: ManualClock) -> AsyncIterator[
 
 
 async def outcome_of(store: RocketMqStore, body: str, queue_id: int = 0) -> Code | None:
-    """What becomes of a message: its refusal, or that of all."""
+    """The outcome of a message: its refusal, or that of all."""
     confirmation = store.messages.append([message("t", body, queue_id)])
     failure = await settled(confirmation)
     refusal = failure or next(iter(confirmation.refusals or ()), None)

@@ -1,5 +1,5 @@
-"""What the tests of the doors run on: one process; a name server, two brokers and a gateway; a gateway in front of
-Apache RocketMQ."""
+"""Servers that the tests of the doors run on: one process; a name server, two brokers and a gateway; a gateway in
+front of Apache RocketMQ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each door of a gateway answers while Apache RocketMQ is killed, or hangs, and once it is back."""
+"""Answers of each door of a gateway while Apache RocketMQ is killed, or hangs, and once it is back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from tests.support.processes.deployment import GatewayProcess
 from tests.support.rocketmq.cluster import JavaProcess, RocketMqCluster, on_rocketmq
 from tests.support.rocketmq.door_words import AWAY, LATE, TAKEN, Words, words
+from tests.support.rocketmq.in_front import running_at
 from tests.support.rocketmq.store_load import GOES_ON_SECONDS
 
 pytestmark = on_rocketmq
@@ -29,17 +30,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMqCluste
 
 @pytest.fixture
 async def gateway(cluster: RocketMqCluster, tmp_path: Path) -> AsyncIterator[GatewayProcess]:
-    settings = {
-        "rocketmq.name_servers": f'["127.0.0.1:{cluster.name_server_port}"]',
-        "facts.url": f"file:{tmp_path / 'facts'}",
-    }
-    started = GatewayProcess(tmp_path, [], settings, "gateway")
-    try:
-        await asyncio.to_thread(started.start)
+    async with running_at(cluster.name_server_port, tmp_path) as started:
         yield started
-        assert await asyncio.to_thread(started.stop) == 0
-    finally:
-        started.kill()
 
 
 def hang(process: JavaProcess) -> None:

@@ -21,6 +21,7 @@ from tests.support.http.load import HttpLoad
 from tests.support.mqtt import load as mqtt_load
 from tests.support.processes.deployment import GatewayProcess
 from tests.support.rocketmq.cluster import BrokerPlace, RocketMqCluster, on_rocketmq
+from tests.support.rocketmq.in_front import running_at
 from tests.support.rocketmq.replicas import all_in_sync, known_everywhere, master_other_than
 from tests.support.rocketmq.store_load import GOES_ON_SECONDS, Popper, Publisher, Tails, bodies_of, everything
 from tests.support.seed import seeded
@@ -52,17 +53,8 @@ async def store(cluster: RocketMqCluster) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def gateway(cluster: RocketMqCluster, tmp_path: Path) -> AsyncIterator[GatewayProcess]:
-    settings = {
-        "rocketmq.name_servers": f'["127.0.0.1:{cluster.name_server_port}"]',
-        "facts.url": f"file:{tmp_path / 'facts'}",
-    }
-    started = GatewayProcess(tmp_path, [], settings, "gateway")
-    try:
-        await asyncio.to_thread(started.start)
+    async with running_at(cluster.name_server_port, tmp_path) as started:
         yield started
-        assert await asyncio.to_thread(started.stop) == 0
-    finally:
-        started.kill()
 
 
 class Doors:

@@ -18,7 +18,7 @@ import pytest
 
 @dataclass
 class _Made:
-    """What a fixture made, and how many tests had failed before it."""
+    """Folders that a fixture made, and the count of tests that had failed before it."""
 
     failed_before: int
     folders: list[Path] = field(default_factory=list)

@@ -25,7 +25,7 @@ def rocketmq_bridge_settings(*remotes: dict[str, Any]) -> dict[str, str]:
 
 
 def rocketmq_bridge(server: Any, name: str = "old") -> dict[str, Any]:
-    """How a bridge is, as the server tells."""
+    """The state of a bridge, as the server tells it."""
     found = http_json(server, "GET", "/api/v1/rocketmq-bridges")["value"]
     shape: dict[str, Any] = next(each for each in found if each["name"] == name)
     return shape

@@ -241,7 +241,7 @@ class RocketMqCluster(Started):
         return self._listens(self.proxy_port) and "startup successfully" in self.processes[-1].log_text()
 
     def knows_all(self) -> bool:
-        """Whether the name server knows every broker; fails if a process has ended."""
+        """True once the name server knows every broker; fails if a process has ended."""
         for process in self.processes:
             process.check()
         try:

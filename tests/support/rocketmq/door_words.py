@@ -1,4 +1,4 @@
-"""What each door of a gateway answers to a publish, in its own words."""
+"""Answers of each door of a gateway to a publish, in its own words."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,16 +26,30 @@ AT_ROCKETMQ: Final = pytest.param(ROCKETMQ, marks=on_rocketmq)
 """The parameter of a fixture that makes such a server."""
 
 
+def gateway_at(name_server_port: int, directory: Path, settings: dict[str, str] | None = None) -> GatewayProcess:
+    """A gateway that keeps facts in its directory, not started."""
+    own = {"rocketmq.name_servers": f'["127.0.0.1:{name_server_port}"]', "facts.url": f"file:{directory / 'facts'}"}
+    return GatewayProcess(directory, [], {**(settings or {}), **own}, "gateway")
+
+
+@asynccontextmanager
+async def running_at(name_server_port: int, directory: Path) -> AsyncIterator[GatewayProcess]:
+    """A running gateway for the length of a block, which ends well."""
+    started = gateway_at(name_server_port, directory)
+    try:
+        await asyncio.to_thread(started.start)
+        yield started
+        assert await asyncio.to_thread(started.stop) == 0
+    finally:
+        started.kill()
+
+
 def deploy_at(cluster: RocketMqCluster) -> Callable[..., Any]:
-    """Makes gateways of a directory and settings, which keep facts in their directory."""
+    """Makes gateways of a directory and settings, each in a namespace of its own."""
 
     def deploy(directory: Path, settings: dict[str, str] | None = None) -> GatewayProcess:
-        own = {
-            "rocketmq.name_servers": f'["127.0.0.1:{cluster.name_server_port}"]',
-            "rocketmq.namespace": f"n{uuid.uuid4().hex[:10]}",
-            "facts.url": f"file:{directory / 'facts'}",
-        }
-        return GatewayProcess(directory, [], {**(settings or {}), **own}, "gateway")
+        own = {"rocketmq.namespace": f"n{uuid.uuid4().hex[:10]}"}
+        return gateway_at(cluster.name_server_port, directory, {**(settings or {}), **own})
 
     return deploy
 
