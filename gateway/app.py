@@ -60,15 +60,15 @@ log = structlog.get_logger(__name__)
 
 def _setup_token_file(settings: Settings, store: Store) -> Path | None:
     """The setup token's file in the data directory, or None where the store is not in this process."""
-    is_here = not isinstance(store, Clustered) and not settings.rocketmq.name_servers
-    return settings.store.data_dir / FILE_NAME if is_here else None
+    return None if isinstance(store, Clustered) else settings.store.data_dir / FILE_NAME
 
 
 def is_alone_on(store: Store, settings: Settings) -> bool:
     """True if no other gateway can be on the store, nor on the facts beside it."""
     keeper = settings.facts.keeper
     has_shared_facts = keeper is not None and keeper.is_shared
-    return not (isinstance(store, Clustered) or has_shared_facts or settings.broker.enabled)
+    is_shared = isinstance(store, Clustered) and not settings.rocketmq.name_servers  # that one keeps no facts
+    return not (is_shared or has_shared_facts or settings.broker.enabled)
 
 
 class Gateway:

@@ -228,12 +228,12 @@ class ClusterControl(Protocol):
 
 @runtime_checkable
 class Clustered(Protocol):
-    """A store over brokers that operators can look at."""
+    """A store over brokers.  `operations`: None where operators look at them by other tools."""
 
     @property
     def operations(self) -> ClusterControl | None: ...
 
 
 def control_of(store: object) -> ClusterControl | None:
-    """Return the control of the brokers behind a store, or None where the store is in this process."""
+    """Return the control of the brokers behind a store, or None where it is in this process, or elsewhere by others."""
     return store.operations if isinstance(store, Clustered) else None

@@ -8,7 +8,9 @@ begins at the end, to the time at which it was made here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
+from entrepot.domain.broker_of_queue import broker_number, first_queue
 from entrepot.domain.definitions.consumer_group import LATEST, ConsumerGroup, parse_start
 from entrepot.domain.names import dead_letter_group
 from entrepot.domain.position import Position, PositionKind
@@ -28,6 +30,8 @@ class Positions:
         most = cluster.settings.max_remembered
         self._begun: Remembered[tuple[str, str], asyncio.Task[None]] = Remembered(most)
         self._made: Remembered[str, int] = Remembered(most)
+        self._taken: Remembered[tuple[str, str, int], int] = Remembered(most)
+        """The offset behind what was delivered through this gateway: brokers tell some seconds later."""
 
     def made(self, group: str) -> None:
         """Note that a group was made now."""
@@ -38,9 +42,28 @@ class Positions:
         self._made.pop(group, None)
         for key in [key for key in self._begun if key[0] == group]:
             del self._begun[key]
+        for place in [place for place in self._taken if place[0] == group]:
+            del self._taken[place]
+
+    def taken(self, group: str, topic: str, broker: str, ends: Mapping[int, int]) -> None:
+        """Note the offsets behind what a pop brought, by queue of its broker."""
+        first = first_queue(broker_number(broker))
+        for local_id, end in ends.items():
+            place = group, topic, first + local_id
+            self._taken[place] = max(self._taken.get(place, 0), end)
+            self._taken.move_to_end(place)
+
+    async def head(self, group: str, topic: str, queue: RouteQueue) -> int:
+        """Return the offset at which a pop of a group goes on, as far as it is known here."""
+        bounds, committed = await asyncio.gather(
+            self._reading.bounds_of(topic, queue), self.committed(group, topic, queue)
+        )
+        known = (committed or 0, self._taken.get((group, topic, queue.queue_id), 0))
+        return max([bounds.min_offset, *(each for each in known if each <= bounds.max_offset)])
 
     async def reset(self, group: str, topic: str, queue: RouteQueue, offset: int) -> None:
         """Have a group go on from an offset.  Its consumers meet the reset at their next request."""
+        self._taken.pop((group, topic, queue.queue_id), None)
         fields = {**self._names(group, topic, queue), "offset": offset, "timestamp": 0, "isForce": True}
         await self._cluster.ask(queue.address, codes.RESET_OFFSET, fields, what=f"reset group {group!r}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -24,6 +25,7 @@ from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
 from entrepot.protocols.rocketmq.remoting.messages import stored_message, tags_for
 from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
+from entrepot.store_client.rocketmq.ends import Ends
 from entrepot.store_client.rocketmq.routes import RouteQueue
 from entrepot.store_client.rocketmq.tails import OnMessages, QueueTail
 
@@ -33,6 +35,9 @@ MAX_READ_BYTES: Final = 4 << 20
 """Bodies after which a read goes no further."""
 CHECK_SECONDS: Final = 5.0
 """Interval at which a broker looks at held pulls: one may last that much longer than asked."""
+READABLE_SECONDS: Final = 1.0
+"""Longest wait of a pop for what was confirmed a moment ago: a broker that needs longer is slow anyway."""
+READABLE_STEP_SECONDS: Final = 0.002
 _SUSPEND, _SUBSCRIBED = 2, 4
 _PULLED: Final = (SUCCESS, codes.PULL_NOT_FOUND, codes.PULL_RETRY, codes.PULL_MOVED)
 
@@ -42,7 +47,8 @@ class Sent(Protocol):
 
     def in_turn(self, topic: str, queue_id: int, work: Callable[[], Awaitable[int]]) -> asyncio.Future[int]: ...
 
-    def end_of(self, topic: str, queue_id: int) -> int: ...
+    @property
+    def ends(self) -> Ends: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +253,26 @@ class Reading:
         """Return the offset behind all that is stored, as far as it is readable, or was confirmed to this gateway: a
         broker lets a message be read a moment after its confirm."""
         readable = await self._offset(topic, queue, codes.MAX_OFFSET)
-        return max(readable, self._sent.end_of(topic, queue.queue_id))
+        return max(readable, self._sent.ends.of(topic, queue.queue_id))
+
+    async def until_readable(self, topic: str) -> bool:
+        """Wait until what was confirmed to this gateway a moment ago is readable, for at most `READABLE_SECONDS`.
+        Return True if there was such."""
+        route = self._cluster.routes.known(topic)
+        queues = () if route is None else route.queues.values()
+        ends = [(queue, self._sent.ends.of(topic, queue.queue_id)) for queue in queues]
+        waits = [self._until_readable(topic, queue, end) for queue, end in ends if end]
+        with suppress(EntrepotError, TimeoutError):
+            async with asyncio.timeout(READABLE_SECONDS):
+                await asyncio.gather(*waits)
+        return bool(waits)
+
+    async def _until_readable(self, topic: str, queue: RouteQueue, end: int) -> None:
+        while True:
+            if await self._offset(topic, queue, codes.MAX_OFFSET) >= end:
+                self._sent.ends.read(topic, queue.queue_id, end)
+                return
+            await asyncio.sleep(READABLE_STEP_SECONDS)
 
     async def offset_before(self, topic: str, queue: RouteQueue, before_ms: int) -> int:
         """Return the offset behind the last message of a queue that was stored before a time."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -28,12 +29,14 @@ from entrepot.domain.ports import PopRequest
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import SUCCESS
 from entrepot.protocols.rocketmq.remoting.messages import stored_message, tags_for
-from entrepot.protocols.rocketmq.remoting.receipts import PopReceipt, receipts_of
+from entrepot.protocols.rocketmq.remoting.receipts import NORMAL, PopReceipt, receipts_of
 from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster
 from entrepot.store_client.rocketmq.deliveries import ClusterRun, delivery_of
+from entrepot.store_client.rocketmq.expired import Expired
 from entrepot.store_client.rocketmq.positions import Positions
-from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route
+from entrepot.store_client.rocketmq.reading import Reading
+from entrepot.store_client.rocketmq.routes import BrokerOfTopic, Route, RouteQueue
 from entrepot.store_client.rocketmq.settling import LONGEST_WAIT_MS, Settling
 
 SPENT: Final = "max attempts reached"
@@ -43,6 +46,7 @@ REST_SECONDS: Final = 0.5
 """Pause before a broker that refused is asked again by a pop that still waits for the others."""
 POLL_MARGIN_SECONDS: Final = 7.0
 """Time by which a long poll may be longer than asked: its timer's step, and the broker's own margin."""
+_ANY_QUEUE: Final = -1
 _FIRST, _LAST = 0, 1
 """Where a new group begins (initMode)."""
 _POPPED: Final = (SUCCESS, codes.POLLING_TIMEOUT, codes.POLLING_FULL, codes.PULL_NOT_FOUND)
@@ -89,9 +93,10 @@ class _Shelf:
 class Receiving:
     """Implements the first half of `domain.ports.Consumption`."""
 
-    def __init__(self, cluster: Cluster, settling: Settling, positions: Positions) -> None:
+    def __init__(self, cluster: Cluster, settling: Settling, positions: Positions, reading: Reading) -> None:
         self._cluster, self._positions = cluster, positions
-        self._settling = settling
+        self._settling, self._reading = settling, reading
+        self._expired = Expired(cluster, reading, positions, settling)
         self._shelves: dict[_Wish, _Shelf] = {}
         self._is_draining = False
         self.took = Histogram()
@@ -108,13 +113,21 @@ class Receiving:
             compile_filter(wanted)
         invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
         wish = _Wish(request.topic, request.group, wanted, invisible_ms, request.attempt_id)
+        if request.expired_only:
+            return Deliveries.of_singles(await self._expired.take(request, route, partial(self._of_queue, wish, route)))
         shelf = self._shelves.setdefault(wish, _Shelf(wish))
         shelf.pops += 1
         try:
-            return Deliveries.of_singles(await self._wait(shelf, brokers, request))
+            found = await self._wait(shelf, brokers, request)
+            if not (found or request.wait_ms) and await self._reading.until_readable(request.topic):
+                found = await self._wait(shelf, brokers, request)
+            return Deliveries.of_singles(found)
         finally:
             shelf.pops -= 1
             self._tidy(shelf)
+
+    async def _of_queue(self, wish: _Wish, route: Route, queue: RouteQueue, count: int) -> list[Delivery]:
+        return await self._ask(wish, route.broker(queue.broker), count, 0, queue.local_id)
 
     def _brokers(self, route: Route) -> list[BrokerOfTopic]:
         """Return the brokers to ask: not a slave, which keeps no receipts.  Raises FORBIDDEN, UNAVAILABLE."""
@@ -195,12 +208,14 @@ class Receiving:
             shelf.changed.set()
             self._tidy(shelf)
 
-    async def _ask(self, wish: _Wish, broker: BrokerOfTopic, count: int, poll_ms: int) -> list[Delivery]:
+    async def _ask(
+        self, wish: _Wish, broker: BrokerOfTopic, count: int, poll_ms: int, queue_id: int = _ANY_QUEUE
+    ) -> list[Delivery]:
         group, names = self._cluster.group(wish.group), self._cluster.names
         fields: dict[str, object] = {
             "consumerGroup": names.resource(wish.group),
             "topic": names.resource(wish.topic),
-            "queueId": -1,
+            "queueId": queue_id,
             "maxMsgNums": count,
             "invisibleTime": min(wish.invisible_ms, LONGEST_WAIT_MS),
             "pollTime": poll_ms,
@@ -221,7 +236,9 @@ class Receiving:
         if answer.code != SUCCESS:
             return []
         records = decode_records(answer.body)
-        told = zip(records, receipts_of(answer, records, broker.name), strict=True)
+        receipts = receipts_of(answer, records, broker.name)
+        self._positions.taken(wish.group, wish.topic, broker.name, _taken(records, receipts))
+        told = zip(records, receipts, strict=True)
         found = [self._delivery(wish, broker, record, *receipt) for record, receipt in told]
         wanted = await self._wanted(wish, [delivery for delivery in found if delivery is not None])
         return await self._alive(wish, group.max_attempts, wanted)
@@ -293,3 +310,12 @@ class Receiving:
             if shelf.keeper is not None:
                 shelf.keeper.cancel()
         await asyncio.gather(*[self._return(shelf) for shelf in self._shelves.values()])
+
+
+def _taken(records: Sequence[Record], receipts: Sequence[tuple[PopReceipt, int]]) -> dict[int, int]:
+    """Return the offsets behind what an answer brought, by queue of the topic itself."""
+    taken: dict[int, int] = {}
+    for record, (receipt, _) in zip(records, receipts, strict=True):
+        if receipt.retry == NORMAL:
+            taken[record.queue_id] = max(taken.get(record.queue_id, 0), record.queue_offset + 1)
+    return taken

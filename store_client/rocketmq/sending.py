@@ -34,20 +34,18 @@ from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.routing.queue_selector import RoundRobin, queue_for_key
 from entrepot.protocols.rocketmq.mapping import MESSAGE_ID_SIZE
-from entrepot.protocols.rocketmq.remoting.messages import HALF, PRODUCER_GROUP, body_for, properties_for
+from entrepot.protocols.rocketmq.remoting.messages import CHECK_AFTER, HALF, PRODUCER_GROUP, body_for, properties_for
 from entrepot.protocols.rocketmq.remoting.property_text import encode
 from entrepot.protocols.rocketmq.remoting.records import HALF as HALF_FLAG
 from entrepot.protocols.rocketmq.remoting.records import encode_batch
 from entrepot.store_client.rocketmq.cluster import Cluster
-from entrepot.store_client.rocketmq.remembered import Remembered
+from entrepot.store_client.rocketmq.ends import Ends
 from entrepot.store_client.rocketmq.routes import RouteQueue
 from entrepot.store_client.rocketmq.send_request import StorePlace, queue_offset_in, store_at
 from entrepot.store_client.rocketmq.turn import Turn
 
 MAX_BODY_BYTES: Final = 15 << 20
 """Longest body that fits a frame with its properties; brokers take 4 MiB unless their settings say more."""
-END_SECONDS: Final = 5.0
-"""Time in which a broker makes readable what it has confirmed."""
 _AS_A_WHOLE: Final = frozenset({Code.BAD_REQUEST, Code.INTERNAL_ERROR, Code.MESSAGE_BODY_TOO_LARGE})
 """Refusals of a batch that may be those of one message in it."""
 _BODY_LIMIT: Final = re.compile(r"body length limit ([0-9]{1,12})B")
@@ -99,16 +97,6 @@ class _Item:
         return len(self.body) + len(self.properties)
 
 
-class _End(NamedTuple):
-    """The offset behind what a broker confirmed, until when it counts, and the connection: a broker that comes back may
-    have lost it, and a queue may be made anew."""
-
-    offset: int
-    until: float
-    address: str
-    turn: int
-
-
 @dataclass(slots=True)
 class _Lane:
     """The messages for one queue.  `task`: sends them, while there are any."""
@@ -126,7 +114,7 @@ class Sending:
         self._on_sent = on_sent
         self._batches: deque[_Batch] = deque()
         self._lanes: dict[tuple[str, int], _Lane] = {}
-        self._ends: Remembered[tuple[str, int], _End] = Remembered(cluster.settings.max_remembered)
+        self.ends = Ends(cluster)
         self._singles = asyncio.Semaphore(cluster.settings.max_sends)
         self._turns = RoundRobin()
         self._relieved: list[Callable[[], None]] = []
@@ -185,12 +173,17 @@ class Sending:
         batch.left += len(items) - 1
         for item in items:
             if is_half:
-                group = self._cluster.settings.producer_group
-                item.is_half, item.properties = True, item.properties + encode({HALF: "true", PRODUCER_GROUP: group})
+                item.is_half, item.properties = True, item.properties + self._half_properties(copies[0][0])
             if is_half or is_later:
                 self._cluster.spawn(self._send_alone(item))
             else:
                 self._put(item, (item.message.topic, item.queue_id))
+
+    def _half_properties(self, message: Message) -> str:
+        said = {HALF: "true", PRODUCER_GROUP: self._cluster.settings.producer_group}
+        if (after_ms := message.time_ms(SystemProperty.CHECK_AFTER_MS)) is not None:
+            said[CHECK_AFTER] = str(max(-(-after_ms // 1000), 1))  # brokers refuse a commit that comes later than 0 s
+        return encode(said)
 
     def in_turn(self, topic: str, queue_id: int, work: Callable[[], Awaitable[int]]) -> asyncio.Future[int]:
         """Do work at a queue once all that was appended for it is answered, and before what is appended later."""
@@ -266,13 +259,13 @@ class Sending:
         try:
             queue = await self._taking(topic, queue_id)
             if len(items) == 1:
-                self._note_end(topic, queue, (await self._send(items[0], queue)).queue_offset, 1)
+                self.ends.note(topic, queue, (await self._send(items[0], queue)).queue_offset, 1)
             else:
                 body = encode_batch([(item.body, item.properties) for item in items])
                 born_ms = items[0].message.born_time_ms
                 place = self._place(queue, topic)
                 answer = await store_at(self._cluster, place, "", body, born_ms=born_ms, is_batch=True)
-                self._note_end(topic, queue, queue_offset_in(answer), len(items))
+                self.ends.note(topic, queue, queue_offset_in(answer), len(items))
             outcome = None
         except EntrepotError as refusal:
             outcome = refusal.with_traceback(None)
@@ -331,18 +324,6 @@ class Sending:
 
     def _place(self, queue: RouteQueue, topic: str) -> StorePlace:
         return StorePlace(self._cluster.names.resource(topic), queue.local_id, queue.broker, queue.address)
-
-    def _note_end(self, topic: str, queue: RouteQueue, first: int, count: int) -> None:
-        until, turn = asyncio.get_running_loop().time() + END_SECONDS, self._cluster.turn_at(queue.address)
-        self._ends[topic, queue.queue_id] = _End(first + count, until, queue.address, turn)
-        self._ends.move_to_end((topic, queue.queue_id))
-
-    def end_of(self, topic: str, queue_id: int) -> int:
-        """Return the offset behind what was confirmed a moment ago, or 0: it may not be readable yet."""
-        found = self._ends.get((topic, queue_id))
-        if found is None or asyncio.get_running_loop().time() >= found.until:
-            return 0
-        return found.offset if self._cluster.turn_at(found.address) == found.turn else 0
 
     def _look_again(self, topic: str, refusal: EntrepotError) -> None:
         """Ask for the route again, which an answer, or its absence, has put in doubt."""

@@ -53,7 +53,7 @@ class RocketMqStore:
         positions = Positions(self._cluster, reading)
         topology = RocketMqTopology(self._cluster, reading, positions, self._catalog, kept)
         self.runs = RocketMqRuns(self._cluster, reading, positions, topology)
-        self._receiving = Receiving(self._cluster, settling, positions)
+        self._receiving = Receiving(self._cluster, settling, positions, reading)
         self._timers = RocketMqTimers(self._cluster)
         self._transactions = RocketMqTransactions(self._cluster, self._sending)
         self.messages: ports.Messages = RocketMqMessages(self._sending, reading)
@@ -68,6 +68,11 @@ class RocketMqStore:
         self.condition: ports.Condition = RocketMqCondition(
             facts, self._sending, self._receiving, self._timers, self._transactions
         )
+
+    @property
+    def operations(self) -> None:
+        """Implements `domain.ports.Clustered`: operators look at a cluster's brokers by its own tools."""
+        return None
 
     def _note_sent(self, message: Message, sent: Sent) -> None:
         self._timers.note_sent(message, sent)

@@ -23,12 +23,14 @@ from entrepot.domain.names import (
     check_stored_name,
     check_topic_name,
     qualified,
+    retry_topic,
     split_name,
 )
 from entrepot.domain.position import Position
 from entrepot.domain.topic import Cleanup, Topic, TopicQueues, TopicStatus, TopicType
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.dialect import table
+from entrepot.protocols.rocketmq.remoting.names import origin_of
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.catalog import Catalog
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
@@ -246,7 +248,7 @@ class RocketMqTopology:
         return [self._cluster.groups[name] for name in sorted(self._cluster.groups)]
 
     async def group_status(self, name: str) -> GroupStatus:
-        """Return a group with its progress, as the brokers tell it.  Messages in a retry topic are not counted."""
+        """Return a group with its progress, as the brokers tell it: on topics, and on the retry topics of each."""
         if name not in self._cluster.groups:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"group {name!r} is not known here")
         fields = {"consumerGroup": self._cluster.names.resource(name), "topic": ""}
@@ -258,15 +260,20 @@ class RocketMqTopology:
             return table(answer.body, "offsetTable")
 
         answers = await self._cluster.ask_all(await self._cluster.masters(), ask)
-        progress = [each for told in answers.values() for each in self._progress(split_name(name)[0], told)]
+        progress = [each for told in answers.values() for each in self._progress(name, told)]
         return GroupStatus(self._cluster.group(name), sorted(progress, key=lambda each: (each.topic, each.queue_id)))
 
-    def _progress(self, namespace: str, told: object) -> list[QueueProgress]:
+    def _progress(self, group: str, told: object) -> list[QueueProgress]:
         found: list[QueueProgress] = []
+        names, namespace = self._cluster.names, split_name(group)[0]
         for queue, about in told if isinstance(told, list) else []:
-            topic = self._cluster.names.name(str(queue.get("topic")))
-            if split_name(topic)[1].startswith(RETRY_PREFIX) or split_name(topic)[0] != namespace:
+            resource = str(queue.get("topic"))
+            origin = origin_of(resource, names.resource(group))
+            topic = names.name(origin)
+            if not topic or split_name(topic)[1].startswith(RETRY_PREFIX) or split_name(topic)[0] != namespace:
                 continue
+            if origin != resource:
+                topic = retry_topic(group, topic)
             number, local = broker_number(str(queue.get("brokerName"))), int(queue.get("queueId", 0))
             end, committed = (max(int(about.get(key, 0)), 0) for key in ("brokerOffset", "consumerOffset"))
             held = max(int(about.get("pullOffset", 0)) - committed, 0)

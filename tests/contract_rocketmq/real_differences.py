@@ -44,6 +44,13 @@ DIFFERENT: Final[dict[str, dict[str, str]]] = {
         "test_where_a_group_begins": TIME,
         "test_a_small_pop_passes_over_what_is_spent": LATE_RETURN,
     },
+    "pop_over": {
+        "test_only_what_has_lived_so_long": TIME,
+        "test_only_what_has_expired_and_nothing_behind_the_first_that_has_not": TIME,
+        "test_what_is_not_over_has_no_attempt_more_and_keeps_its_place": LATE_RETURN,
+        "test_what_is_given_back_has_its_old_place": LATE_RETURN,
+        "test_a_group_without_a_limit_of_attempts": LATE_RETURN,
+    },
     "positions": dict.fromkeys(
         (
             "test_the_offset_of_a_position",

@@ -20,7 +20,7 @@ FILE: Final = "rocketmq-cluster.md"
 BEGIN: Final = "<!-- Made by `make docs` from the contract of all stores; not edited by hand. -->"
 END: Final = "<!-- The end of what `make docs` made. -->"
 MODULES: Final = (
-    *("append_and_read", "fifo", "filters", "limits", "pop", "positions", "pull", "settling", "timers"),
+    *("append_and_read", "fifo", "filters", "limits", "pop", "pop_over", "positions", "pull", "settling", "timers"),
     "transactions",
 )
 """Parts of the contract that concern the cluster; key-values have another keeper."""
@@ -75,7 +75,7 @@ def doors_table() -> str:
         f"| {reason[0].upper()}{reason[1:]}. | {'; '.join(sorted(names))} |"
         for reason, names in sorted(by_reason.items())
     ]
-    head = "The tests of the MQTT door, the HTTP door and of webhooks run in front of RocketMQ, too, but for these:\n"
+    head = "The tests of every door, and of webhooks, run in front of RocketMQ, too, but for these:\n"
     return "\n".join([head, "| because | tests of the doors |", "|---|---|", *rows])
 
 

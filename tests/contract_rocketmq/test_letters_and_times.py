@@ -293,3 +293,43 @@ async def test_what_waits_for_ever_waits_as_long_as_a_broker_can(store: SettledS
         delivery = await taken(store)
         assert codes(await change("t", "g", handles([delivery]), ages_ms, release=release)) == [None]
     assert bodies(await pop(store, "t")) == []
+
+
+async def test_what_was_given_back_is_counted_where_it_waits(store: SettledStore):
+    """A queue of AMQP tells its number of ready messages by it: nobody may have asked the retry topic before."""
+    await store.topology.put_topic(Topic("t", queues=1))
+    await append(store, "t", "a", "b")
+    for _ in range(2):
+        delivery = await taken(store)
+        assert codes(
+            await store.consumption.change_invisible_duration("t", "g", handles([delivery]), 0, release=True)
+        ) == [None]
+
+    async def waiting() -> bool:
+        progress = (await store.topology.group_status("g")).progress
+        return sum(each.lag - each.in_flight for each in progress) == 2
+
+    assert await eventually(waiting)
+
+
+async def test_only_what_is_over_goes_and_the_rest_keeps_its_place(store: SettledStore):
+    """An expired message that nobody asks for becomes a dead letter: the live one behind it is not touched."""
+    await store.topology.put_topic(Topic("t", queues=1))
+    over = {SystemProperty.EXPIRES_AT_MS: 1}
+    await append_all(store, replace(message("t", "a"), system=over), message("t", "b"))
+    await append_all(store, replace(message("t", "c"), system=over))
+    request = PopRequest("t", "g", 32, 0, LEASE_MS, expired_only=True)
+    assert bodies(await eventually(lambda: store.consumption.pop(request))) == ["a"]
+    assert bodies(await store.consumption.pop(request)) == []
+    alive = await taken(store)
+    assert (alive.message.body, alive.attempt) == (b"b", 1)
+    assert bodies(await eventually(lambda: store.consumption.pop(request))) == ["c"]
+
+
+async def test_what_was_confirmed_is_there_for_a_pop_that_does_not_wait(store: SettledStore):
+    """`basic.get` after a publisher confirm: a broker lets a message be read a moment after it has confirmed it."""
+    await store.topology.put_topic(Topic("t", queues=1))
+    assert bodies(await pop(store, "t")) == []
+    for number in range(20):
+        await store.own_messages.append([message("t", f"{number}")]).wait()
+        assert bodies(await pop(store, "t", wait_ms=0)) == [f"{number}"]

@@ -3,6 +3,7 @@ front of Apache RocketMQ."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not at_rocketmq(item) or not item.path.is_relative_to(Path(__file__).parent):
             continue
         file = item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
-        name = getattr(item, "originalname", item.name)
-        left_out = LEFT_OUT.get(file, {})
-        if (reason := left_out.get(name, left_out.get(ALL))) is not None:
+        names = (*_names(item), ALL)
+        if (reason := _reason(LEFT_OUT.get(file, {}), names)) is not None:
             item.add_marker(pytest.mark.skip(reason=reason))
-        elif (reason := DIFFERENT.get(file, {}).get(name)) is not None:
+        elif (reason := _reason(DIFFERENT.get(file, {}), names)) is not None:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+
+
+def _names(item: pytest.Item) -> tuple[str, ...]:
+    """The names of a test in the lists: with its case, if it is one row of a table, and without."""
+    name = getattr(item, "originalname", item.name)
+    case = item.callspec.params.get("case") if isinstance(item, pytest.Function) else None
+    return (f"{name}: {case.feature}", name) if hasattr(case, "feature") else (name,)
+
+
+def _reason(listed: Mapping[str, str], names: Iterable[str]) -> str | None:
+    return next((listed[name] for name in names if name in listed), None)

@@ -10,6 +10,7 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -20,6 +21,7 @@ from tests.support.gateways.bridges import await_state, bridge_settings, remote
 from tests.support.http.pull import http_json
 from tests.support.processes.deployment import ClusterProcesses, Deployment
 from tests.support.processes.server import ServerProcess
+from tests.support.rocketmq.in_front import AT_ROCKETMQ, ROCKETMQ, deployment_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import soak_only
 
@@ -52,22 +54,30 @@ class Site:
             sender.close()
 
 
-@pytest.fixture(scope="module", params=["one process", soak_only("separate", name="separate")])
+@pytest.fixture(scope="module", params=["one process", soak_only("separate", name="separate"), AT_ROCKETMQ])
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory, far = tmp_path_factory.mktemp("any"), tmp_path_factory.mktemp("far")
     with ServerProcess(far) as other:
         carried = {"direction": "out", "filter": f"{TOPIC}/#", "qos": 1, "start": "earliest"}
         bridging = bridge_settings(remote(f"mqtt://127.0.0.1:{other.port('mqtt')}", carried))
         wanted = {**SETTINGS, **bridging}
-        is_one = request.param == "one process"
-        with ServerProcess(directory, wanted) if is_one else ClusterProcesses(directory, wanted, brokers=1) as server:
-            http_json(server, "PUT", f"/api/v1/topics/{TOPIC}", {"queues": 1})
+        with _deployed(request, directory, wanted) as server:
+            placement = {"placement": {"broker-0": 1}} if request.param == ROCKETMQ else {}  # there are two of them
+            http_json(server, "PUT", f"/api/v1/topics/{TOPIC}", {"queues": 1, **placement})
             with readers(server, TOPIC) as there:
                 there.bridged(other)
                 await_state(server, "connected")
                 made = Site(server, there)
                 yield made
                 made.close()
+
+
+def _deployed(request: pytest.FixtureRequest, directory: Path, settings: dict[str, str]) -> Deployment:
+    if request.param == "one process":
+        return ServerProcess(directory, settings)
+    if request.param == "separate":
+        return ClusterProcesses(directory, settings, brokers=1)
+    return deployment_of(request)(directory, settings)
 
 
 def carry(site: Site, publish: OddPublish) -> None:

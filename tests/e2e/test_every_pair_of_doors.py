@@ -21,7 +21,7 @@ from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.amqp.load import parameters
 from tests.support.http.pull import http_json
 from tests.support.mqtt.client import RawClient
-from tests.support.processes.deployment import Deployment
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.support.processes.server import ServerProcess
 from tests.support.rocketmq.peers.peer import Received, RocketMqPeer
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -84,8 +84,8 @@ def table() -> str:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("pairs")) as running:
+def server(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with deploy(tmp_path_factory.mktemp("pairs")) as running:
         yield running
 
 

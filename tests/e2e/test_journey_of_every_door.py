@@ -13,6 +13,7 @@ from tests.e2e.http.test_http_security import CHEAP, Capture, Operator, client_o
 from tests.e2e.test_every_pair_of_doors import PUBLISH
 from tests.support.amqp.load import parameters
 from tests.support.http.pull import http_json, journey_of
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -21,14 +22,14 @@ EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/m
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     settings = {"amqp.enabled": "true", "grpc.enabled": "true", "server.name": "gw-1"}
-    with ServerProcess(tmp_path_factory.mktemp("data"), settings) as running:
+    with deploy(tmp_path_factory.mktemp("data"), settings) as running:
         yield running
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_the_door_the_client_and_the_gateway_of_a_traced_topic(server: ServerProcess, door: str) -> None:
+def test_the_door_the_client_and_the_gateway_of_a_traced_topic(server: Deployment, door: str) -> None:
     topic = f"traced-{DOORS[door]}"
     http_json(server, "PUT", f"/api/v1/topics/{topic}", {"trace": 1.0})
     PUBLISH[door](server, topic)
@@ -45,7 +46,7 @@ def test_the_door_the_client_and_the_gateway_of_a_traced_topic(server: ServerPro
 
 
 @pytest.mark.parametrize("door", ["MQTT 5", "AMQP"])
-def test_by_correlation_data(server: ServerProcess, door: str) -> None:
+def test_by_correlation_data(server: Deployment, door: str) -> None:
     topic = f"correlated-{DOORS[door]}"
     http_json(server, "PUT", f"/api/v1/topics/{topic}", {})
     PUBLISH[door](server, topic)
@@ -61,7 +62,7 @@ def test_by_correlation_data(server: ServerProcess, door: str) -> None:
     assert "Which client took it is not kept: tracing is off" in unknown
 
 
-def test_by_amqp_message_id_and_what_a_consumer_gave_back(server: ServerProcess) -> None:
+def test_by_amqp_message_id_and_what_a_consumer_gave_back(server: Deployment) -> None:
     connection = pika.BlockingConnection(parameters(server.port("amqp")))
     channel = connection.channel()
     channel.queue_declare("jobs")

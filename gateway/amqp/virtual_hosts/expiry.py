@@ -190,7 +190,7 @@ class Expiry:
             if progress is not None and progress.in_flight:
                 found.append(now_ms + HELD_MS)
             elif end is not None:
-                found.append(max(end, now_ms + 1))
+                found.append(end if end > now_ms else now_ms + ARRIVAL_LOOK_MS)  # a cluster tells its head late
         return min(found, default=None)
 
     # -- queues that nobody uses ---------------------------------------------------------------------------------

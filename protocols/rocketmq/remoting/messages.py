@@ -60,6 +60,7 @@ EVERYTHING: Final = "*"
 UNIQUE_KEY, TAGS, INDEX_KEYS = "UNIQ_KEY", "TAGS", "KEYS"
 SHARDING_KEY, BORN_HOST, BORN_MS = "__SHARDINGKEY", "__BORNHOST", "BORN_TIMESTAMP"
 DELIVER_MS, HALF, PRODUCER_GROUP = "TIMER_DELIVER_MS", "TRAN_MSG", "PGROUP"
+CHECK_AFTER = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 RETRY_TOPIC, RECEIPT, ORIGIN_ID = "RETRY_TOPIC", "POP_CK", "ORIGIN_MESSAGE_ID"
 _OF_OUR_STORE: Final = (
     *(SystemProperty.RETRY_TOPIC, SystemProperty.RETRY_QUEUE, SystemProperty.RETRY_QUEUE_OFFSET),
@@ -264,7 +265,7 @@ def _with_well_known(
         said[SystemProperty.DELIVER_AT_MS] = told[DELIVER_MS]
     if split_name(topic)[1].startswith(DEAD_LETTER_PREFIX):
         said[SystemProperty.DEAD_LETTER_TOPIC] = _origin(told, names, topic)
-        said[SystemProperty.DEAD_LETTER_MESSAGE_ID] = told.get(UNIQUE_KEY, "")
+        said[SystemProperty.DEAD_LETTER_MESSAGE_ID] = domain_id(told.get(UNIQUE_KEY, "")).hex().upper()
         said[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(record.reconsume_times)
     more = {name: value for name, value in said.items() if value and name not in system}
     return {**system, **of_texts(more)} if more else system

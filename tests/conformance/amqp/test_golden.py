@@ -10,13 +10,14 @@ from tests.conformance.amqp.all_cases import CASES
 from tests.conformance.amqp.differences import ENTREPOT, REASONS
 from tests.conformance.amqp.golden import GOLDEN
 from tests.conformance.amqp.wire_client import Closed, Said, Wire
+from tests.support.rocketmq.in_front import AT_ROCKETMQ
 from tests.tiers.marks import interop_only
 
 PARTS = [list(CASES)[first : first + 20] for first in range(0, len(CASES), 20)]
 """Cases that one test plays, one after the other."""
 
 
-@pytest.mark.parametrize("server", ["serve", interop_only("rabbitmq")])
+@pytest.mark.parametrize("server", ["serve", interop_only("rabbitmq"), AT_ROCKETMQ])
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part[0])
 def test_cases(part: list[str], server: str, amqp_port: Callable[[str], int]) -> None:
     stated = {name: GOLDEN[name] if server == "rabbitmq" else ENTREPOT.get(name, GOLDEN[name]) for name in part}

@@ -1,4 +1,5 @@
-"""Every script, with every client, on our server and on RabbitMQ: the same script shows the same.
+"""Every script, with every client, on our server and on RabbitMQ: the same script shows the same.  One client plays
+them in front of RocketMQ, too.
 
 RabbitMQ is the oracle: the observable that a script states is what RabbitMQ shows.  What a server shows instead is
 listed in `differences.py` with the reason, and the listed difference must be there.
@@ -15,12 +16,14 @@ from tests.e2e.amqp import differences
 from tests.e2e.amqp.client_table import BEHIND_THE_DOOR, CANNOT, CASES, CLIENTS, Client
 from tests.support.amqp import servers as amqp_servers
 from tests.support.amqp.peers.stage import Case, Stage
+from tests.support.rocketmq.cluster import on_rocketmq
+from tests.support.rocketmq.in_front import ROCKETMQ
 
 
 def _table() -> list[object]:
     rows: list[object] = []
-    for server, client in itertools.product(amqp_servers.NAMES, CLIENTS.values()):
-        if server == "separate" and not client.is_ours:
+    for server, client in itertools.product((*amqp_servers.NAMES, ROCKETMQ), CLIENTS.values()):
+        if server in ("separate", ROCKETMQ) and not client.is_ours:
             continue
         for case in CASES:
             if (client.name, case.feature) not in CANNOT:
@@ -30,6 +33,8 @@ def _table() -> list[object]:
 
 
 def _marks(server: str, client: Client, case: Case) -> list[pytest.MarkDecorator]:
+    if server == ROCKETMQ:
+        return on_rocketmq
     if server == "rabbitmq" or not client.is_ours:
         skip = pytest.mark.skip(reason=f"{client.name} is not installed (make peers)")
         return [pytest.mark.interop, *([] if client.is_there else [skip])]

@@ -16,7 +16,8 @@ from entrepot.protocols.mqtt.packets import Publish
 from tests.support.amqp import servers
 from tests.support.http.pull import http_json
 from tests.support.mqtt.client import RawClient
-from tests.support.processes.deployment import DEPLOYMENTS, Deployment
+from tests.support.processes.deployment import Deployment
+from tests.support.rocketmq.in_front import deployment_of
 from tests.support.waiting import PATIENCE_SECONDS
 
 PORT_OF = Callable[[str], int]
@@ -71,7 +72,7 @@ def test_one_answer_to_every_question(server: str, amqp_port: PORT_OF) -> None:
 
 @pytest.fixture(scope="module", params=servers.OURS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    with DEPLOYMENTS[request.param](tmp_path_factory.mktemp("topics"), servers.USERS) as running:
+    with deployment_of(request)(tmp_path_factory.mktemp("topics"), servers.USERS) as running:
         yield running
         assert running.stop() == 0, running.log_text()
         assert "Traceback" not in running.log_text(), running.log_text()

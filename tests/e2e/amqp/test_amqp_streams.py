@@ -10,18 +10,18 @@ import pika  # type: ignore[import-untyped]
 import pytest
 
 from tests.support.amqp.load import parameters
-from tests.support.processes.server import ServerProcess
+from tests.support.processes.deployment import Deploy, Deployment
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("streams")) as running:
+def server(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with deploy(tmp_path_factory.mktemp("streams")) as running:
         yield running
 
 
 @pytest.fixture
-def connection(server: ServerProcess) -> Iterator[pika.BlockingConnection]:
+def connection(server: Deployment) -> Iterator[pika.BlockingConnection]:
     connection = pika.BlockingConnection(parameters(server.port("amqp")))
     yield connection
     if connection.is_open:
@@ -91,7 +91,7 @@ def test_what_comes_next(connection: pika.BlockingConnection) -> None:
     assert found == [b"a", b"b"]
 
 
-def test_what_a_stream_cannot(connection: pika.BlockingConnection, server: ServerProcess) -> None:
+def test_what_a_stream_cannot(connection: pika.BlockingConnection, server: Deployment) -> None:
     stream(connection, "cannot", 1)
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="prefetch count is not set"):
         connection.channel().basic_consume("cannot", lambda *given: None)

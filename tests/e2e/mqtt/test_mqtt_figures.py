@@ -31,9 +31,17 @@ class Figures(dict[tuple[str, frozenset[str]], float]):
         return self.get((name, frozenset(labels)), 0)
 
 
-def metrics(server: Deployment) -> Figures:
+def metrics_text(server: Deployment) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port('http')}/metrics", timeout=PATIENCE_SECONDS) as answer:
-        text = answer.read().decode()
+        text: str = answer.read().decode()
+    return text
+
+
+def metrics(server: Deployment) -> Figures:
+    """Figures made after the call: a text that was dear is the answer for a second, and a later one differs from it."""
+    kept = text = metrics_text(server)
+    while text == kept:
+        text = metrics_text(server)
     return Figures(
         ((sample.name, frozenset(sample.labels.values())), sample.value)
         for family in text_string_to_metric_families(text)

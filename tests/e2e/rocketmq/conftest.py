@@ -9,8 +9,10 @@ import httpx2
 import pytest
 
 from tests.support.http.pull import http_json
+from tests.support.processes.deployment import Deployment
 from tests.support.processes.server import ServerProcess
 from tests.support.rocketmq.client import GrpcClient
+from tests.support.rocketmq.in_front import AT_ROCKETMQ, deployment_of
 from tests.support.rocketmq.peers.peer import RocketMqPeer
 from tests.support.rocketmq.site import Site
 from tests.support.waiting import PATIENCE_SECONDS
@@ -29,9 +31,10 @@ PATIENT = {**SETTINGS, "grpc.lease_seconds": "6", "grpc.silence_seconds": "8"}
 """For what is held over several leases: also on a machine that stops for seconds each is renewed in time."""
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("rocketmq"), SETTINGS) as started:
+@pytest.fixture(scope="session", params=["serve", AT_ROCKETMQ])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One process, or a gateway in front of Apache RocketMQ."""
+    with deployment_of(request)(tmp_path_factory.mktemp("rocketmq"), SETTINGS) as started:
         yield started
 
 
