@@ -15,7 +15,7 @@ import pytest
 
 from entrepot.gateway.clock import SystemClock
 from tests.support.etcd.cluster import EtcdCluster, EtcdMember
-from tests.support.etcd.door_load import ADA, ADMIN, BOB, DoorLoad, admitted, put_user
+from tests.support.etcd.door_load import ADA, ADMIN, BOB, DoorLoad, admitted, connects, put_user
 from tests.support.http.client import http_client
 from tests.support.processes.deployment import GatewayProcess, start_all
 from tests.support.rocketmq.cluster import on_rocketmq
@@ -155,7 +155,9 @@ def same_at_both(gateways: list[GatewayProcess], load: DoorLoad) -> None:
     for gateway in gateways:
         for user, password in (ADA, BOB):
             wait_until(lambda: admitted(gateway, user, password), f"{user} logs in")  # noqa: B023 - asked at once
+            assert connects(gateway, user, password)
             assert not admitted(gateway, user, "wrong")
+            assert not connects(gateway, user, "wrong")
         load.check_retained(gateway)
     bodies: list[Any] = []
     for number, gateway in enumerate(gateways):

@@ -49,6 +49,12 @@ def admitted(gateway: GatewayProcess, name: str, password: str) -> bool:
         return client.get("/api/v1/topics").status_code != 401
 
 
+def connects(gateway: GatewayProcess, name: str, password: str) -> bool:
+    """True if the user's password is taken by MQTT."""
+    with RawClient(gateway.port("mqtt")) as client:
+        return client.connect(f"{name}-logs-in", username=name, password=password.encode()).reason == 0
+
+
 class Retainer:
     """Replaces one retained message by numbers that rise, at one gateway after the other."""
 
