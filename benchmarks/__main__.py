@@ -1,8 +1,8 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
 [dashboard] [neighbours] [growth] [authentication] [management]`. Only where they are named: `large`, parts of the
-tier's, `tier_server`, `tier_table` and `tier_spark`, and `engine [--only pull] [--warm-up 30]`, which needs RocketMQ
-(`make peers`).
+tier's, `tier_server`, `tier_table` and `tier_spark`, `engine [--only pull] [--warm-up 30]`, which needs RocketMQ, and
+`facts`, which needs etcd (`make peers`).
 
 Run, print, keep it all."""
 
@@ -23,7 +23,7 @@ NAMES: Final = (
     "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
     "neighbours", "growth", "authentication", "management",
 )  # fmt: skip
-NAMED: Final = ("large", "engine", "tier_server", "tier_table", "tier_spark")
+NAMED: Final = ("large", "engine", "facts", "tier_server", "tier_table", "tier_spark")
 """Those that run only where they are named: they take long, need Java, or are parts of another one."""
 
 

@@ -101,7 +101,7 @@ class Gateway:
             Sender(store, topology, clock, identity),
             Routes(store, topology, settings.topics.rules),
             Memberships(store, clock, settings.groups),
-            RetainedMessages(store, clock, settings.mqtt.retained_limits),
+            RetainedMessages(store, clock, settings.retained_limits),
             DeadlineWheel(self._loop),
             EarlyBytes(settings.server.max_unauthenticated_bytes),
             sockets,

@@ -41,7 +41,7 @@ class Outcome(StrEnum):
     SHORTENED = "shortened"
     """Delivered, with a value cut to what the protocol can say."""
     LEFT_OUT = "left-out"
-    """Delivered, without a value that the protocol cannot say."""
+    """Delivered, without a value that the protocol cannot say, or without being retained."""
     SET_ASIDE = "set-aside"
     """Not delivered there: its handling failed, and the others went on."""
     PASSED_OVER = "passed-over"

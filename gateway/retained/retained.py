@@ -33,6 +33,7 @@ from entrepot.domain.retained import (
 from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from entrepot.gateway.messaging.answer import Answer
+from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.retained.index import RetainedIndex
 from entrepot.gateway.retained.log_order import LogOrder
@@ -40,6 +41,7 @@ from entrepot.gateway.retained.record import decode_retained, encode_retained, h
 from entrepot.gateway.retained.writer import NameChange, RetainedWriter
 from entrepot.gateway.work.periodic_work import PeriodicWork
 
+PART: Final = "retained"
 READ_NAMES: Final = 1000
 READ_BYTES: Final = 4 << 20
 """Messages, and bytes of them, that are asked for at once."""
@@ -63,7 +65,7 @@ class RetainedMessages:
 
     def __init__(self, store: Store, clock: Clock, limits: RetainedLimits) -> None:
         self._clock = clock
-        self._limits = limits
+        self.limits = limits
         self._index = RetainedIndex()
         self._hashed: dict[str, str] = {}
         """Names by their keys, for keys without the name."""
@@ -119,7 +121,7 @@ class RetainedMessages:
             return self._refusal
         if not message.body:
             return None
-        limits, index, writer = self._limits, self._index, self._writer
+        limits, index, writer = self.limits, self._index, self._writer
         before = index.size_of(message.sub_topic)
         others = index.size_bytes + writer.waiting_bytes - (before or 0)
         size = _size_at_most(message)
@@ -152,14 +154,23 @@ class RetainedMessages:
             self._writer.write(changes, on_kept)
 
     async def publish(self, messages: Sequence[Message], sender: Sender) -> Refusals:
-        """Keep those that are to be retained, then send all; return the refusals. Raises what the store raises."""
-        kept = await self.keep_first(messages, sender)
-        return await self.published(messages, kept, sender.send_and_wait(messages))
+        """Keep those that are to be retained, then send all; return the refusals. One over a limit is sent, not kept,
+        and noted: its publisher, such as a will's, is not there to be told. Raises what the store raises."""
+        wanted = []
+        for message in messages:
+            if SystemProperty.RETAIN not in message.system:
+                continue
+            if (over := self.refusal(message)) is None:
+                wanted.append(message)
+            else:
+                reason = f"published, but not retained: {over.message}"
+                sender.incidents.note(PART, Outcome.LEFT_OUT, reason, place=message.sub_topic)
+        await self.keep_first(wanted, sender)
+        return await self.published(messages, wanted, sender.send_and_wait(messages))
 
-    async def keep_first(self, messages: Sequence[Message], sender: Sender) -> list[Message]:
-        """Keep those that are to be retained, before they are live: no new subscriber misses them. Those over a limit
-        are left out. Return the kept ones, for `published`. Raises what the store raises."""
-        wanted = [each for each in messages if SystemProperty.RETAIN in each.system and self.refusal(each) is None]
+    async def keep_first(self, wanted: Sequence[Message], sender: Sender) -> None:
+        """Keep messages that limits allowed (`refusal`), before they are live: no new subscriber misses them. They are
+        kept whatever came meanwhile: their publishers have no other answer. Raises what the store raises."""
         for message in wanted:
             message.message_id = message.message_id or sender.new_message_id()
         if wanted:
@@ -171,7 +182,6 @@ class RetainedMessages:
             except BaseException:
                 await self.order.end(wanted, ())
                 raise
-        return wanted
 
     async def published(
         self, messages: Sequence[Message], kept: Sequence[Message], sending: Awaitable[Refusals]

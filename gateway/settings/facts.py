@@ -9,11 +9,14 @@ from typing import Final
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from entrepot.gateway.settings.addresses import is_address
-from entrepot.gateway.settings.table import Table
+from entrepot.gateway.settings.table import MIB, Table
 
 ETCD: Final = "etcd://"
 BROKERS: Final = "cluster://"
 FILE: Final = "file:"
+RETAINED_IN_ETCD_BYTES: Final = 128 * MIB
+"""Retained messages in etcd, unless the settings say more: each gateway reads all of them at its start, and etcd keeps
+every version until it compacts."""
 _WANTED: Final = "etcd://host:port,host2:port/ or cluster://nameserver:port,nameserver2:port/"
 
 
@@ -85,6 +88,12 @@ class FactsSettings(Table):
     def keeper(self) -> Keeper | None:
         """The keeper of all key-values but those of `keepers`; None: there is none."""
         return _keeper_of(self.url)
+
+    @property
+    def keeps_retained_in_etcd(self) -> bool:
+        """True if retained messages are in etcd."""
+        keeper = self.keepers.get("retained", self.keeper)
+        return keeper is not None and bool(keeper.members)
 
     @property
     def keepers(self) -> dict[str, Keeper]:

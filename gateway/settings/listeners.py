@@ -16,7 +16,7 @@ from entrepot.domain.retained import MAX_RETAINED_BYTES, RetainedLimits
 from entrepot.domain.routing.topic_filter import is_valid_filter
 from entrepot.domain.topic import MAX_QUEUES
 from entrepot.gateway.settings.limits import MqttLimitSettings
-from entrepot.gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Port, Seconds, Table, checked_networks
+from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table, checked_networks
 from entrepot.gateway.settings.transports import HttpTransportSettings, MqttTransportSettings
 
 
@@ -71,8 +71,10 @@ class MqttSettings(MqttTransportSettings, MqttLimitSettings):
     )
     write_buffer_bytes: Bytes = Field(1 * MIB, description="Maximum size of one socket's output buffer")
     max_retained_messages: Count = Field(1_000_000, description="Maximum retained messages; more are refused")
-    max_retained_bytes: Bytes = Field(
-        1 * GIB, description="Maximum bytes of all retained messages with their properties; more are refused"
+    max_retained_bytes: Bytes | None = Field(
+        None,
+        description="Maximum bytes of all retained messages with their properties; more are refused; unset: 1 GiB, "
+        "or 128 MiB where etcd keeps them",
     )
     max_retained_message_bytes: int = Field(
         MAX_RETAINED_BYTES,
@@ -119,10 +121,10 @@ class MqttSettings(MqttTransportSettings, MqttLimitSettings):
         is_open = (self.tcp, *(port is not None for port in ports))
         return tuple(name for name, wanted in zip(MQTT_LISTENERS, is_open, strict=True) if wanted)
 
-    @property
-    def retained_limits(self) -> RetainedLimits:
-        """The limits of retained messages."""
-        return RetainedLimits(self.max_retained_messages, self.max_retained_bytes, self.max_retained_message_bytes)
+    def retained_limits(self, usual_bytes: int) -> RetainedLimits:
+        """Return the limits of retained messages.  `usual_bytes`: of all of them, unless this table has a limit."""
+        most = usual_bytes if self.max_retained_bytes is None else self.max_retained_bytes
+        return RetainedLimits(self.max_retained_messages, most, self.max_retained_message_bytes)
 
 
 class MaskRule(Table):

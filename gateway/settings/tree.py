@@ -6,10 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from entrepot.domain.retained import RetainedLimits
 from entrepot.gateway.settings.amqp import AmqpSettings
 from entrepot.gateway.settings.backup import BackupSettings
 from entrepot.gateway.settings.bridge import BridgeSettings
-from entrepot.gateway.settings.facts import FactsSettings
+from entrepot.gateway.settings.facts import RETAINED_IN_ETCD_BYTES, FactsSettings
 from entrepot.gateway.settings.grpc import GrpcSettings
 from entrepot.gateway.settings.listeners import (
     GroupsSettings,
@@ -66,6 +67,12 @@ class Settings(Table):
     bridge: BridgeSettings = Field(default_factory=BridgeSettings)
     rocketmq_bridge: RocketMqBridgeSettings = Field(default_factory=RocketMqBridgeSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+
+    @property
+    def retained_limits(self) -> RetainedLimits:
+        """The limits of retained messages, of which etcd takes fewer."""
+        usual = RETAINED_IN_ETCD_BYTES if self.facts.keeps_retained_in_etcd else RetainedLimits().max_bytes
+        return self.mqtt.retained_limits(usual)
 
     @property
     def hosts(self) -> tuple[str, ...]:

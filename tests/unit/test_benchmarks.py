@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import engine, engine_work, growth
+from benchmarks import engine, engine_work, facts, growth
 from benchmarks.__main__ import parsed
 from benchmarks.engine_places import Sent
 from benchmarks.engine_work import Figures
@@ -115,3 +115,14 @@ def test_a_run_that_failed_has_no_figure_and_a_note() -> None:
     for line in ("failed no route\n", ""):
         with pytest.raises(BenchmarkError, match="no route" if line else "has ended"):
             Sent.of(line)
+
+
+def test_writes_together_are_beside_one_call_each() -> None:
+    sides, report = facts.Sides(), Report("facts", "")
+    for writes in (100, 300, 1000):
+        sides.found[facts.TOGETHER].append(facts.Figures(2 * writes, 2.0, 0.02, 0.04))
+        sides.found[facts.APART].append(facts.Figures(writes, 2.0, 0.03, 0.03))
+    sides.add_to(report, "1 member")
+    found = [(row.what, row.ours, row.theirs, round(row.ratio or 0, 2)) for row in report.rows]
+    assert found[0] == ("1 member", 300.0, 150.0, 2.0)
+    assert [ratio for *_, ratio in found] == [2.0, 0.33, 0.67]

@@ -212,6 +212,11 @@ class GatewayCollector(Collector):
             "Bytes of the retained messages with their properties",
             value=retained.size_bytes,
         )
+        yield GaugeMetricFamily(
+            "entrepot_mqtt_retained_limit_bytes",
+            "Most bytes of retained messages that are taken",
+            value=retained.limits.max_bytes,
+        )
         if self._mqtt is not None:
             yield from mqtt_metrics(self._mqtt)
         yield from self._store()

@@ -190,10 +190,10 @@ class Publishing:
                 if session is not None and session.persists and sent.has_qos_2:
                     await self._record(sent)
                     await self._drop_stored(sent)
-                kept: list[Message] = []
-                if sent.retained is not None:
-                    await self._retained.passed([each.sub_topic for each in sent.retained])
-                    kept = await self._services.retained.keep_first(sent.retained, self._services.sender)
+                kept = sent.retained or ()
+                if kept:
+                    await self._retained.passed([each.sub_topic for each in kept])
+                    await self._services.retained.keep_first(kept, self._services.sender)
                 gated.popleft()
                 self._go(sent, kept)
                 if len(gated) <= MAX_GATED // 2:

@@ -42,7 +42,7 @@ def parts_of(
         Sender(store, topology, clock, identity),
         Routes(store, topology, settings.topics.rules),
         Memberships(store, clock, settings.groups),
-        RetainedMessages(store, clock, settings.mqtt.retained_limits),
+        RetainedMessages(store, clock, settings.retained_limits),
         DeadlineWheel(asyncio.get_running_loop()),
         EarlyBytes(1 << 30),
         {},

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from entrepot.protocols.mqtt.decoder import Decoder
@@ -75,6 +76,11 @@ class Wire:
         found = list(self._decoder.feed(data))
         assert self._decoder.error is None, self._decoder.error
         return found
+
+    def cut(self) -> None:
+        """End the connection from another thread: who reads finds it ended."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._socket.close()

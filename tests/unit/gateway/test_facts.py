@@ -13,7 +13,7 @@ from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.app import is_alone_on
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.facts import StoreFacts
-from entrepot.gateway.settings import Settings
+from entrepot.gateway.settings import MqttSettings, Settings
 from entrepot.gateway.settings.facts import FactsSettings, Keeper
 from entrepot.gateway.stores import _open_facts, open_store, open_store_elsewhere
 from tests.support.cases import cases
@@ -42,6 +42,25 @@ def test_the_keeper_that_a_url_names(url: str, keeper: Keeper | None):
 def test_families_may_have_keepers_of_their_own():
     named = FactsSettings(url="etcd://a:1", sessions="cluster://n:1", retained="etcd://a:1", held="cluster://n:1")
     assert named.keepers == dict.fromkeys(("sessions", "held"), Keeper(name_servers=("n:1",)))
+
+
+@cases(
+    "facts, mqtt, most",
+    [
+        ({}, {}, 1 << 30),
+        ({"url": "etcd://a:1"}, {}, 128 << 20),
+        ({"url": "file:facts"}, {}, 1 << 30),
+        ({"url": "cluster://n:1"}, {}, 1 << 30),
+        ({"url": "etcd://a:1", "retained": "cluster://n:1"}, {}, 1 << 30),
+        ({"url": "etcd://a:1", "sessions": "cluster://n:1"}, {}, 128 << 20),
+        ({"url": "cluster://n:1", "retained": "etcd://a:1"}, {}, 128 << 20),
+        ({"url": "etcd://a:1"}, {"max_retained_bytes": 1 << 28}, 1 << 28),
+        ({}, {"max_retained_bytes": 5}, 5),
+    ],
+)
+def test_etcd_takes_fewer_retained_bytes(facts: dict[str, Any], mqtt: dict[str, Any], most: int):
+    settings = Settings(facts=FactsSettings(**facts), mqtt=MqttSettings(**mqtt))
+    assert settings.retained_limits.max_bytes == most
 
 
 @cases(

@@ -144,6 +144,44 @@ async def test_version_3_keeps_a_retained_message_that_is_too_large() -> None:
         assert told(door, client)[:2] == (2, 2)
 
 
+ROOM_FOR_ONE = Settings(mqtt=MqttSettings(max_retained_bytes=1500))
+"""Of those with a body of `LARGE`."""
+LARGE = b"x" * 1000
+
+
+async def test_a_retained_message_that_was_taken_is_kept() -> None:
+    """Two are taken in one moment, when there is room for each: neither is confirmed and dropped."""
+    async with MqttDoor(settings=ROOM_FOR_ONE) as door:
+        clients = [door.client(), door.client()]
+        for number, client in enumerate(clients):
+            await client.connect(f"c{number}", expiry=0)
+        for number, client in enumerate(clients):
+            client.say(Publish(f"r/{number}", LARGE, 1, 1, True))
+        for client in clients:
+            assert (await client.expect(Puback)).reason == ReasonCode.SUCCESS
+        assert [each.sub_topic for each in await door.retained.read(["r/0", "r/1"])] == ["r/0", "r/1"]
+        clients[0].say(Publish("r/2", b"x", 1, 2, True))
+        assert (await clients[0].expect(Puback)).reason == ReasonCode.QUOTA_EXCEEDED, "both are counted"
+
+
+async def test_a_will_without_room_is_told_live_and_noted() -> None:
+    async with MqttDoor(settings=ROOM_FOR_ONE) as door:
+        client, other, gone = door.client(), door.client(), door.client(4)
+        await client.connect("c", expiry=0)
+        client.say(Publish("r/x", LARGE, 1, 1, True))
+        await client.expect(Puback)
+        await other.connect("other", expiry=0)
+        await other.subscribe(Subscription("w", 1))
+        gone.say(Connect("gone", 4, will=Will("w", LARGE, 1, True)))
+        await gone.expect(Connack)
+        gone.lose()
+        await until(other.deliveries, "the will is told")
+        noted = door.sender.incidents.last[-1]
+        text = "published, but not retained: there is no room in the 1500 bytes retained"
+        assert (noted.part, noted.outcome, noted.place, noted.reason) == ("retained", Outcome.LEFT_OUT, "w", text)
+        assert await door.retained.read(["w"]) == []
+
+
 async def test_the_last_words_of_a_client_are_seen() -> None:
     """It has left before its earlier publish is stored: what is refused is noted all the same."""
     async with MqttDoor() as door:

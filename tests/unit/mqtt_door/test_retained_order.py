@@ -304,7 +304,8 @@ async def test_one_that_was_not_stored_leaves_nothing_under_way(doors) -> None:
     async def refused():
         raise EntrepotError(Code.UNAVAILABLE, "the log is away")
 
-    kept = await one.retained.keep_first([message], one.sender)
+    kept = [message]
+    await one.retained.keep_first(kept, one.sender)
     assert one.retained.order.is_busy
     with pytest.raises(EntrepotError):
         await one.retained.published([message], kept, refused())
@@ -359,7 +360,8 @@ async def test_a_refused_one_is_not_looked_for_in_the_log(doors) -> None:
     async def sending():
         return [refusal]
 
-    kept = await one.retained.keep_first([refused], one.sender)
+    kept = [refused]
+    await one.retained.keep_first(kept, one.sender)
     await other.retained.publish([retained("t/a", b"stored")], other.sender)
     assert await one.retained.published([refused], kept, sending()) == [refusal]
     assert await bodies_kept(one, "t/a") == [b"stored"]

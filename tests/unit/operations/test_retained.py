@@ -29,7 +29,7 @@ class World:
     def __init__(self) -> None:
         settings, clock = Settings(), ManualClock()
         store = MemoryStore(clock)
-        self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
+        self.retained = RetainedMessages(store, clock, settings.retained_limits)
         self.security = Security(store.key_values, settings.security, clock)
 
     def operations(self, *rules: MaskRule) -> Retained:
