@@ -16,6 +16,7 @@ from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.job.watching import JobProgress
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.gateways.bridges import bridge_settings, remote
+from tests.support.gateways.rocketmq_bridges import rocketmq_bridge_settings, rocketmq_remote
 from tests.support.http.client import http_client
 from tests.support.processes.server import Process
 
@@ -32,6 +33,7 @@ SETTINGS: Final = {
     **bridge_settings(
         remote("mqtt://127.0.0.1:9", {"direction": "both", "filter": "plant/#"}, name="plant-west"),
     ),
+    **rocketmq_bridge_settings(rocketmq_remote(9, {"direction": "in", "topics": ["orders"]}, name="old-cluster")),
 }
 HOSTILE: Final = "a<b>\u202egnp\x01"
 

@@ -37,6 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 async def store(cluster: RocketMqCluster) -> AsyncIterator[Store]:
     address = f"127.0.0.1:{cluster.name_server_port}"
+    await until(cluster.knows_all, "the broker is back after the test before", START_SECONDS)
     opened = await open_rocketmq([address], SystemClock(), request_timeout_ms=3_000)
     await opened.topology.put_topic(Topic(TOPIC, queues=len(QUEUES)))
     yield opened
