@@ -15,7 +15,14 @@ from struct import Struct
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from entrepot.protocols.amqp.errors import FrameError
-from entrepot.protocols.amqp.field_table import FieldTable, check_table, decode_table, encode_short_string, encode_table
+from entrepot.protocols.amqp.field_table import (
+    FieldTable,
+    changed_table,
+    check_table,
+    decode_table,
+    encode_short_string,
+    encode_table,
+)
 
 BASIC: Final = 60
 """The class with contents."""
@@ -121,7 +128,10 @@ class ContentHeader:
         return _EMPTY.replaced(**values)
 
     def replaced(self, **values: Unpack[PropertyValues]) -> ContentHeader:
-        """Return the header with these properties replaced, or removed for None; the other bytes are unchanged."""
+        """Return the header with these properties replaced, or removed for None; the other bytes are unchanged.
+
+        Headers that are taken over from this header's own keep their bytes, and so their types.
+        """
         flags = 0
         out = [b""]
         given: Mapping[str, Any] = values
@@ -130,12 +140,17 @@ class ContentHeader:
             if name in given:
                 if given[name] is not None:
                     flags |= flag
-                    out.append(_encode(kind, given[name]))
+                    out.append(self._headers_changed(given[name]) if kind == _TABLE else _encode(kind, given[name]))
             elif (place := self._place(flag)) is not None:
                 flags |= flag
                 out.append(self.data[place[0] : place[1]])
         out[0] = _U16.pack(flags)
         return ContentHeader(b"".join(out))
+
+    def _headers_changed(self, table: FieldTable) -> bytes:
+        place = self._place(_FLAGS["headers"])
+        own = self.headers
+        return encode_table(table) if place is None or own is None else changed_table(table, own, self.data, *place)
 
     def values(self) -> PropertyValues:
         """Return every present property, by name."""
@@ -292,8 +307,6 @@ def _plan_of(data: bytes) -> _Plan:
 def _encode(kind: int, value: Any) -> bytes:
     if kind == _TEXT:
         return encode_short_string(value)
-    if kind == _TABLE:
-        return encode_table(value)
     size = 1 if kind == _OCTET else 8
     try:
         return int(value).to_bytes(size, "big")

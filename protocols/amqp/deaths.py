@@ -7,10 +7,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from entrepot.protocols.amqp.content import ContentHeader
-from entrepot.protocols.amqp.field_table import FieldTable, Timestamp, encode_table
+from entrepot.protocols.amqp.field_table import FieldTable, Long, Timestamp, encode_table
 from entrepot.protocols.amqp.value_space import PROPERTIES
 
 X_DEATH: Final = "x-death"
+MAX_COUNT: Final = 1 << 62
+"""Largest count that is taken over from a header: a publisher may have written it."""
 
 
 class DeathReason(StrEnum):
@@ -34,11 +36,10 @@ def dead_header(
     entry = next((each for each in deaths if each.get("queue") == queue and each.get("reason") == reason), None)
     if entry is not None:
         deaths.remove(entry)
-        count = entry.get("count", 0)
-        entry = {**entry, "count": count + 1 if isinstance(count, int) else 1, "time": Timestamp(now_seconds)}
+        entry = {**entry, "count": Long(entry.get("count", 0) + 1), "time": Timestamp(now_seconds)}
     else:
         entry = {
-            "count": 1,
+            "count": Long(1),
             "reason": reason.value,
             "queue": queue,
             "time": Timestamp(now_seconds),
@@ -65,9 +66,16 @@ def dead_header(
 
 
 def deaths_of(headers: FieldTable) -> list[dict[str, Any]]:
-    """Return the entries of `x-death`; invalid ones are skipped."""
+    """Return the entries of `x-death`, with counts that are longs; invalid ones are skipped."""
     found = headers.get(X_DEATH)
-    return [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    if not isinstance(found, list):
+        return []
+    return [{**each, "count": _count_of(each)} for each in found if isinstance(each, dict)]
+
+
+def _count_of(entry: FieldTable) -> Long:
+    count = entry.get("count")
+    return Long(min(max(count, 0), MAX_COUNT) if isinstance(count, int) else 0)
 
 
 def goes_round(header: ContentHeader, queue: str) -> bool:

@@ -4,7 +4,7 @@ Decoded values are Python's, and are encoded with these types: bool `t`, int `I`
 RabbitMQ's Java client does, float `d`, Decimal `D`, str `S`, bytes `x`, `Timestamp` `T`, dict `F`, list `A`, None `V`.
 A table of these types, without duplicate keys, is encoded to the bytes it was decoded from.  Other integers (`b B s u i
 L`) and `f` keep their value and lose their width; a long string that is not UTF-8 becomes `bytes`.  Values that must
-stay byte for byte are never decoded (`content.ContentHeader`).
+stay byte for byte are never decoded (`content.ContentHeader`), or are encoded beside their old table (`changed_table`).
 
 Bad bytes raise FrameError and nothing else, and each byte is read once.
 """
@@ -40,6 +40,12 @@ _INT64_END: Final = 1 << 63
 
 class Timestamp(int):
     """Seconds since 1970 (`T`); an int that is encoded as a timestamp again."""
+
+    __slots__ = ()
+
+
+class Long(int):
+    """A signed number of 64 bits (`l`), of whatever size: what RabbitMQ counts, clients take for a long."""
 
     __slots__ = ()
 
@@ -98,6 +104,33 @@ def encode_table(table: FieldTable) -> bytes:
     if len(encoded) - 4 > MAX_TABLE_BYTES:
         raise ValueError(f"a field table of {len(encoded)} bytes, the limit is {MAX_TABLE_BYTES}")
     return encoded
+
+
+def changed_table(table: FieldTable, old: FieldTable, data: bytes, pos: int, end: int) -> bytes:
+    """Return a table with its length, where it is a change of the table `old` at `pos`: values that are the same
+    objects keep their bytes, and so their types.  Raises ValueError for values that no table can hold."""
+    kept = _fields_of(data, pos, end)
+    content = b"".join(
+        [
+            kept[key] if key in kept and old.get(key) is value else encode_short_string(key) + _encode_value(value, 0)
+            for key, value in table.items()
+        ]
+    )
+    if len(content) > MAX_TABLE_BYTES:
+        raise ValueError(f"a field table of {len(content)} bytes, the limit is {MAX_TABLE_BYTES}")
+    return _U32.pack(len(content)) + content
+
+
+def _fields_of(data: bytes, pos: int, end: int) -> dict[str, bytes]:
+    """Return the bytes of each field, name and value, by its name; of a name that comes twice those of the last."""
+    pos, stop = _bounds(data, pos, end, 0)
+    fields: dict[str, bytes] = {}
+    while pos < stop:
+        key_end = pos + 1 + data[pos]
+        value_end = _check_value(data, key_end, stop, 0)
+        fields[data[pos + 1 : key_end].decode()] = data[pos:value_end]
+        pos = value_end
+    return fields
 
 
 def encode_short_string(text: str) -> bytes:
@@ -217,7 +250,7 @@ def _encode_value(value: FieldValue, depth: int) -> bytes:
             raise ValueError(f"field arrays more than {MAX_DEPTH} deep")
         content = b"".join([_encode_value(each, depth + 1) for each in value])
         return b"A" + _U32.pack(len(content)) + content
-    for kind in (str, bytes, Timestamp, int, float):  # subclasses of these, such as enumerations
+    for kind in (str, bytes, Timestamp, Long, int, float):  # subclasses of these, such as enumerations
         if isinstance(value, kind):
             return _ENCODERS[kind](value)
     raise ValueError(f"a field of the type {type(value).__name__}")
@@ -229,6 +262,12 @@ def _encode_int(value: int) -> bytes:
     if -_INT64_END <= value < _INT64_END:
         return b"l" + value.to_bytes(8, "big", signed=True)
     raise ValueError(f"{value} does not fit 64 bits")
+
+
+def _encode_long(value: Long) -> bytes:
+    if not -_INT64_END <= value < _INT64_END:
+        raise ValueError(f"{value} does not fit 64 bits")
+    return b"l" + value.to_bytes(8, "big", signed=True)
 
 
 def _encode_timestamp(value: Timestamp) -> bytes:
@@ -268,6 +307,7 @@ _DOUBLE: Final = Struct(">d")
 _ENCODERS: Final[dict[type[Any], Callable[[Any], bytes]]] = {
     bool: lambda value: b"t\x01" if value else b"t\x00",
     int: _encode_int,
+    Long: _encode_long,
     Timestamp: _encode_timestamp,
     float: _encode_double,
     Decimal: _encode_decimal,

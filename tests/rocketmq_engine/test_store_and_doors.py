@@ -90,7 +90,7 @@ async def test_namespaces_keep_topics_apart(rocketmq_cluster: RocketMqCluster):
     assert await settled(store.messages.append([message("team/shared", "a", -1)])) is None
     assert bodies(await pop(store, "team/shared", "team/g", wait_ms=5_000)) == ["a"]
     assert bodies(await pop(store, "shared", "g", wait_ms=1_000)) == []
-    assert store.topology.namespaces() == ["default", "team"]
+    assert {"default", "team"} <= set(store.topology.namespaces())  # others use the cluster, too
     assert await refusal_of(store.topology.put_topic(Topic("team%shared"))) == Code.ILLEGAL_TOPIC
     await store.close()
 

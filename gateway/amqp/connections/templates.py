@@ -10,7 +10,7 @@ from entrepot.gateway.amqp.connections.streams import StreamTicket
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.protocols.amqp.consumed import template_of
 from entrepot.protocols.amqp.delivery import ContentTemplate
-from entrepot.protocols.amqp.field_table import FieldTable
+from entrepot.protocols.amqp.field_table import FieldTable, Long
 from entrepot.protocols.amqp.recorded import template_of_record
 
 Held: TypeAlias = Ticket | StreamTicket
@@ -21,9 +21,9 @@ def template_for(ticket: Held, queue_type: QueueType, unsaid: OnUnsaid) -> Conte
     """Return the message in the form of this queue type; its record's own bytes where nothing is added."""
     more: FieldTable | None = None
     if queue_type is QueueType.QUORUM:
-        more = {"x-delivery-count": ticket.attempt - 1}
+        more = {"x-delivery-count": Long(ticket.attempt - 1)}
     elif queue_type is QueueType.STREAM:
-        more = {"x-stream-offset": ticket.message.queue_offset}
+        more = {"x-stream-offset": Long(ticket.message.queue_offset)}
     elif isinstance(ticket, Ticket) and (record := ticket.record) is not None:
         found = template_of_record(record)
         if found is not None:

@@ -88,6 +88,29 @@ def test_properties_are_the_same_bytes(wire: Wire, properties: bytes) -> None:
         assert len(wire.more()) < 10_000, "the properties are others"
 
 
+def test_types_of_headers_stay_in_a_dead_letter(wire: Wire) -> None:
+    """A publisher's own fields leave byte for byte, and counts are longs: Java's clients cast them."""
+    wire.opened()
+    dead = wire.ask(Queue.Declare(queue="", exclusive=True)).queue
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    queue = wire.ask(Queue.Declare(queue="", exclusive=True, arguments=arguments)).queue
+    wire.ask(Confirm.Select())
+    wire.send(Basic.Publish(routing_key=queue))
+    payload = struct.pack(">HHQ", 60, 0, 1) + PROPERTIES
+    wire.raw(struct.pack(">BHI", 2, 1, len(payload)) + payload + FRAME_END)
+    wire.send(body.ContentBody(b"x"))
+    wire.until(lambda channel, found: isinstance(found, Basic.Ack))
+    tag = wire.ask(Basic.Get(queue=queue)).delivery_tag
+    wire.until(lambda channel, found: isinstance(found, body.ContentBody))
+    wire.send(Basic.Reject(delivery_tag=tag, requeue=False))
+    wire.send(Basic.Consume(queue=dead, no_ack=True))
+    while b"x-first-death-reason" not in (found := wire.more()):
+        assert len(found) < 10_000, "no dead letter came"
+    for number, field in enumerate(FIELDS):
+        assert _short(b"field %d" % number) + field in found, field
+    assert _short(b"count") + b"l" in found
+
+
 def test_frames_are_no_larger_than_negotiated(wire: Wire) -> None:
     wire.opened(frame_max=4096)
     queue = wire.ask(Queue.Declare(queue="", exclusive=True)).queue

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrepot.protocols.amqp.content import ContentHeader, PropertyValues
-from entrepot.protocols.amqp.field_table import FieldTable, Timestamp, check_table, decode_table, encode_table
+from entrepot.protocols.amqp.field_table import (
+    FieldTable,
+    Long,
+    Timestamp,
+    changed_table,
+    check_table,
+    decode_table,
+    encode_table,
+)
 from entrepot.protocols.amqp.method_codec import decode_method, encode_method
 from tests.support.cases import cases
 from tests.wire.amqp.strategies import CLASSES, any_method, property_values, same, short_texts, tables
@@ -40,9 +48,37 @@ def test_tables_keep_values_types_order_and_bytes(table: FieldTable) -> None:
     assert encode_table(found) == wire
 
 
+@given(table=tables, other=tables)
+def test_a_changed_table_keeps_the_bytes_of_what_stays(table: FieldTable, other: FieldTable) -> None:
+    wire = encode_table(table)
+    found = decode_table(wire, 0, len(wire))[0]
+    assert changed_table(dict(found), found, wire, 0, len(wire)) == wire
+    changed = changed_table({**found, **other}, found, wire, 0, len(wire))
+    assert same(decode_table(changed, 0, len(changed))[0], {**table, **other})
+
+
 def field(kind: bytes, value: bytes) -> bytes:
     content = b"\x01k" + kind + value
     return pack(">I", len(content)) + content
+
+
+NARROW = {
+    "b": b"\xff",
+    "B": b"\xff",
+    "s": b"\x80\0",
+    "u": b"\x80\0",
+    "i": b"\xff\xff\xff\xfe",
+    "f": b"\x3f\x80\0\0",
+    "l": bytes(8),
+}
+
+
+@pytest.mark.parametrize("kind", NARROW)
+def test_narrow_types_stay_beside_a_field_that_is_added(kind: str) -> None:
+    header = ContentHeader(b"\x20\0" + field(kind.encode(), NARROW[kind]))
+    changed = header.replaced(headers={**(header.headers or {}), "n": Long(1)})
+    assert b"\x01k" + kind.encode() + NARROW[kind] in changed.data
+    assert b"\x01nl" + bytes(7) + b"\1" in changed.data
 
 
 @cases(
