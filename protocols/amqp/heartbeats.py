@@ -11,9 +11,15 @@ MISSED: Final = 3
 gives up between two and three.  Clients with the same rule should give up first."""
 
 
+LOOKS: Final = 3
+"""Looks in one interval.  Each checks if anything was sent since the one before, so the client waits for two thirds of
+an interval at most.  With two looks the first heartbeat came just after a whole one, and clients that allow no more,
+such as RabbitMQ's Java client on Netty, closed idle connections."""
+
+
 class Heartbeats:
-    """Heartbeats of one connection; none before `start`.  Any traffic counts as a heartbeat.  Every half interval it
-    checks if anything was sent since the last check, so a write only sets a flag."""
+    """Heartbeats of one connection; none before `start`.  Any traffic counts as a heartbeat: a write only sets a flag,
+    which is looked at from time to time."""
 
     __slots__ = ("_interval", "_next_look", "has_sent", "heard")
 
@@ -26,7 +32,7 @@ class Heartbeats:
     def start(self, interval_seconds: float, now: float) -> None:
         """Set the negotiated interval; 0 = none."""
         self._interval = interval_seconds
-        self._next_look = now + interval_seconds / 2 if interval_seconds else NEVER
+        self._next_look = now + interval_seconds / LOOKS if interval_seconds else NEVER
 
     def deadline(self) -> float:
         """Return the next time at which something is due."""
@@ -40,7 +46,7 @@ class Heartbeats:
         """True if a heartbeat is to be sent now."""
         if now < self._next_look:
             return False
-        step = self._interval / 2
+        step = self._interval / LOOKS
         # A late check does not delay the next ones: else a heartbeat would come after its interval.
         self._next_look = self._next_look + step if now < self._next_look + step else now + step
         has_sent, self.has_sent = self.has_sent, False
