@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import structlog
+
 from entrepot.domain.broker_of_queue import broker_number, first_place
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
@@ -22,7 +24,7 @@ from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import QueueBounds
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
-from entrepot.protocols.rocketmq.remoting.messages import stored_message, tags_for
+from entrepot.protocols.rocketmq.remoting.messages import EVERYTHING, stored_message, tags_for
 from entrepot.protocols.rocketmq.remoting.records import Record, decode_records
 from entrepot.store_client.rocketmq.cluster import Cluster, json_body
 from entrepot.store_client.rocketmq.ends import Ends
@@ -38,8 +40,12 @@ CHECK_SECONDS: Final = 5.0
 READABLE_SECONDS: Final = 1.0
 """Longest wait of a pop for what was confirmed a moment ago: a broker that needs longer is slow anyway."""
 READABLE_STEP_SECONDS: Final = 0.002
+TRIES: Final = 11
+TRY_SECONDS: Final = 0.2
+"""Tries at a message that a broker cannot read, and the pause behind each, before it is passed over as gone."""
 _SUSPEND, _SUBSCRIBED = 2, 4
 _PULLED: Final = (SUCCESS, codes.PULL_NOT_FOUND, codes.PULL_RETRY, codes.PULL_MOVED)
+log = structlog.get_logger(__name__)
 
 
 class Sent(Protocol):
@@ -142,7 +148,12 @@ class Reading:
             "bname": queue.broker,
         }
         seconds = self._cluster.timeout_seconds + (poll_ms / 1000 + CHECK_SECONDS if poll_ms else 0)
-        answer = await self._pull(queue, fields, seconds)
+        is_filtered = fields["subscription"] != EVERYTHING
+        for _ in range(TRIES):
+            answer = await self._pull(queue, fields, seconds)
+            if answer.code != codes.PULL_RETRY or is_filtered or not queue.has_master:  # slaves may serve no reads
+                break
+            await asyncio.sleep(TRY_SECONDS)  # it may read the message a moment later
         least, end = _number(answer, "minOffset"), _number(answer, "maxOffset")
         following = max(_number(answer, "nextBeginOffset"), 0)
         if answer.code == codes.PULL_MOVED or from_offset < least or from_offset > end:
@@ -151,10 +162,15 @@ class Reading:
             if not queue.has_master:
                 raise EntrepotError(Code.UNAVAILABLE, f"the slave of {queue.broker!r} is behind offset {from_offset}")
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {from_offset} is outside of {least} to {end}")
+        if answer.code == codes.PULL_NOT_FOUND:
+            return PulledRecords([], max(from_offset, following), least, end, is_found=False)  # maybe behind a gap
+        if answer.code == codes.PULL_RETRY and not is_filtered and queue.has_master:
+            text = "a broker cannot read messages, which are passed over"
+            log.error(text, seldom="rocketmq", topic=topic, queue=queue.queue_id, first=from_offset, next=following)
         is_found = answer.code == SUCCESS
         records = [each for each in decode_records(answer.body) if each.queue_offset >= from_offset] if is_found else []
-        if answer.code == codes.PULL_NOT_FOUND:
-            following = max(from_offset, following)  # behind a gap it is further on
+        if records and not is_filtered:  # behind a message that it cannot read now, a broker passes over all others
+            following = records[-1].queue_offset + 1
         return PulledRecords(records, following, least, end, is_found)
 
     async def _pull(self, queue: RouteQueue, fields: dict[str, object], seconds: float) -> Frame:

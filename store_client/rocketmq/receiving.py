@@ -230,9 +230,10 @@ class Receiving:
             fields["attemptId"] = wish.attempt_id
         seconds = self._cluster.timeout_seconds + (poll_ms / 1000 + POLL_MARGIN_SECONDS if poll_ms else 0)
         what = f"deliver messages of topic {wish.topic!r}"
+        began = asyncio.get_running_loop().time()
         answer = await self._cluster.ask(broker.address, codes.POP, fields, what=what, seconds=seconds, good=_POPPED)
-        if answer.code == codes.POLLING_FULL and poll_ms:
-            await asyncio.sleep(REST_SECONDS)  # the broker holds no more polls, and answers at once
+        if answer.code != SUCCESS and asyncio.get_running_loop().time() < began + min(poll_ms / 1000, REST_SECONDS):
+            await asyncio.sleep(REST_SECONDS)  # the broker holds no poll: it has too many, or cannot read a message
         if answer.code != SUCCESS:
             return []
         records = decode_records(answer.body)

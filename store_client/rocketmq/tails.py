@@ -162,7 +162,7 @@ class QueueTail:
                     self._go_back(pulled.max_offset)
             except EntrepotError as refusal:
                 if refusal.code is Code.ILLEGAL_OFFSET:
-                    await self._go_on()
+                    self._go_back(last)  # it is not there, though others may be by now
                 elif refusal.code is not Code.MESSAGE_CORRUPTED:
                     raise
         self._read_at = queue.address if queue.has_master else ""

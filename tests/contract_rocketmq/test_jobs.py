@@ -31,6 +31,7 @@ from entrepot.spark_ingest.source.stores import close_readers
 from entrepot.spark_ingest.source.writing import write_plan
 from entrepot.store_client.blocking import MovesGroups, RocketMqPlace, RocketMqReader, StoreLocation, open_reader
 from entrepot.store_client.blocking.store_thread import StoreThread
+from entrepot.store_client.rocketmq import reading
 from tests.support.clock import ManualClock
 from tests.support.processes.certificates import TestAuthority
 from tests.support.rocketmq import server as model
@@ -239,8 +240,33 @@ def test_what_rocketmq_cannot_say_is_sought_here(
 # -- what is missing, odd or away ------------------------------------------------------------------------------------
 
 
+def test_what_a_broker_cannot_read_for_a_moment_is_no_gap(
+    monkeypatch: pytest.MonkeyPatch, writer: RocketMqWriter, reader: RocketMqReader
+):
+    """It passes over all that follows in the same file, within an answer and as one without messages (code 20)."""
+    monkeypatch.setattr(reading, "TRY_SECONDS", 0.0)
+    writer.append("t", [b"x"] * 20, queue=0)
+    pull: Pull = model._AT_BROKER[11]
+    left = [5]
+
+    async def unread(self: Any, broker: Any, told: dict[str, str], body: bytes) -> Any:
+        start = int(told["queueOffset"])
+        if not left[0] or start > 7:
+            return await pull(self, broker, told, body)
+        if start == 7:
+            left[0] -= 1
+            raise model.Refused(20, "", {"minOffset": 0, "maxOffset": 20, "nextBeginOffset": 20})
+        found, records = await pull(self, broker, {**told, "maxMsgNums": str(7 - start)}, body)
+        return {**found, "nextBeginOffset": 20}, records
+
+    monkeypatch.setitem(model._AT_BROKER, 11, unread)
+    run = reader.records("t", 0, 0, 20, 1 << 20)
+    assert (offsets(run), run.next_offset, left) == ([*range(20)], 20, [0])
+
+
 def test_gaps_are_passed(monkeypatch: pytest.MonkeyPatch, writer: RocketMqWriter, reader: RocketMqReader):
     """Offsets that a broker leaves out: within an answer, and as an answer without messages (codes 19 and 20)."""
+    monkeypatch.setattr(reading, "TRY_SECONDS", 0.0)
     writer.append("t", [b"x"] * 100, queue=0)
     pull: Pull = model._AT_BROKER[11]
     codes = {10: 19, 60: 20}
