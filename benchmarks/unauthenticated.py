@@ -44,8 +44,10 @@ AMQP_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 HALF_FRAME: Final = AMQP_HEADER + b"\x01\x00\x00\x00\x00\x3f\x00" + b"x" * 16_000
 HALF_HEAD: Final = b"GET / HTTP/1.1\r\nx: " + b"x" * 60_000
 UPGRADE: Final = (
-    b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-    b"Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Key: " + base64.b64encode(bytes(16)) + b"\r\n\r\n"
+    b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Key: "
+    + base64.b64encode(bytes(16))
+    + b"\r\n\r\n"
 )
 EMPTY_FRAGMENT: Final = b"\x00\x80" + bytes(4)
 GREETED: Final = PREFACE + settings_frame()

@@ -74,6 +74,7 @@ class Answers:
                 if self._is_crowded:
                     await self._room(call)
                 if not (call.is_over or self._machine.answer(call.number, HEAD, answer, OK_TRAILERS)):
+                    call.has_begun = True
                     self._stall(call)
             elif isinstance(method, Conversing):
                 async with contextlib.aclosing(method.work(call)) as answers:

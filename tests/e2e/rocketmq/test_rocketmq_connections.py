@@ -216,6 +216,13 @@ def test_a_first_start_takes_both(tmp_path: Path):
     assert len(certificates) == 1
 
 
+def test_workers_have_one_certificate(tmp_path: Path):
+    with ServerProcess(tmp_path, {"cluster.workers": "2"}) as server:
+        where = ("127.0.0.1", server.port("grpc"))
+        assert len({ssl.get_server_certificate(where) for _ in range(20)}) == 1
+        assert server.log_text().count(fingerprint(server.data_dir / "grpc-certificate.pem")) == 2
+
+
 async def test_many_calls_after_a_change_of_many_connections():
     """What is counted of connections and early bytes is given back."""
     sources = Sources()
