@@ -33,7 +33,7 @@ from entrepot.protocols.http2.frames import (
     StreamFault,
     number_frame,
 )
-from entrepot.protocols.http2.hpack import HeaderListTooLargeError, HpackDecoder, HpackError
+from entrepot.protocols.http2.hpack import HeaderListTooLargeError, HpackDecoder, HpackError, TooManyFieldsError
 from entrepot.protocols.http2.request import UNKNOWN_LENGTH, check_trailers, request_head
 from entrepot.protocols.http2.sending import Stream
 
@@ -42,6 +42,8 @@ MAX_BLOCK_FRAMES: Final = 8
 """Largest block of fields in bytes and frames, decoded once it is whole."""
 TLS_HANDSHAKE: Final = 0x16
 """First byte of a TLS record with a ClientHello."""
+LARGE_LIST_COST: Final = 50
+"""Cost of a list of fields beyond its limit, in frames without data: it took its time."""
 
 _PROTOCOL: Final = ErrorCode.PROTOCOL_ERROR
 
@@ -95,7 +97,9 @@ class ServerConnection(ControlFrames):
         except ConnectionFault as fault:
             self._fail(fault)
         except HpackError as error:
-            self._fail(ConnectionFault(ErrorCode.COMPRESSION_ERROR, str(error)))
+            is_flood = isinstance(error, TooManyFieldsError)
+            code = ErrorCode.ENHANCE_YOUR_CALM if is_flood else ErrorCode.COMPRESSION_ERROR
+            self._fail(ConnectionFault(code, str(error)))
         return events
 
     def _take_preface(self, data: bytes) -> int:
@@ -218,6 +222,7 @@ class ServerConnection(ControlFrames):
             fields = self._decoder.decode(block)
         except HeaderListTooLargeError:
             self._last = max(self._last, number)
+            self._floods.control(now, LARGE_LIST_COST)
             raise StreamFault(ErrorCode.ENHANCE_YOUR_CALM, number) from None
         stream = self._streams.get(number)
         if stream is not None:

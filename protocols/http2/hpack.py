@@ -1,7 +1,7 @@
 """HPACK (RFC 7541): compressed lists of header fields, decoded; answers are constant blocks and need no table.
 
-Invariants: the dynamic table has at most TABLE_BYTES, a number at most four bytes behind its first, and a list costs no
-more memory than its limit, whatever the block repeats.
+Invariants: the dynamic table has at most TABLE_BYTES, a number at most four bytes behind its first.  A list costs no
+more memory than its limit, and no more time than MAX_FIELDS, whatever the block repeats.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ ENTRY_BYTES: Final = 32
 MAX_SHIFT: Final = 28
 """Most bits of a number in the bytes behind its first: no length of ours needs more."""
 
+MAX_FIELDS: Final = 1024
+"""Most fields of a block: a byte can stand for a large one, so a block of fields that are not kept takes time still."""
+
 _STATIC_TEXT: Final = (
     ":authority|:method=GET|:method=POST|:path=/|:path=/index.html|:scheme=http|:scheme=https|:status=200|:status=204|"
     ":status=206|:status=304|:status=400|:status=404|:status=500|accept-charset|accept-encoding=gzip, deflate|"
@@ -37,6 +40,10 @@ STATIC: Final[tuple[Field, ...]] = tuple(
 
 class HpackError(Exception):
     """The block cannot be decoded, so the tables of both sides differ from now on."""
+
+
+class TooManyFieldsError(HpackError):
+    """The block has more fields than are decoded."""
 
 
 class HeaderListTooLargeError(Exception):
@@ -62,7 +69,7 @@ class HpackDecoder:
         """Return the fields of a block.  Raises HpackError, and HeaderListTooLargeError for a whole block."""
         found: list[Field] = []
         at, end, room = 0, len(data), self._max_list
-        is_begun = False
+        count = 0
         try:
             while at < end:
                 first = data[at]
@@ -73,14 +80,16 @@ class HpackDecoder:
                     field, at = self._literal(data, at, 0x3F)
                     self._add(field)
                 elif first & 0x20:
-                    if is_begun:
+                    if count:
                         raise HpackError("the table changes its size behind the begin of a block")
                     size, at = _number(data, at, 0x1F)
                     self._resize(size)
                     continue
                 else:
                     field, at = self._literal(data, at, 0x0F)
-                is_begun = True
+                count += 1
+                if count > MAX_FIELDS:
+                    raise TooManyFieldsError("a block has too many fields")
                 room -= len(field[0]) + len(field[1]) + ENTRY_BYTES
                 if room >= 0:
                     found.append(field)

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from entrepot.protocols.http2 import huffman
 from entrepot.protocols.http2.hpack import (
     ENTRY_BYTES,
+    MAX_FIELDS,
     STATIC,
     TABLE_BYTES,
     HeaderListTooLargeError,
     HpackDecoder,
     HpackError,
+    TooManyFieldsError,
     literal,
 )
 from tests.support.cases import cases
@@ -145,8 +147,10 @@ def test_a_bomb_costs_no_more_than_the_list_may_have():
     tables = decoder()
     tables.decode(entry(b"bomb", b"x" * 4000))
     with pytest.raises(HeaderListTooLargeError):
-        tables.decode(indexed(62) * 30_000 + entry(b"after", b"it"))
+        tables.decode(indexed(62) * (MAX_FIELDS - 1) + entry(b"after", b"it"))
     assert tables.decode(indexed(62)) == [(b"after", b"it")]
+    with pytest.raises(TooManyFieldsError):
+        tables.decode(indexed(62) * (MAX_FIELDS + 1))
 
 
 @cases("more, is_taken", [(0, True), (1, False)])

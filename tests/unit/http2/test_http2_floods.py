@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from entrepot.protocols.http2.connection import MAX_BLOCK_BYTES, MAX_BLOCK_FRAMES
+from entrepot.protocols.http2.connection import LARGE_LIST_COST, MAX_BLOCK_BYTES, MAX_BLOCK_FRAMES
 from entrepot.protocols.http2.control import SMALL_WINDOW
 from entrepot.protocols.http2.floods import CONTROLS_PER_SECOND, RESETS_PER_SECOND, SETTINGS_COST
 from entrepot.protocols.http2.frames import (
     CONTINUATION,
+    END_HEADERS,
     HEADERS,
     PING,
     PRIORITY,
@@ -19,6 +20,7 @@ from entrepot.protocols.http2.frames import (
     number_frame,
     settings_frame,
 )
+from entrepot.protocols.http2.hpack import MAX_FIELDS, literal
 from entrepot.protocols.http2.sending import Sending, Stream
 from tests.support.cases import cases
 from tests.support.http2.peer import Peer, block, closed_by, data, head
@@ -106,6 +108,23 @@ def test_a_block_of_too_many_bytes():
     assert not peer.machine.is_closed
     more = bytes(MAX_BLOCK_BYTES - 2 * len(part) + 1)
     assert closed_by(peer, peer.feed(frame(CONTINUATION, 0, 1, more))) is CALM
+
+
+def test_bombs_of_a_table():
+    """A block of one byte for each large field; and smaller ones, stream after stream."""
+    entered = frame(HEADERS, END_HEADERS, 1, b"\x40" + literal(b"x", b"x" * 3900)[1:])
+    peer = Peer()
+    peer.feed(entered)
+    peer.sent()
+    assert peer.closed_with(frame(HEADERS, END_HEADERS, 3, b"\xbe" * (MAX_FIELDS + 1))) is CALM
+    peer = Peer()
+    peer.feed(entered)
+    most = (CONTROLS_PER_SECOND - GREETED) // LARGE_LIST_COST
+    blocks = [frame(HEADERS, END_HEADERS, 3 + 2 * turn, b"\xbe" * MAX_FIELDS) for turn in range(most + 1)]
+    peer.feed(*blocks[:-1])
+    assert not peer.machine.is_closed
+    peer.sent()
+    assert peer.closed_with(blocks[-1]) is CALM
 
 
 def test_windows_that_never_open_cost_no_look_at_each_update(monkeypatch: pytest.MonkeyPatch):
