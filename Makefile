@@ -155,21 +155,24 @@ peers-npm:
 	then echo "peers: MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are there"; \
 	else echo "peers: the npm registry does not answer, MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are not installed; their tests are skipped"; fi
 
-# S3 servers and etcd, each built once: minutes, most of them for SeaweedFS; PEERS_GO=no leaves them out.  "go install" of
+# S3 servers, h2spec and etcd, each built once: minutes, most for SeaweedFS; PEERS_GO=no leaves them out.  "go install" of
 # a version refuses a go.mod with replacements: SeaweedFS is built where Go has unpacked it, etcd in a module of our own.
 VERSITYGW := v1.8.0
+H2SPEC    := v2.2.1+incompatible
 SEAWEEDFS := v0.0.0-20261109003541-7506e5f91cd6
 GO_BIN    := $(CURDIR)/tests/peers/bin
 peers-go:
-	@if [ "$(PEERS_GO)" = no ]; then echo "peers: versitygw and SeaweedFS are left out"; exit 0; fi; \
-	if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw and SeaweedFS are not installed; their tests are skipped"; exit 0; fi; \
+	@if [ "$(PEERS_GO)" = no ]; then echo "peers: versitygw, SeaweedFS and h2spec are left out"; exit 0; fi; \
+	if ! command -v go >/dev/null; then echo "peers: no Go here, versitygw, SeaweedFS and h2spec are not installed; their tests are skipped"; exit 0; fi; \
 	mkdir -p $(GO_BIN); exec 2>$(GO_BIN)/log; failed=; \
 	{ [ -e $(GO_BIN)/.versitygw-$(VERSITYGW) ] || \
 	    { GOBIN=$(GO_BIN) go install -ldflags='-s -w' github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW) && touch $(GO_BIN)/.versitygw-$(VERSITYGW); }; } || failed="$$failed versitygw"; \
+	{ [ -e $(GO_BIN)/.h2spec-$(H2SPEC) ] || \
+	    { GOBIN=$(GO_BIN) go install -ldflags='-s -w' github.com/summerwind/h2spec/cmd/h2spec@$(H2SPEC) && touch $(GO_BIN)/.h2spec-$(H2SPEC); }; } || failed="$$failed h2spec"; \
 	{ [ -e $(GO_BIN)/.seaweedfs-$(SEAWEEDFS) ] || \
 	    { where=$$(go mod download -json github.com/seaweedfs/seaweedfs@$(SEAWEEDFS) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p') && [ -n "$$where" ] && \
 	      go -C "$$where" build -ldflags='-s -w' -o $(GO_BIN)/weed ./weed && touch $(GO_BIN)/.seaweedfs-$(SEAWEEDFS); }; } || failed="$$failed SeaweedFS"; \
-	if [ -z "$$failed" ]; then echo "peers: versitygw and SeaweedFS are there"; \
+	if [ -z "$$failed" ]; then echo "peers: versitygw, SeaweedFS and h2spec are there"; \
 	else tail -3 $(GO_BIN)/log; echo "peers: Go did not build$$failed: tests with it are skipped"; fi
 
 peers-etcd:

@@ -1,7 +1,8 @@
 """The RocketMQ listener beside an empty grpc.aio servicer: sends, and receives with their acknowledgements.
 
 Figures are per CPU-second of the server, for one message and batches, over several channels. Both servers take turns in
-one run. The empty one reads the same requests and answers with as many bytes, and does nothing else: it is the bound.
+one run. The empty one reads the same requests, answers with as many bytes, and does nothing else: what gRPC's library
+costs alone.
 Every OK of ours to a send, and to an acknowledgement, comes after fdatasync.
 """
 

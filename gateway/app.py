@@ -58,9 +58,9 @@ LATE_SECONDS: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
-def _setup_token_file(settings: Settings, store: Store) -> Path | None:
-    """The setup token's file in the data directory, or None where the store is not in this process."""
-    return None if isinstance(store, Clustered) else settings.store.data_dir / FILE_NAME
+def _data_dir(settings: Settings, store: Store) -> Path | None:
+    """The data directory, or None where the store is not in this process."""
+    return None if isinstance(store, Clustered) else settings.store.data_dir
 
 
 def is_alone_on(store: Store, settings: Settings) -> bool:
@@ -91,12 +91,13 @@ class Gateway:
         self._stop = None if is_embedded else StopSignal()
         self._is_ready = False
         topology, identity = Topology(store, settings.topics), Identity(gateway_name(settings))
+        data_dir = _data_dir(settings, store)
         self.parts = Parts(
             settings,
             store,
             clock,
             Member(store, clock, identity, is_alone=is_alone_on(store, settings)),
-            Security(store.key_values, settings.security, clock, _setup_token_file(settings, store)),
+            Security(store.key_values, settings.security, clock, None if data_dir is None else data_dir / FILE_NAME),
             topology,
             Sender(store, topology, clock, identity),
             Routes(store, topology, settings.topics.rules),
@@ -111,6 +112,7 @@ class Gateway:
             is_embedded,
             random.SystemRandom(),
             LOG_COUNTERS,
+            data_dir,
         )
         self.doors = self.parts.doors
         for kind in door_kinds():

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from entrepot.domain.errors import EntrepotError, StoreFailedError
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.facts import Facts
 from entrepot.gateway.key_values.families import FactsOfFamilies
@@ -93,6 +94,8 @@ def _with_words(failed: StoreFailedError) -> StoreFailedError:
 
 
 async def _open_etcd(named: FactsSettings, members: tuple[str, ...], cluster: str) -> Facts:
+    if find_spec("grpc") is None:
+        raise EntrepotError(Code.BAD_REQUEST, "facts.url names etcd: pip install 'entrepot[etcd]'")
     from entrepot.store_client.etcd import EtcdSettings, open_etcd
 
     return await open_etcd(

@@ -40,9 +40,6 @@ takes small steps, of a millisecond: with 50,000 young objects one took 7 ms, of
 ones would look at messages under way, and cost 5 % of the throughput.
 """
 
-LISTENS_ITSELF = frozenset({"grpc"})
-"""Listeners whose port is only reserved: their library listens."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -87,13 +84,13 @@ def settle_memory() -> None:
 def bind_listeners(
     loaded: LoadedSettings, names: tuple[str, ...], *, is_for_workers: bool = False
 ) -> dict[str, socket.socket]:
-    """Return a socket for each listener, listening, or only reserved for a library. `is_for_workers`: none listens.
-    Raises CannotListenError naming every address that cannot be bound, and its setting."""
+    """Return a socket for each listener. `is_for_workers`: they are reserved, and none listens.  Raises
+    CannotListenError naming every address that cannot be bound, and its setting."""
     sockets: dict[str, socket.socket] = {}
     failures: list[CannotListenError] = []
     is_shared = loaded.settings.cluster.workers > 1
     for name in names:
-        take = reserve if is_for_workers or name in LISTENS_ITSELF else bind
+        take = reserve if is_for_workers else bind
         try:
             sockets[name] = take(loaded.settings.server.host, loaded.listener_port(name), is_shared=is_shared)
         except CannotListenError as error:

@@ -19,6 +19,7 @@ from entrepot.domain.route import UNIX
 from entrepot.gateway.children import LifeLine, ProofOfLife, start_child
 from entrepot.gateway.deployment import serve_store
 from entrepot.gateway.process import run_process
+from entrepot.gateway.security.self_made_certificate import FILE_NAME as GRPC_CERTIFICATE
 from entrepot.gateway.security.setup_token import FILE_NAME
 from entrepot.gateway.settings import LoadedSettings
 from entrepot.gateway.transport.binding import bind_private
@@ -49,9 +50,11 @@ class StoreProcess:
         tree = self._loaded.settings
         cluster = {"name_servers": [], "brokers": [self._address], "route_cache": None, "zone": "", **_NO_TLS}
         token = tree.security.setup_token_file or tree.store.data_dir / FILE_NAME
+        certificate = tree.grpc.tls_self_made_file or tree.store.data_dir / GRPC_CERTIFICATE
         changes = {
             "cluster": tree.cluster.model_copy(update=cluster),
             "rocketmq": tree.rocketmq.model_copy(update={"endpoints": []}),
+            "grpc": tree.grpc.model_copy(update={"tls_self_made_file": certificate}),
             "security": tree.security.model_copy(update={"setup_token_file": token}),
         }
         return LoadedSettings(tree.model_copy(update=changes), self._loaded.origins)

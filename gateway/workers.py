@@ -220,11 +220,10 @@ class _Workers:
     def _has_certificates(self) -> bool:
         """True if workers take SIGHUP as a reload of certificates, not as their end."""
         settings = self._loaded.settings
-        has_grpc = "grpc" in self._ports and settings.grpc.tls != "off"
         return (
-            has_grpc
-            or settings.http.tls_certificate is not None
+            settings.http.tls_certificate is not None
             or not {"mqtts", "wss", "amqps"}.isdisjoint(self._ports)
+            or ("grpc" in self._ports and settings.grpc.tls != "off" and settings.grpc.tls_certificate is not None)
         )
 
     def _reload(self, number: int, frame: object) -> None:

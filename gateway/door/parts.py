@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 
 from entrepot.domain.clock import Clock
@@ -29,7 +30,8 @@ class Parts:
     `origins`: origin of each setting that is not its default, by its key.  `sockets`: bound listeners by their names,
     `addresses`: where they are bound.  `is_ready`: False during the start and the drain.  `is_embedded`: another
     program serves the HTTP application.  `chance`: the randomness of ids and pauses.  `counters`: those of the process.
-    `doors`: those that are made so far, for the one that shows them.
+    `data_dir`:
+    where the store is, if it is in this process.  `doors`: those that are made so far, for the one that shows them.
     """
 
     settings: Settings
@@ -51,4 +53,5 @@ class Parts:
     is_embedded: bool
     chance: Random
     counters: Counters = field(default_factory=dict)
+    data_dir: Path | None = None
     doors: list[Door] = field(default_factory=list)

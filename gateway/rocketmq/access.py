@@ -11,8 +11,6 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import grpc.aio
-
 from entrepot.domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
@@ -24,10 +22,11 @@ from entrepot.gateway.rocketmq.caller import (
     MAX_CLIENT_ID_LENGTH,
     Caller,
     header,
-    peer_host,
 )
+from entrepot.gateway.rocketmq.grpc.call import Call
 from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
 from entrepot.gateway.security.security import PrincipalChange, Security
+from entrepot.gateway.transport.source import Source
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import WireError
 from entrepot.protocols.rocketmq.headers import DATE_FORMAT, parse_authorization, signature
@@ -44,31 +43,27 @@ class RocketMqAccess:
         self._security, self._clock = security, clock
         self._tolerance_ms = int(tolerance_seconds * 1000)
         self._known: OrderedDict[tuple[str, str, str], Principal] = OrderedDict()
-        self.hosts: dict[str, str] = {}
-        """Real addresses of relayed connections, by gRPC's name of their peer."""
         self.watch = security.watch_principals
         self.watch(self._forget)
 
-    async def caller(self, context: grpc.aio.ServicerContext[Any, Any]) -> Caller:
-        """Return the caller. Raises CLIENT_ID_REQUIRED, UNAUTHORIZED, FORBIDDEN (a disabled user), UNAVAILABLE."""
-        headers = dict(context.invocation_metadata() or ())
-        client_id = header(headers, CLIENT_ID)
+    async def caller(self, call: Call) -> Caller:
+        """Return the caller, and admit its connection. Raises CLIENT_ID_REQUIRED, UNAUTHORIZED, FORBIDDEN (a disabled
+        user), UNAVAILABLE."""
+        client_id = header(call.fields, CLIENT_ID)
         if not client_id or len(client_id) > MAX_CLIENT_ID_LENGTH or not client_id.isprintable():
-            raise WireError(v2.CLIENT_ID_REQUIRED, f"{CLIENT_ID} is missing, or too long")
-        peer = context.peer()
-        source = self.hosts.get(peer) or peer_host(peer)
-        remaining = context.time_remaining()
+            raise WireError(v2.CLIENT_ID_REQUIRED, f"{CLIENT_ID.decode()} is missing, or too long")
+        source, remaining = call.source.host, call.remaining_seconds()
         remaining_ms = None if remaining is None else int(remaining * 1000)
         principal = self._security.anonymous_at_once(source)
         if principal is None:
-            principal = await self._recognised(headers, context, client_id, source)
+            principal = await self._recognised(call, client_id, source)
+        call.admitted()
         return Caller(client_id, principal, source, remaining_ms)
 
-    async def _recognised(
-        self, headers: dict[Any, Any], context: grpc.aio.ServicerContext[Any, Any], client_id: str, source: str
-    ) -> Principal:
+    async def _recognised(self, call: Call, client_id: str, source: str) -> Principal:
+        headers = call.fields
         shown = parse_authorization(header(headers, AUTHORIZATION))
-        certificate = _certificate(context)
+        certificate = _certificate(call.source)
         name = "" if shown is None else shown.access_key
         if certificate is None and shown is not None and name:
             date_time = header(headers, DATE_TIME)
@@ -82,7 +77,7 @@ class RocketMqAccess:
         known = self._known.get(("", source, client_id))
         if known is not None and certificate is None and self._security.is_current:
             return known
-        is_tls = bool(context.auth_context().get("transport_security_type"))
+        is_tls = call.source.is_tls
         credentials = Credentials(PROTOCOL, source, client_id=client_id, certificate=certificate, is_tls=is_tls)
         principal = await self._security.authenticate(credentials)
         key = "" if certificate is None else f"certificate {principal.name}"
@@ -166,15 +161,9 @@ class RocketMqAccess:
         self._security.check(caller.principal, action, kind, name, PROTOCOL)
 
 
-def _certificate(context: grpc.aio.ServicerContext[Any, Any]) -> CertificateIdentity | None:
+def _certificate(source: Source) -> CertificateIdentity | None:
     """The identity in the client's certificate, if it has one."""
-    shown = {name: list(values) for name, values in context.auth_context().items()}
-    if not shown.get("x509_common_name") and not shown.get("x509_subject_alternative_name"):
+    shown = source.certificate
+    if shown is None:
         return None
-    alternatives = [value.decode("utf-8", "replace") for value in shown.get("x509_subject_alternative_name", ())]
-    names = shown.get("x509_common_name") or [b""]
-    return CertificateIdentity(
-        names[0].decode("utf-8", "replace") or None,
-        tuple(name for name in alternatives if ":" in name),
-        tuple(name for name in alternatives if ":" not in name),
-    )
+    return CertificateIdentity(shown.common_name or None, shown.uris, shown.dns_names)

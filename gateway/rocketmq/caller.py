@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
-from urllib.parse import unquote
 
 from entrepot.domain.access.model import Principal
 
-CLIENT_ID: Final = "x-mq-client-id"
-DATE_TIME: Final = "x-mq-date-time"
-AUTHORIZATION: Final = "authorization"
+CLIENT_ID: Final = b"x-mq-client-id"
+DATE_TIME: Final = b"x-mq-date-time"
+AUTHORIZATION: Final = b"authorization"
 MAX_CLIENT_ID_LENGTH: Final = 255
 MAX_IDENTITY_LENGTH: Final = 128
 """Longest client identity that is a part of keys as it is."""
@@ -39,15 +38,10 @@ class Caller:
         return text if text.isascii() and len(text) <= MAX_IDENTITY_LENGTH else sha256(text.encode()).hexdigest()
 
 
-def peer_host(peer: str) -> str:
-    """The address in gRPC's name of a peer: `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711` (percent-encoded), `unix:`."""
-    kind, _, rest = peer.partition(":")
-    if kind not in ("ipv4", "ipv6"):
-        return ""
-    return unquote(rest).rpartition(":")[0].strip("[]")
-
-
-def header(headers: Mapping[str, str | bytes], name: str) -> str:
-    """A header's text; empty if it is not there, or is bytes."""
-    value = headers.get(name, "")
-    return value if isinstance(value, str) else ""
+def header(fields: Mapping[bytes, bytes], name: bytes) -> str:
+    """A header's text; empty if it is not there."""
+    value = fields.get(name, b"")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -9,8 +10,11 @@ from entrepot.gateway.door.door import Counters, Door, Work, seconds_to_stop
 from entrepot.gateway.door.shown import ConnectedClient, DoorFigures
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
-from entrepot.gateway.rocketmq.listener import GrpcListener
+from entrepot.gateway.rocketmq.grpc.server import GrpcServer
+from entrepot.gateway.rocketmq.grpc.terms import GrpcTerms
+from entrepot.gateway.rocketmq.listener import NAME, grpc_listener
 from entrepot.gateway.rocketmq.service import RocketMqService
+from entrepot.protocols.http2.events import Http2Limits
 
 if TYPE_CHECKING:
     from entrepot.gateway.door.parts import Parts
@@ -20,11 +24,12 @@ DRAIN_ORDER: Final = 20
 
 
 class RocketMqDoor(Door):
-    """The RocketMQ clients of one gateway.  Made only where its listener is bound: its libraries are heavy."""
+    """The RocketMQ clients of one gateway.  Made only where its listener is bound."""
 
     name, drain_order = "grpc", DRAIN_ORDER
 
     def __init__(self, parts: Parts) -> None:
+        """Raise OSError for unusable certificates."""
         settings, bound = parts.settings, parts.sockets["grpc"]
         host, port = bound.getsockname()[:2]
         self.frontend = RocketMqFrontend(
@@ -39,33 +44,36 @@ class RocketMqDoor(Door):
             parts.member.identity,
         )
         self.service = RocketMqService(self.frontend)
-        is_shared = settings.cluster.workers > 1
-        self._listener = GrpcListener(settings.grpc, bound, self.service.handler(), self._relayed, is_shared=is_shared)
-
-    def _relayed(self, peer: str, source: str | None) -> None:
-        """Note where a relayed connection comes from; None: it has ended."""
-        hosts = self.frontend.access.hosts
-        if source is None:
-            hosts.pop(peer, None)
-        else:
-            hosts[peer] = source
+        chosen = settings.grpc
+        terms = GrpcTerms(
+            self.service.methods(),
+            asyncio.get_running_loop(),
+            parts.wheel,
+            chosen.max_request_bytes,
+            chosen.request_seconds,
+            chosen.write_buffer_bytes,
+            Http2Limits(streams=chosen.max_streams, preface_seconds=chosen.handshake_timeout_seconds),
+        )
+        self._server = GrpcServer(terms, NAME)
+        self._listeners = grpc_listener(chosen, bound, self._server.converse, parts.wheel, parts.early, parts.data_dir)
 
     async def open(self) -> None:
         await self.service.start()
-        await self._listener.start()
+        await self._listeners.start()
 
     async def end_waiting(self, until: float) -> None:
         self.frontend.shut_down()
 
     async def stop_accepting(self, until: float) -> None:
-        await self._listener.stop(seconds_to_stop(until))
+        self._listeners.stop_accepting()
+        await self._server.drain(seconds_to_stop(until))
 
     def last_work(self) -> Sequence[Work]:
         return (self.service.close,)
 
     @property
     def certificates(self) -> ServerCertificates | None:
-        return self._listener.certificates
+        return self._listeners.certificates
 
     def counters(self) -> Counters:
         counted = self.frontend.counters

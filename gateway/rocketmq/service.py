@@ -9,17 +9,16 @@ ADR 28: RocketMQ's clients have no session here.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
-import grpc
-import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.rocketmq.caller import Caller, Write
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.grpc.call import Call, CallOverError, Conversing, Method, Streamed, Unary
 from entrepot.gateway.rocketmq.holding import Holding
 from entrepot.gateway.rocketmq.lite import LiteSubscriptions
 from entrepot.gateway.rocketmq.offsets import Offsets
@@ -28,15 +27,15 @@ from entrepot.gateway.rocketmq.routes import Routes
 from entrepot.gateway.rocketmq.sending import Sending
 from entrepot.gateway.rocketmq.telemetry import UNDECODABLE, Telemetry, UndecodableError
 from entrepot.gateway.rocketmq.transactions import Transactions
+from entrepot.protocols.grpc.status import Status
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import status_of
 
 SERVICE: Final = "apache.rocketmq.v2.MessagingService"
 SETTLE_SECONDS: Final = 5.0
 
-Context = grpc.aio.ServicerContext[Any, Any]
-Unary = Callable[[Any, Caller], Awaitable[Any]]
-Streamed = Callable[[Any, Caller, Write], Awaitable[None]]
+Asked = Callable[[Any, Caller], Awaitable[Any]]
+Work = Callable[[Any, Caller, Write], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -71,28 +70,24 @@ class RocketMqService:
             await self.holding.close()
         await self.frontend.settle(SETTLE_SECONDS)
 
-    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
-        """The service for a gRPC server."""
-        streamed: dict[str, tuple[Any, Any, Streamed]] = {
+    def methods(self) -> dict[bytes, Method]:
+        """The methods for a gRPC server, by their paths."""
+        streamed: dict[str, tuple[Any, Any, Work]] = {
             "ReceiveMessage": (v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receiving.receive),
             "PullMessage": (v2.PullMessageRequest, v2.PullMessageResponse, self._offsets.pull),
         }
-        methods: dict[str, Any] = {
-            name: grpc.unary_unary_rpc_method_handler(
-                self._unary(name, answer, work), _decoder(question), answer.SerializeToString
-            )
+        methods: dict[str, Method] = {
+            name: Unary(_decoder(question), self._unary(name, answer, work), answer.SerializeToString)
             for name, (question, answer, work) in self._unary_calls().items()
         }
         for name, (question, answer, work) in streamed.items():
-            methods[name] = grpc.unary_stream_rpc_method_handler(
-                self._stream(name, answer, work), _decoder(question), answer.SerializeToString
-            )
-        methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
-            self._converse, _decoder(v2.TelemetryCommand), v2.TelemetryCommand.SerializeToString
+            methods[name] = Streamed(_decoder(question), self._stream(name, answer, work), answer.SerializeToString)
+        methods["Telemetry"] = Conversing(
+            _decoder(v2.TelemetryCommand), self._converse, v2.TelemetryCommand.SerializeToString
         )
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
+        return {f"/{SERVICE}/{name}".encode(): method for name, method in methods.items()}
 
-    def _unary_calls(self) -> dict[str, tuple[Any, Any, Unary]]:
+    def _unary_calls(self) -> dict[str, tuple[Any, Any, Asked]]:
         """Calls with one answer: request type, answer type, and implementation."""
         return {
             "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, self._routes.query_route),
@@ -127,52 +122,50 @@ class RocketMqService:
             ),
         }
 
-    def _unary(self, name: str, answer: Any, work: Unary) -> Callable[[Any, Context], Awaitable[Any]]:
+    def _unary(self, name: str, answer: Any, work: Asked) -> Callable[[Any, Call], Awaitable[Any]]:
         access, counters = self.frontend.access, self.frontend.counters
 
-        async def call(question: Any, context: Context) -> Any:
+        async def serve(question: Any, call: Call) -> Any:
             counters.calls += 1
             if question is UNDECODABLE:
                 counters.refused += 1
-                await _refuse_undecodable(name, context)
+                raise _undecodable(name, call)
             try:
-                return await work(question, await access.caller(context))
+                return await work(question, await access.caller(call))
             except EntrepotError as error:
                 counters.refused += 1
                 return answer(status=status_of(error.with_traceback(None)))
             except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
                 return answer(status=status_of(_fault(name, error)))
 
-        return call
+        return serve
 
-    def _stream(self, name: str, answer: Any, work: Streamed) -> Callable[[Any, Context], Awaitable[None]]:
+    def _stream(self, name: str, answer: Any, work: Work) -> Callable[[Any, Call], Awaitable[None]]:
         access, counters = self.frontend.access, self.frontend.counters
 
-        async def call(question: Any, context: Context) -> None:
+        async def serve(question: Any, call: Call) -> None:
             counters.calls += 1
             if question is UNDECODABLE:
                 counters.refused += 1
-                await _refuse_undecodable(name, context)
+                raise _undecodable(name, call)
             try:
-                await work(question, await access.caller(context), context.write)
+                await work(question, await access.caller(call), call.write)
             except EntrepotError as error:
                 counters.refused += 1
-                await context.write(answer(status=status_of(error.with_traceback(None))))
+                await call.write(answer(status=status_of(error.with_traceback(None))))
             except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
-                await context.write(answer(status=status_of(_fault(name, error))))
+                await call.write(answer(status=status_of(_fault(name, error))))
 
-        return call
+        return serve
 
-    async def _converse(
-        self, questions: AsyncIterator[v2.TelemetryCommand], context: Context
-    ) -> AsyncIterator[v2.TelemetryCommand]:
+    async def _converse(self, call: Call) -> AsyncGenerator[v2.TelemetryCommand, None]:
         try:
-            caller = await self.frontend.access.caller(context)
-            async with contextlib.aclosing(self._telemetry.converse(questions, caller, context)) as commands:  # type: ignore[type-var]
+            caller = await self.frontend.access.caller(call)
+            async with contextlib.aclosing(self._telemetry.converse(call, caller)) as commands:
                 async for command in commands:
                     yield command
         except UndecodableError:
-            await _refuse_undecodable("Telemetry", context)
+            raise _undecodable("Telemetry", call) from None
         except EntrepotError as error:
             yield v2.TelemetryCommand(status=status_of(error))
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
@@ -180,7 +173,7 @@ class RocketMqService:
 
 
 def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    """Return a decoder of requests that returns UNDECODABLE on failure: gRPC would log a traceback of an exception."""
+    """Return a decoder of requests that returns UNDECODABLE on failure."""
     parse = kind.FromString
 
     def decode(data: bytes) -> Any:
@@ -192,10 +185,10 @@ def _decoder(kind: Any) -> Callable[[bytes], Any]:
     return decode
 
 
-async def _refuse_undecodable(name: str, context: Context) -> None:
-    """End the call. Always raises."""
-    log.info("a request of a RocketMQ client cannot be decoded", seldom=name, call=name, peer=context.peer())
-    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the bytes are not a request of {name}")
+def _undecodable(name: str, call: Call) -> CallOverError:
+    """End the call; return the error to raise."""
+    log.info("a request of a RocketMQ client cannot be decoded", seldom=name, call=name, peer=str(call.source))
+    return call.abort(Status.INVALID_ARGUMENT, f"the bytes are not a request of {name}")
 
 
 def _fault(name: str, error: Exception) -> EntrepotError:

@@ -6,10 +6,9 @@ import asyncio
 import itertools
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from typing import Final
 
-import grpc.aio
 import structlog
 
 from entrepot.domain.errors import Code, EntrepotError
@@ -93,8 +92,8 @@ class Telemetry:
         frontend.access.watch(self._rights_changed)
 
     async def converse(
-        self, questions: AsyncIterator[v2.TelemetryCommand], caller: Caller, context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[v2.TelemetryCommand]:
+        self, questions: AsyncIterator[v2.TelemetryCommand], caller: Caller
+    ) -> AsyncGenerator[v2.TelemetryCommand, None]:
         """Converse until the client goes. Raises UndecodableError for bytes that are not a command."""
         if len(self._streams) >= self._frontend.settings.max_clients:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many clients are connected to this gateway")
@@ -123,8 +122,6 @@ class Telemetry:
                     stream.tell(self._settings(command.settings, stream))
                 else:
                     log.debug("a client has said something that nobody asked for", kind=kind)
-        except grpc.aio.AbortError:
-            pass
         finally:
             stream.end()
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from entrepot.domain.definitions.consumer_group import MAX_INVISIBLE_SECONDS
 from entrepot.domain.ports import MAX_POP_MESSAGES
 from entrepot.gateway.settings.addresses import checked_addresses
-from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table, checked_client_certificates
+from entrepot.gateway.settings.table import (
+    KIB,
+    MIB,
+    Bytes,
+    Count,
+    Port,
+    Seconds,
+    Table,
+    checked_client_certificates,
+    checked_networks,
+    checked_proxy_protocol,
+)
 
 
 class GrpcSettings(Table):
@@ -61,21 +72,50 @@ class GrpcSettings(Table):
     signature_tolerance_seconds: Seconds = Field(
         0, description="Maximum age of a signature; 0: any age, since some clients sign with their local time"
     )
-    tls: Literal["off", "optional", "required"] = Field(
-        "off", description="TLS on the port: off, besides plaintext, or required"
+    max_connections: Count = Field(100_000, description="Maximum connections; more are refused")
+    max_accepts_per_second: float = Field(
+        0, ge=0, allow_inf_nan=False, description="Maximum new connections each second; 0: no limit"
     )
-    tls_certificate: Path | None = Field(None, description="Certificate (PEM) with its chain")
+    max_half_open_per_address: int = Field(
+        10_000, ge=0, description="Maximum connections of one address before a call of a known client; 0: no limit"
+    )
+    max_streams: int = Field(
+        10_000, ge=100, le=1_000_000, description="Maximum calls at a time of a connection; until its first call 100"
+    )
+    handshake_timeout_seconds: Seconds = Field(
+        10, gt=0, description="Longest time for a PROXY header, the TLS handshake, and the begin of HTTP/2"
+    )
+    request_seconds: Seconds = Field(
+        60,
+        gt=0,
+        description="Longest time for receiving a request, for the first call of a known client after connecting, and "
+        "for a client to read a part of an answer",
+    )
+    write_buffer_bytes: Bytes = Field(1 * MIB, description="Maximum size of one socket's output buffer")
+    trusted_proxies: list[str] = Field(
+        [], description="Addresses (CIDR) of proxies whose PROXY protocol headers are trusted"
+    )
+    proxy_protocol: Literal["off", "optional", "required"] = Field(
+        "off", description="PROXY protocol headers; required: connections of other peers are refused"
+    )
+    tls: Literal["off", "optional", "required"] = Field(
+        "optional", description="TLS on the port: off, besides plaintext, or required"
+    )
+    tls_certificate: Path | None = Field(
+        None, description="Certificate (PEM) with its chain; unset: a self-made one, whose fingerprint the start tells"
+    )
+    tls_self_made_file: Path | None = Field(
+        None,
+        description="File of the self-made certificate; unset: grpc-certificate.pem in store.data_dir, on a gateway "
+        "without a store a new one at each start",
+    )
     tls_key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
     tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) for client certificates")
-    tls_client_certificates: Literal["no", "required"] = Field(
-        "no", description="Client certificates over TLS: not requested, or required"
+    tls_client_certificates: Literal["no", "optional", "required"] = Field(
+        "no", description="Client certificates over TLS: not requested, requested, or required"
     )
 
     _are_addresses = field_validator("addresses")(checked_addresses)
     _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
-
-    @model_validator(mode="after")
-    def _has_a_certificate(self) -> GrpcSettings:
-        if self.tls != "off" and self.tls_certificate is None:
-            raise ValueError("tls needs tls_certificate, which is not given")
-        return self
+    _are_networks = field_validator("trusted_proxies")(checked_networks)
+    _needs_trust = field_validator("proxy_protocol")(checked_proxy_protocol)

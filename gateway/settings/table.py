@@ -52,3 +52,10 @@ def checked_networks(value: list[str]) -> list[str]:
         except ValueError as error:
             raise ValueError(f"{network!r} is not an address or network (CIDR)") from error
     return value
+
+
+def checked_proxy_protocol(value: str, info: ValidationInfo) -> str:
+    """The value of `proxy_protocol`, after that of `trusted_proxies`. Raises ValueError."""
+    if value != "off" and not info.data.get("trusted_proxies"):
+        raise ValueError("PROXY headers are believed from trusted_proxies only, and none is given")
+    return value

@@ -14,6 +14,7 @@ from entrepot.gateway.settings.table import (
     Table,
     checked_client_certificates,
     checked_networks,
+    checked_proxy_protocol,
     checked_tls_port,
 )
 
@@ -78,13 +79,7 @@ class MqttTransportSettings(Table):
     _needs_a_certificate = field_validator("tls_port", "wss_port")(checked_tls_port)
 
     _are_networks = field_validator("trusted_proxies")(checked_networks)
-
-    @field_validator("proxy_protocol")
-    @classmethod
-    def _needs_trust(cls, value: str, info: ValidationInfo) -> str:
-        if value != "off" and not info.data.get("trusted_proxies"):
-            raise ValueError("PROXY headers are believed from trusted_proxies only, and none is given")
-        return value
+    _needs_trust = field_validator("proxy_protocol")(checked_proxy_protocol)
 
 
 class HttpTransportSettings(Table):

@@ -17,13 +17,15 @@ import structlog
 from entrepot.domain.background import background
 from entrepot.gateway.transport.certificates import ServerCertificates
 from entrepot.gateway.transport.intake import Intake, Place
-from entrepot.gateway.transport.proxy_trust import ProxyTrust
+from entrepot.gateway.transport.proxy_trust import ProxyTrust, peek
 from entrepot.protocols.proxy import MalformedProxyHeaderError, ProxyHeader
 
 ACCEPTS_PER_TURN: Final = 64
 """Connections accepted before others have their turn."""
 PAUSE_SECONDS: Final = 1.0
 """Pause of accepting when the system has no room for a connection."""
+TLS_HANDSHAKE: Final = 0x16
+"""First byte of a TLS record with a ClientHello."""
 TLS_GOODBYE_SECONDS: Final = 5.0
 """Longest wait for a peer to answer the end of TLS before its connection is cut."""
 
@@ -44,13 +46,16 @@ class Acceptor:
         open_seconds: float,
         certificates: ServerCertificates | None = None,
         proxies: ProxyTrust | None = None,
+        *,
+        is_tls_optional: bool = False,
     ) -> None:
+        """`is_tls_optional`: the first byte of a connection says if it is TLS; else all are, given certificates."""
         self._socket = listener
         self._begin = begin
         self._intake = intake
         self._open_seconds = open_seconds
         self._certificates = certificates
-        self._proxies = proxies or ProxyTrust()
+        self._proxies, self._is_tls_optional = proxies or ProxyTrust(), is_tls_optional
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
@@ -104,8 +109,15 @@ class Acceptor:
                     host = header.source[0]
                 if not place.claim(host, self._loop.time()):
                     return
+                certificates = self._certificates
+                if self._is_tls_optional:
+                    reason = "no first byte"
+                    begin = await peek(connection, 1)
+                    if not begin:
+                        return  # who looks at ports says nothing
+                    certificates = certificates if begin[0] == TLS_HANDSHAKE else None
                 reason = "no TLS handshake"
-                await self._converse(connection, lambda: make(header))
+                await self._converse(connection, lambda: make(header), certificates)
                 is_open = True
         except (OSError, MalformedProxyHeaderError) as error:
             self._intake.refuse(reason, host, str(error) or "it took too long")
@@ -114,14 +126,19 @@ class Acceptor:
                 place.leave()
                 connection.close()
 
-    async def _converse(self, connection: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
-        if self._certificates is None:
+    async def _converse(
+        self,
+        connection: socket.socket,
+        make: Callable[[], asyncio.BaseProtocol],
+        certificates: ServerCertificates | None,
+    ) -> None:
+        if certificates is None:
             await self._loop.connect_accepted_socket(make, connection)
         else:
             await self._loop.connect_accepted_socket(
                 make,
                 connection,
-                ssl=self._certificates.context,
+                ssl=certificates.context,
                 ssl_handshake_timeout=self._open_seconds,
                 ssl_shutdown_timeout=TLS_GOODBYE_SECONDS,
             )

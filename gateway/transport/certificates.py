@@ -40,6 +40,8 @@ class CertificateFiles:
     ca: Path | None = None
     client_certificates: ClientCertificates = "no"
     hosts: tuple[HostCertificate, ...] = ()
+    protocols: tuple[str, ...] = ()
+    """Names of the protocol inside, for clients that ask for one (ALPN)."""
 
     def paths(self) -> tuple[Path, ...]:
         """The paths of all files."""
@@ -119,6 +121,8 @@ def _context(files: CertificateFiles, certificate: Path, key: Path | None) -> ss
     if files.ca is not None:
         context.load_verify_locations(files.ca)
         context.verify_mode = _MODES[files.client_certificates]
+    if files.protocols:
+        context.set_alpn_protocols(files.protocols)
     return context
 
 

@@ -39,8 +39,11 @@ def listener(
     certificates: ServerCertificates | None,
     proxies: ProxyTrust,
     websocket: WebSocketTerms | None = None,
+    *,
+    is_tls_optional: bool = False,
 ) -> TcpListener | Acceptor:
-    """Build the listener of a socket.  `websocket`: for connections that speak WebSocket."""
+    """Build the listener of a socket.  `websocket`: for connections that speak WebSocket.  `is_tls_optional`: it takes
+    TLS and plaintext."""
 
     def begin(place: Place | None) -> Callable[[ProxyHeader | None], Driver]:
         conversation = terms.converse()
@@ -50,4 +53,6 @@ def listener(
 
     if certificates is None and proxies.mode == "off":
         return TcpListener(listening, lambda: begin(None)(None))
-    return Acceptor(listening, begin, terms.intake, handshake_seconds, certificates, proxies)
+    return Acceptor(
+        listening, begin, terms.intake, handshake_seconds, certificates, proxies, is_tls_optional=is_tls_optional
+    )

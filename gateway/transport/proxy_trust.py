@@ -48,7 +48,9 @@ class ProxyTrust:
             return None
         read = b""
         while True:
-            seen = await _peek(connection, MAX_HEADER_BYTES - len(read))
+            seen = await peek(connection, MAX_HEADER_BYTES - len(read))
+            if not seen:
+                raise ConnectionResetError("the peer went before its PROXY header was complete")
             if not read and self.mode == "optional" and not begins_header(seen):
                 return None
             parsed = parse_header(read + seen)
@@ -59,8 +61,8 @@ class ProxyTrust:
             read += connection.recv(len(seen))
 
 
-async def _peek(connection: socket.socket, size: int) -> bytes:
-    """Wait for data, and return it unread. Raises ConnectionError at the end of the connection."""
+async def peek(connection: socket.socket, size: int) -> bytes:
+    """Wait for data, and return it unread; empty at the end of the connection. Raises OSError."""
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -73,8 +75,6 @@ async def _peek(connection: socket.socket, size: int) -> bytes:
             finally:
                 loop.remove_reader(connection)
             continue
-        if not seen:
-            raise ConnectionResetError("the peer went before its PROXY header was complete")
         return seen
 
 

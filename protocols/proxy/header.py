@@ -61,8 +61,8 @@ class ProxyHeader:
 
 
 def begins_header(data: bytes) -> bool:
-    """True if a stream with these first bytes, at least one, begins with a header."""
-    return data[0] in (SIGNATURE[0], _V1_START[0])
+    """True if a stream with these first bytes, at least one, begins with a header.  HTTP/2 begins with a `P`, too."""
+    return any(data[: len(start)] == start[: len(data)] for start in (SIGNATURE, _V1_START))
 
 
 def parse_header(data: bytes) -> tuple[ProxyHeader, int] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc.aio
 import pytest
 
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
@@ -23,6 +22,7 @@ from entrepot.gateway.settings.security import SecuritySettings
 from entrepot.protocols.rocketmq.published import published
 from tests.contract_rocketmq_door.operated import OperatedStore
 from tests.support.clock import ManualClock
+from tests.support.rocketmq.grpc_site import GrpcSite
 from tests.support.rocketmq.sdk import RocketMqSettings
 from tests.support.stores.model_store import MemoryStore
 
@@ -60,9 +60,8 @@ class OwnListener:
                 Identity("door"),
             )
         )
-        self.server = grpc.aio.server()
-        self.server.add_generic_rpc_handlers((self.service.handler(),))
-        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server = GrpcSite(self.service.methods())
+        self.port = self.server.port
 
     async def start(self) -> None:
         await self.security.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
+import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,6 +27,24 @@ from entrepot.protocols.amqp.field_table import decode_table
 from entrepot.protocols.cloudevents import http
 from entrepot.protocols.cloudevents.errors import CloudEventError
 from entrepot.protocols.cloudevents.webhook import consent_of, retry_after_seconds
+from entrepot.protocols.grpc.head import CallRefusedError, NotGrpcError, call_head
+from entrepot.protocols.grpc.messages import ENCODINGS, MessageError, MessageReader, framed
+from entrepot.protocols.grpc.status import Status, trailers
+from entrepot.protocols.http2 import huffman
+from entrepot.protocols.http2.events import Closing, Event, RequestReceived
+from entrepot.protocols.http2.frames import (
+    HEADERS,
+    PING,
+    PREFACE,
+    RST_STREAM,
+    WINDOW_UPDATE,
+    frame,
+    number_frame,
+    settings_frame,
+)
+from entrepot.protocols.http2.hpack import TABLE_BYTES, HeaderListTooLargeError, HpackDecoder, HpackError
+from entrepot.protocols.http2.huffman import HuffmanError
+from entrepot.protocols.http2.request import RequestHead
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Publish, Subscribe, Subscription
 from entrepot.protocols.proxy.header import MalformedProxyHeaderError, parse_header
@@ -52,6 +71,9 @@ from tests.fuzz.desync_corpus import CORPUS
 from tests.support.amqp.machine import CHANNEL, HANDSHAKE, opened_machine
 from tests.support.amqp.machine import Machine as AmqpMachine
 from tests.support.http.machine import HttpMachine, Outcome, Run
+from tests.support.http2.peer import Peer as Http2Peer
+from tests.support.http2.peer import data as data_of
+from tests.support.http2.peer import head as head_of
 from tests.support.mqtt.machine import Machine as MqttMachine
 from tests.support.rocketmq.sdk.messages import from_wire
 from tests.wire.amqp.test_amqp_fuzz import assert_one_end
@@ -83,6 +105,58 @@ def amqp(data: bytes) -> None:
     assert_one_end(machine.events)
     with contextlib.suppress(FrameError):
         decode_table(data, 0, len(data))
+
+
+def http2(data: bytes) -> None:
+    """A connection: the first byte says how far it is, how it is cut, and what room its answers have."""
+    head, data = data[:1], data[1:]
+    first = head[0] if head else 0
+    peer, step = Http2Peer(is_greeted=bool(first & 1), room=first), first // 2 % MAX_STEP + 1
+    machine, events = peer.machine, list[Event]()
+    for at in range(0, len(data), step):
+        for event in peer.feed(data[at : at + step]):
+            events.append(event)
+            if isinstance(event, RequestReceived):
+                machine.answer(event.stream, b"\x88", bytes(first), b"\x88")
+        if not at % 3:
+            events += machine.allow(first)
+        peer.sent()
+    closings = [event for event in events if isinstance(event, Closing)]
+    assert len(closings) == machine.is_closed
+    assert not closings or events[-1] is closings[0]
+    assert machine.waiting_bytes >= 0
+
+
+def hpack(data: bytes) -> None:
+    """Blocks of one connection, a line each; and a string in Huffman's code."""
+    tables = HpackDecoder(1024)
+    with contextlib.suppress(HpackError):
+        for block in data.split(b"\n"):
+            with contextlib.suppress(HeaderListTooLargeError):
+                fields = tables.decode(block)
+                assert sum(map(len, sum(fields, ()))) <= 1024
+            assert tables.size <= TABLE_BYTES
+    with contextlib.suppress(HuffmanError):
+        huffman.decode(data)
+
+
+def grpc(data: bytes) -> None:
+    """Messages of a call: the first byte says how they are compressed and cut.  And a request's head by line."""
+    head, data = data[:1], data[1:]
+    first = head[0] if head else 0
+    reader, step = MessageReader(ENCODINGS[first % 3], 256), first // 3 % MAX_STEP + 1
+    with contextlib.suppress(MessageError):
+        for at in range(0, len(data), step):
+            assert all(len(message) <= 256 for message in reader.feed(data[at : at + step]))
+            assert reader.held <= 256 + 5
+    fields = dict(line.partition(b":")[::2] for line in data.split(b"\n"))
+    with contextlib.suppress(NotGrpcError, CallRefusedError):
+        call_head(RequestHead(b"POST", b"/", {**fields, b"content-type": b"application/grpc"}, 0))
+    assert decode_status(trailers(Status.UNKNOWN, data.decode("utf-8", "replace")))
+
+
+def decode_status(block: bytes) -> bool:
+    return HpackDecoder(1 << 16).decode(block)[0] == (b"grpc-status", b"2")
 
 
 def http_requests(data: bytes) -> None:
@@ -223,6 +297,9 @@ TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     for function in (
         mqtt,
         amqp,
+        grpc,
+        hpack,
+        http2,
         http_requests,
         proxy,
         remoting,
@@ -243,6 +320,20 @@ SEEDS: Final[dict[str, list[bytes]]] = {
         b"\x00" + encode(Connect("c", 5, properties={}), 5),
     ],
     "amqp": [b"\x00" + HANDSHAKE + CHANNEL, b"\x01" + CHANNEL],
+    "http2": [
+        b"\xf1" + head_of(1) + data_of(1, b"body", is_last=True) + head_of(3, is_last=True),
+        b"\x10" + PREFACE + settings_frame((4, 9)) + head_of(1, is_last=True) + number_frame(WINDOW_UPDATE, 1, 99),
+        b"\x7f" + frame(PING, 0, 0, bytes(8)) + number_frame(RST_STREAM, 1, 8) + frame(HEADERS, 0, 1, b"\x82"),
+    ],
+    "hpack": [
+        bytes.fromhex("828684418cf1e3c2e5f23a6ba0ab90f4ff0a828684be5886a8eb10649cbf0a3fe101"),
+        bytes.fromhex("488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff"),
+    ],
+    "grpc": [
+        b"\x01" + framed(b"one") + framed(b""),
+        b"\x21\x01\0\0\0\x1d" + zlib.compress(b"x" * 300),
+        b"\0grpc-timeout:5S",
+    ],
     "http_requests": [b"\x0b" + case.sent for table in CORPUS.values() for case in table.values()],
     "proxy": [b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12)],
     "cloudevents": [EVENT, b"[" + EVENT + b"]", b"ce-specversion:1.0\nce-id:1\nce-source:/s\nce-type:t\n\nbody"],

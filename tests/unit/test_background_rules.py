@@ -30,7 +30,7 @@ AWAITED = {
     "gateway/operations/nouns/pull_delivery.py": "awaited by the request",
     "gateway/http/streaming/event_socket.py": "awaited by the connection",
     "gateway/rocketmq/frontend.py": "awaited by the call",
-    "gateway/rocketmq/relay.py": "awaited by the relayed connection",
+    "gateway/rocketmq/grpc/answers.py": "a call, which answers for its own errors",
     "gateway/security/passwords.py": "awaited by all logins with that password",
     "gateway/messaging/leased_consumer.py": "awaited by the consumer's close",
     "gateway/messaging/release.py": "its own callback logs the error",

@@ -29,8 +29,8 @@ def test_no_engine_is_loaded(modules: str, allowed: set[str]) -> None:
     assert allowed <= loaded
 
 
-HEAVY = ("aiohttp", "joserfc", "pyspark", "pyarrow", "prompt_toolkit")
-"""Libraries that a server without webhooks, tokens and tables does not need."""
+HEAVY = ("aiohttp", "cryptography", "grpc", "joserfc", "pyspark", "pyarrow", "prompt_toolkit")
+"""Libraries that a server without webhooks, tokens, backups, etcd and tables does not need."""
 
 
 def _loaded(script: str) -> set[str]:
@@ -40,7 +40,8 @@ def _loaded(script: str) -> set[str]:
 
 
 def test_a_server_loads_what_it_uses() -> None:
-    loaded = _loaded("import entrepot.gateway.serving, entrepot.gateway.http.app, entrepot.store_client.embedded")
+    rooms = "gateway.serving", "gateway.http.app", "gateway.rocketmq.door", "store_client.embedded"
+    loaded = _loaded(f"import {', '.join(f'entrepot.{room}' for room in rooms)}")
     assert "fastapi" in loaded
     assert loaded.isdisjoint(HEAVY)
 

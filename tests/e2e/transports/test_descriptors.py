@@ -31,6 +31,7 @@ def opened(server: ServerProcess) -> int:
 @pytest.fixture
 def server(tmp_path: Path):
     settings = {"store.segment_size_bytes": str(SEGMENT), "store.preallocate_bytes": str(SEGMENT)}
+    settings["grpc.handshake_timeout_seconds"] = "100"  # silent connections are to stay
     with ServerProcess(tmp_path, settings) as running:
         yield running
 
@@ -59,7 +60,7 @@ def refused_by_amqp(port: int) -> str:
     lost="nothing",
     told="`/readyz` 503 and log: too many files and connections are open",
 )
-@pytest.mark.parametrize("door", ["mqtt", "amqp", "http"])
+@pytest.mark.parametrize("door", ["mqtt", "amqp", "grpc", "http"])
 def test_silent_connections_leave_the_server_its_own(server: ServerProcess, door: str):
     """Those that are there go on, over new segments of the log; new ones are refused in the words of their door."""
     url, log = f"http://127.0.0.1:{server.port('http')}", server.data_dir / "commitlog"

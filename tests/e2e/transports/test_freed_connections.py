@@ -20,9 +20,11 @@ import uvloop
 from entrepot.domain.topic import Topic
 from entrepot.gateway.app import Gateway
 from entrepot.gateway.clock import SystemClock
-from entrepot.gateway.rocketmq.relay import GrpcRelay
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.transport.binding import bind
+from entrepot.protocols.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS
+from entrepot.protocols.http2.frames import frame as frame_of
+from entrepot.protocols.http2.hpack import literal
 from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Disconnect
 from entrepot.protocols.mqtt.properties import PropertyId
@@ -222,17 +224,66 @@ def amqp_lost(ports: Ports) -> None:
         amqp_busy(ports, is_lost=True)
 
 
-def grpc_relay(ports: Ports) -> None:
-    with socket.create_connection(("127.0.0.1", ports["relay"])) as client:
-        client.sendall(b"PRI")
-        client.sendall(b"x" * 100_000)
+GREETING = PREFACE + frame_of(SETTINGS, 0, 0)
+HEARTBEAT = b"".join(
+    literal(name, value)
+    for name, value in (
+        (b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/apache.rocketmq.v2.MessagingService/Heartbeat"),
+        (b"content-type", b"application/grpc"), (b"x-mq-client-id", b"freed"),
+    )
+)  # fmt: skip
+
+
+def grpc_half_preface(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["grpc"])) as client:
+        client.sendall(PREFACE[:10])
+
+
+def grpc_half_request(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["grpc"])) as client:
+        client.sendall(GREETING + frame_of(HEADERS, END_HEADERS, 1, HEARTBEAT))
+        client.sendall(frame_of(DATA, 0, 1, b"\0\0\1\0\0" + b"x" * 10_000))
+        assert client.recv(1000)
+
+
+def grpc_half_block(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["grpc"])) as client:
+        client.sendall(GREETING + frame_of(HEADERS, 0, 1, HEARTBEAT))
+        assert client.recv(1000)
+
+
+def grpc_refused(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["grpc"])) as client:
+        client.sendall(GREETING + frame_of(DATA, 0, 2, b"x"))
+        while client.recv(1000):
+            pass
+
+
+def grpc_answered(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["grpc"])) as client:
+        client.sendall(GREETING + frame_of(HEADERS, END_HEADERS, 1, HEARTBEAT))
+        client.sendall(frame_of(DATA, END_STREAM, 1, bytes(5)))
+        found = b""
+        while b"grpc-status" not in found:
+            found += client.recv(1000)
+
+
+def grpc_conversing(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["grpc"])) as client:
+        block = HEARTBEAT.replace(
+            literal(b":path", b"/apache.rocketmq.v2.MessagingService/Heartbeat"),
+            literal(b":path", b"/apache.rocketmq.v2.MessagingService/Telemetry"),
+        )
+        client.sendall(GREETING + frame_of(HEADERS, END_HEADERS, 1, block) + frame_of(DATA, 0, 1, bytes(5)))
+        assert client.recv(1000)
 
 
 WAYS = (
     mqtt_silent, mqtt_half_connect, mqtt_refused, mqtt_broken, mqtt_goodbye, mqtt_reset_with_half_publish, mqtt_session,
     mqtt_taken_over, ws_half_handshake, ws_half_connect, ws_on_http, http_half_head, http_half_body, http_answered,
     http_garbage, http_refused, mqtt_publish_refused, amqp_refused, event_socket, server_sent_events,
-    amqp_silent, amqp_half_frame, amqp_busy, amqp_lost, grpc_relay,
+    amqp_silent, amqp_half_frame, amqp_busy, amqp_lost,
+    grpc_half_preface, grpc_half_request, grpc_half_block, grpc_refused, grpc_answered, grpc_conversing,
 )  # fmt: skip
 
 
@@ -265,26 +316,20 @@ async def what_stays(way: Callable[[Ports], None], ports: Ports) -> dict[str, in
 
 
 async def check_all() -> dict[str, dict[str, int]]:
-    settings = Settings.model_validate({"grpc": {"enabled": False}, "topics": {"max_auto_created": MOST_TOPICS}})
+    settings = Settings.model_validate({"grpc": {"tls": "off"}, "topics": {"max_auto_created": MOST_TOPICS}})
     clock = SystemClock()
-    sockets = {door: bind("127.0.0.1", 0) for door in ("mqtt", "ws", "amqp", "http")}
+    sockets = {door: bind("127.0.0.1", 0) for door in ("mqtt", "ws", "amqp", "http", "grpc")}
     ports = {door: listener.getsockname()[1] for door, listener in sockets.items()}
     store = model_store_of(settings, clock)
     gateway = Gateway(settings, store, clock, sockets)
     gateway.security.setup_token.path = None  # there is no data directory
     await gateway.start()
-    reserved = bind("127.0.0.1", 0)
-    ports["relay"] = reserved.getsockname()[1]
-    relay = GrpcRelay(reserved, ports["mqtt"], ports["mqtt"], lambda name, source: None)
-    await relay.start()
     for name in ("a", "x", "third")[:MOST_TOPICS]:
         await store.topology.put_topic(Topic(name))
     try:
         with without_collector():
             return {way.__name__: stays for way in WAYS if (stays := await what_stays(way, ports))}
     finally:
-        relay.stop_accepting()
-        await relay.close()
         await gateway.drain()
         await store.close()
 

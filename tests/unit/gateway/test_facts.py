@@ -91,6 +91,14 @@ def test_settings_that_do_not_go_together(fields: dict[str, Any], words: str):
         FactsSettings(**fields)
 
 
+async def test_etcd_without_its_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("entrepot.gateway.facts.find_spec", lambda name: None)
+    settings = Settings(facts=FactsSettings(url="etcd://127.0.0.1:1"))
+    with pytest.raises(EntrepotError, match=r"pip install 'entrepot\[etcd\]'") as refused:
+        await _open_facts(settings, SystemClock())
+    assert refused.value.code is Code.BAD_REQUEST
+
+
 async def test_a_directory_is_for_one_gateway(tmp_path: Path):
     settings = Settings(facts=FactsSettings(url=f"file:{tmp_path / 'facts'}"))
     facts = await _open_facts(settings, SystemClock())

@@ -176,3 +176,21 @@ def test_headers_that_name_nobody(wire: bytes) -> None:
 def test_what_is_no_header_is_refused(wire: bytes) -> None:
     with pytest.raises(MalformedProxyHeaderError):
         parse_header(wire)
+
+
+@cases(
+    "begin, is_header",
+    [
+        (b"PROXY TCP4 ", True),
+        (b"PROX", True),
+        (b"P", True),
+        (SIGNATURE + b"\x21", True),
+        (SIGNATURE[:5], True),
+        (b"PRI * HTTP/2.0\r\n", False),
+        (b"PR\x00", False),
+        (b"\x0d\x0a\x00", False),
+        (b"\x10\x0d", False),
+    ],
+)
+def test_the_begin_of_a_header_and_of_http2(begin: bytes, is_header: bool):
+    assert begins_header(begin) is is_header
