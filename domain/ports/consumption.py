@@ -33,7 +33,8 @@ class PopRequest:
     MAX_ATTEMPT_ID_BYTES.  A consumer that never got the answer repeats the name, and gets the same messages while they
     are in flight.  `is_again`: only those, nothing new; for a pop over several brokers, of which one has them.
     `expired_only`: of each queue only expired messages (EXPIRES_AT_MS, or `lifetime_ms` after their birth), up to the
-    first available one that is not; not for FIFO groups, nor with a filter.  `consumer`: who asks, in words, for traces and the journey of a message.
+    first available one that is not; not for FIFO groups, nor with a filter.
+    `consumer`: who asks, in words, for traces and the journey of a message.
     """
 
     topic: str

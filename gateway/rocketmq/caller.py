@@ -13,6 +13,8 @@ from entrepot.domain.access.model import Principal
 CLIENT_ID: Final = "x-mq-client-id"
 DATE_TIME: Final = "x-mq-date-time"
 AUTHORIZATION: Final = "authorization"
+LANGUAGE: Final = "x-mq-language"
+VERSION: Final = "x-mq-client-version"
 MAX_CLIENT_ID_LENGTH: Final = 255
 MAX_IDENTITY_LENGTH: Final = 128
 """Longest client identity that is a part of keys as it is."""
@@ -31,6 +33,9 @@ class Caller:
     principal: Principal
     source: str
     remaining_ms: int | None = None
+    language: str = ""
+    version: str = ""
+    """Those of its SDK, as its headers tell them; empty where a call does not need them."""
 
     @property
     def identity(self) -> str:

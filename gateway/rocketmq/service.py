@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import grpc
@@ -18,7 +19,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.rocketmq.caller import Caller, Write
+from entrepot.gateway.rocketmq.caller import LANGUAGE, VERSION, Caller, Write, header
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.holding import Holding
 from entrepot.gateway.rocketmq.lite import LiteSubscriptions
@@ -33,6 +34,8 @@ from entrepot.protocols.rocketmq.errors import status_of
 
 SERVICE: Final = "apache.rocketmq.v2.MessagingService"
 SETTLE_SECONDS: Final = 5.0
+OF_SDKS: Final = frozenset({"QueryRoute"})
+"""Calls whose answer depends on the SDK that asks."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Unary = Callable[[Any, Caller], Awaitable[Any]]
@@ -136,7 +139,11 @@ class RocketMqService:
                 counters.refused += 1
                 await _refuse_undecodable(name, context)
             try:
-                return await work(question, await access.caller(context))
+                caller = await access.caller(context)
+                if name in OF_SDKS:
+                    headers = dict(context.invocation_metadata() or ())
+                    caller = replace(caller, language=header(headers, LANGUAGE), version=header(headers, VERSION))
+                return await work(question, caller)
             except EntrepotError as error:
                 counters.refused += 1
                 return answer(status=status_of(error.with_traceback(None)))
