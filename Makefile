@@ -123,6 +123,7 @@ docs: setup ## write references into docs/: settings, commands and API from the 
 	$(BIN)/python -m entrepot.gateway.cli.references docs
 	$(BIN)/python -m tests.failures docs
 	$(BIN)/python -m tests.contract_rocketmq docs
+	$(BIN)/python -m tests.conformance.mqtt.report
 	$(BIN)/python -m tests.walks
 	$(BIN)/python -m tests.e2e.http.kept_document docs
 

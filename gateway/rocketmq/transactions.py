@@ -80,8 +80,7 @@ class Transactions:
         """Ask a producer after its transaction; return the number of those asked."""
         transaction_id = half.system_text(SystemProperty.TRANSACTION_ID) or ""
         message = delivered(half, NAMESPACES)
-        message.system_properties.delivery_attempt = 1
-        message.system_properties.store_host = self._store_host
+        message.system_properties.MergeFrom(v2.SystemProperties(delivery_attempt=1, store_host=self._store_host))
         command = v2.RecoverOrphanedTransactionCommand(message=message, transaction_id=transaction_id)
         told = v2.TelemetryCommand(status=OK_STATUS, recover_orphaned_transaction_command=command)
         return self._telemetry.tell_a_producer(half.topic, half.sub_topic, told)
