@@ -59,6 +59,7 @@ MAX_MESSAGE_ID_BYTES: Final = 64
 LITE_SEPARATOR: Final = "/"
 """Separator of a topic and a lite topic below it: a lite topic is a sub-topic of one level."""
 
+ANY_LITE_TOPIC: Final = "*"
 _ENCODINGS: Final = frozenset(v2.Encoding.values())
 _DIGEST_TYPES: Final = frozenset(v2.DigestType.values())
 _SAID_TEXT: Final = frozenset(
@@ -173,9 +174,12 @@ def _take_kind(
 
 
 def check_lite_topic(name: str, limits: PublishLimits) -> None:
-    """Raise ILLEGAL_LITE_TOPIC for an invalid name of a lite topic."""
-    if not 0 < len(name) <= limits.lite_topic_characters or not is_valid_name(name) or LITE_SEPARATOR in name:
-        text = f"a lite topic has 1 to {limits.lite_topic_characters} characters, and no '/', '+', '#' or NUL"
+    """Raise ILLEGAL_LITE_TOPIC for an invalid name of a lite topic.  `*` is none: it would look like all of them, and
+    RocketMQ refuses it, too."""
+    is_short = 0 < len(name) <= limits.lite_topic_characters
+    if not is_short or not is_valid_name(name) or LITE_SEPARATOR in name or name == ANY_LITE_TOPIC:
+        most = limits.lite_topic_characters
+        text = f"a lite topic has 1 to {most} characters, and no '/', '+', '#' or NUL; '*' stands for none of them"
         raise WireError(v2.ILLEGAL_LITE_TOPIC, text)
 
 

@@ -53,6 +53,11 @@ DIFFERENCES: Final = (
             "FIFO without a message group, the topic is FIFO",
         ),
     ),
+    Difference(
+        "A lite topic may be any level of a name, as other doors have it; the proxy's has letters, digits, `-`, `_`.",
+        STATUS,
+        ("a lite topic with a dot",),
+    ),
     Difference("A priority needs a topic of type PRIORITY.", STATUS, ("a priority, any type",)),
     Difference(
         "A transaction with a delivery time is refused; the proxy takes it.", STATUS, ("a time and a transaction",)

@@ -88,6 +88,8 @@ TYPES: Final = (
     _sent("NORMAL, the topic is PRIORITY", message(), message_type="PRIORITY"),
     _sent("a lite topic, the topic is LITE", message(lite_topic="l", message_type="LITE"), message_type="LITE"),
     _sent("a lite topic said to be NORMAL", message(lite_topic="l"), message_type="LITE"),
+    _sent("a lite topic that is *", message(lite_topic="*", message_type="LITE"), message_type="LITE"),
+    _sent("a lite topic with a dot", message(lite_topic="a.b", message_type="LITE"), message_type="LITE"),
     _sent("a lite topic, any type", message(lite_topic="l", message_type="LITE")),
     _sent("a transaction, the topic is NORMAL", message(message_type="TRANSACTION"), message_type="NORMAL"),
     _sent("a long recovery time", message(message_type="TRANSACTION", orphaned_transaction_recovery_duration="7200s")),

@@ -18,6 +18,11 @@ addresses and places in queues: only whether they are there counts. Both servers
 again, the interop tier the proxy's, too (`python -m tests.conformance.rocketmq.run entrepot` and `proxy` record them).
 """
 
+_BODIES: Final = (
+    "- A body that a remoting producer of a RocketMQ cluster compressed is delivered as it was before. The proxy hands "
+    "it on as it is and labels it GZIP, be it zlib, LZ4 or zstd. Test: `test_compressed_bodies`."
+)
+
 
 def lines() -> Iterator[str]:
     """The section, without a run."""
@@ -33,6 +38,7 @@ def lines() -> Iterator[str]:
     for each in everywhere:
         yield f"- {each.why}"
     yield "\n### What ours does better\n"
+    yield _BODIES
     yield from (_line(each) for each in DIFFERENCES if each.better)
     yield "\n### What differs\n"
     yield from (_line(each) for each in DIFFERENCES if each.conversations and not each.better)

@@ -116,6 +116,7 @@ def refusals() -> list[tuple[str, dict[str, Any], Any]]:
         ("two types", {"message_group": "g", "lite_topic": "l"}, v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
         ("a priority", {"priority": 1, "message_type": v2.PRIORITY}, v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
         ("a lite topic with levels", {"lite_topic": "a/b", "message_type": v2.LITE}, v2.ILLEGAL_LITE_TOPIC),
+        ("all lite topics", {"lite_topic": "*", "message_type": v2.LITE}, v2.ILLEGAL_LITE_TOPIC),
         (
             "a wrong digest",
             {"body_digest": v2.Digest(type=v2.MD5, checksum=md5(b"other").hexdigest().upper())},

@@ -111,6 +111,12 @@ def test_rocketmqs_own_groups_are_nobodys(client: GrpcClient, topic: str) -> Non
     assert client.try_receive(topic, "CID_RMQ_SYS_TRANS")[0].code == v2.ILLEGAL_CONSUMER_GROUP
 
 
+def test_all_lite_topics_are_no_lite_topic(client: GrpcClient, topic: str, group: str) -> None:
+    question = v2.SyncLiteSubscriptionRequest(topic=resource(topic), group=resource(group), lite_topic_set=["a", "*"])
+    assert client.call("SyncLiteSubscription", question).status.code == v2.ILLEGAL_LITE_TOPIC
+    assert client.send(client.message(topic, lite_topic="*")).status.code == v2.ILLEGAL_LITE_TOPIC
+
+
 def test_a_check_shows_a_first_attempt_and_its_store(client: GrpcClient, topic: str) -> None:
     said = v2.Settings(client_type=v2.PRODUCER, publishing=v2.Publishing(topics=[resource(topic)]))
     asked: list[v2.SystemProperties] = []
