@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go peers-etcd peers-maven engine lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go peers-etcd peers-maven peers-java-sdk engine lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,6 +123,7 @@ docs: setup ## write references into docs/: settings, commands and API from the 
 	$(BIN)/python -m entrepot.gateway.cli.references docs
 	$(BIN)/python -m tests.failures docs
 	$(BIN)/python -m tests.contract_rocketmq docs
+	$(BIN)/python -m tests.conformance.mqtt.report
 	$(BIN)/python -m tests.walks
 	$(BIN)/python -m tests.e2e.http.kept_document docs
 
@@ -133,7 +134,7 @@ proto: setup ## generate the stubs of protocols from their .proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium
-peers: setup peers-npm peers-go peers-etcd peers-maven ## install Debian's, npm's, Go's and Maven's clients and servers that the tests use
+peers: setup peers-npm peers-go peers-etcd peers-maven peers-java-sdk ## install Debian's, npm's, Go's and Maven's clients and servers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
 	missing=; for p in $(PEERS); do dpkg-query -W -f='$${Status}' "$$p" 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
@@ -195,6 +196,14 @@ peers-maven:
 	if mvn -B -q -f tests/peers/pom.xml dependency:copy-dependencies >$$into/log 2>&1; \
 	then touch $$into/.fetched-$$version; echo "peers: RocketMQ $$version is there"; \
 	else tail -3 $$into/log; echo "peers: Maven did not fetch RocketMQ $$version (the repository does not answer?); its tests are skipped"; fi
+
+peers-java-sdk:
+	@into=tests/peers/rocketmq-sdk; mkdir -p $$into; \
+	if ! command -v mvn >/dev/null; then echo "peers: no Maven here, RocketMQ's Java SDK is not fetched; its tests are skipped"; exit 0; fi; \
+	for version in $$(sed -n 's/.*<rocketmq.sdks>\(.*\)<.*/\1/p' tests/peers/pom.xml); do \
+	  jar=rocketmq-client-java-$$version.jar; [ -e $$into/$$jar ] && { echo "peers: $$jar is there"; continue; }; \
+	  if mvn -B -q dependency:copy -Dartifact=org.apache.rocketmq:rocketmq-client-java:$$version -DoutputDirectory=$$PWD/$$into >$$into/log 2>&1; \
+	  then echo "peers: $$jar is there"; else tail -3 $$into/log; echo "peers: Maven did not fetch $$jar; its tests are skipped"; fi; done
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock

@@ -136,6 +136,10 @@ class Consumption(HandingOut):
             elif isinstance(offsets, range) and not terms.expired_only:
                 return self._claim_new(queue, window, terms, marked_id, offsets)
             offsets = self._cut_at_room(queue, window, terms, offsets)
+            if terms.filter is not None and offsets:
+                offsets = self._wanted_again(queue, terms, offsets, terms.filter)
+                if not offsets:
+                    continue  # none of them was wanted, and they are settled
             if terms.expired_only:
                 offsets = self._cut_at_first_alive(queue, window, terms, offsets)
             if not offsets:
@@ -175,6 +179,19 @@ class Consumption(HandingOut):
             window.unclaim(offsets[taken:])
             return offsets[:taken]
         return offsets
+
+    def _wanted_again(
+        self, queue: ConsumeQueue, terms: PopTerms, offsets: Sequence[int], wanted: MessageFilter
+    ) -> Sequence[int]:
+        """Return the returned offsets that this pop's filter wants. The others are settled, as new ones are. Corrupted
+        ones are held back when they are handed out."""
+        items = self._read_items(queue, offsets)
+        unwanted = [o for o, item in items if isinstance(item, StoredMessage) and not wanted.matches(item)]
+        if not unwanted:
+            return offsets
+        self._append(ConsumptionOp.SETTLE, terms.group.name, queue, unwanted, 0, terms.now_ms)
+        gone = set(unwanted)
+        return [offset for offset in offsets if offset not in gone]
 
     def _size(self, queue: ConsumeQueue, offset: int) -> int:
         if offset >= queue.min_offset:

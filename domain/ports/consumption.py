@@ -29,11 +29,12 @@ class PopRequest:
     """A request for up to `max_messages` of `topic` for `group`, with a wait of up to `wait_ms` for the first one.
 
     `invisible_ms`: None for the group's own.  `filter`: None for the group's own; messages that do not match count as
-    settled.  `attempt_id`: name of this attempt, for FIFO groups, at most MAX_ATTEMPT_ID_BYTES.  A consumer that never
-    got the answer repeats the name, and gets the same messages while they are in flight.  `is_again`: only those,
-    nothing new; for a pop over several brokers, of which one has them.  `expired_only`: of each queue only expired
-    messages (EXPIRES_AT_MS, or `lifetime_ms` after their birth), up to the first available one that is not; not for
-    FIFO groups, nor with a filter.  `consumer`: who asks, in words, for traces and the journey of a message.
+    settled, new ones and ones that come again.  `attempt_id`: name of this attempt, for FIFO groups, at most
+    MAX_ATTEMPT_ID_BYTES.  A consumer that never got the answer repeats the name, and gets the same messages while they
+    are in flight.  `is_again`: only those, nothing new; for a pop over several brokers, of which one has them.
+    `expired_only`: of each queue only expired messages (EXPIRES_AT_MS, or `lifetime_ms` after their birth), up to the
+    first available one that is not; not for FIFO groups, nor with a filter.
+    `consumer`: who asks, in words, for traces and the journey of a message.
     """
 
     topic: str

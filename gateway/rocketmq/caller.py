@@ -12,6 +12,8 @@ from entrepot.domain.access.model import Principal
 CLIENT_ID: Final = b"x-mq-client-id"
 DATE_TIME: Final = b"x-mq-date-time"
 AUTHORIZATION: Final = b"authorization"
+LANGUAGE: Final = b"x-mq-language"
+VERSION: Final = b"x-mq-client-version"
 MAX_CLIENT_ID_LENGTH: Final = 255
 MAX_IDENTITY_LENGTH: Final = 128
 """Longest client identity that is a part of keys as it is."""
@@ -30,6 +32,9 @@ class Caller:
     principal: Principal
     source: str
     remaining_ms: int | None = None
+    language: str = ""
+    version: str = ""
+    """Those of its SDK, as its headers tell them; empty where a call does not need them."""
 
     @property
     def identity(self) -> str:

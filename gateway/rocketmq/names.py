@@ -8,7 +8,7 @@ from entrepot.domain.escaped_names import Escaping
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, check_topic_name, split_name
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import WireError
-from entrepot.protocols.rocketmq.names import Namespaces
+from entrepot.protocols.rocketmq.names import Namespaces, is_rocketmq_group, is_rocketmq_topic
 
 NAMESPACES: Final = Namespaces()
 """Namespaces of the wire: the empty one is `default`."""
@@ -18,8 +18,10 @@ CLIENT_NAMES: Final = Escaping("@.-_~")
 
 def topic_of(resource: v2.Resource, *, is_read: bool = False) -> str:
     """The store's name of a topic; with `is_read`, system topics such as dead letters are allowed. Raises
-    ILLEGAL_TOPIC, FORBIDDEN (a system topic), BAD_REQUEST (an invalid namespace)."""
+    ILLEGAL_TOPIC (also for RocketMQ's own), FORBIDDEN (a system topic), BAD_REQUEST (an invalid namespace)."""
     check_topic_name(resource.name, system_allowed=is_read)
+    if is_rocketmq_topic(resource.name):
+        raise WireError(v2.ILLEGAL_TOPIC, f"{resource.name!r} is a topic of RocketMQ's own: clients use other names")
     _check_namespace(resource)
     return NAMESPACES.name(resource)
 
@@ -27,6 +29,9 @@ def topic_of(resource: v2.Resource, *, is_read: bool = False) -> str:
 def group_of(resource: v2.Resource) -> str:
     """The store's name of a group. Raises ILLEGAL_CONSUMER_GROUP, BAD_REQUEST."""
     check_group_name(resource.name)
+    if is_rocketmq_group(resource.name):
+        text = f"{resource.name!r} is a group of RocketMQ's own: clients use other names"
+        raise WireError(v2.ILLEGAL_CONSUMER_GROUP, text)
     _check_namespace(resource)
     return NAMESPACES.name(resource)
 

@@ -16,6 +16,7 @@ from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import check_same_namespace
 from entrepot.domain.ports import PopRequest
 from entrepot.gateway.messaging.provenance import consumer_at
+from entrepot.gateway.rocketmq.answered import ACKNOWLEDGED, DEAD_LETTERED, RELEASED, Answered
 from entrepot.gateway.rocketmq.caller import Caller, Write
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.holding import Holding
@@ -46,6 +47,7 @@ class Receiving:
 
     def __init__(self, frontend: RocketMqFrontend, holding: Holding, lite: LiteSubscriptions) -> None:
         self._frontend, self._holding, self._lite = frontend, holding, lite
+        self._answered = Answered()
 
     # -- receive -----------------------------------------------------------------------------------------------------
 
@@ -70,6 +72,7 @@ class Receiving:
             self._holding.end_receive(polling)
         if not popped:
             await write(NOTHING)
+            await write(self._delivered_now())
             return
         if question.auto_renew:
             self._holding.hold(caller.identity, topic, popped)
@@ -97,7 +100,11 @@ class Receiving:
             )
             for answer in answers:
                 await write(answer)
-        await write(v2.ReceiveMessageResponse(delivery_timestamp=timestamp(frontend.clock.now_ms())))
+        await write(self._delivered_now())
+
+    def _delivered_now(self) -> v2.ReceiveMessageResponse:
+        """The time of delivery, which ends the answer."""
+        return v2.ReceiveMessageResponse(delivery_timestamp=timestamp(self._frontend.clock.now_ms()))
 
     def _request(self, question: v2.ReceiveMessageRequest, caller: Caller, topic: str, group: str) -> PopRequest:
         settings = self._frontend.settings
@@ -167,8 +174,8 @@ class Receiving:
                 if len(by_group) == 1:
                     raise
                 found = [refusal.with_traceback(None)] * len(places)
-            for place, outcome in zip(places, found, strict=True):
-                outcomes[place] = outcome
+            for place, handle, outcome in zip(places, handles, found, strict=True):
+                outcomes[place] = self._or_answered(ACKNOWLEDGED, topic, of, handle, outcome)
         settled = [
             entry.receipt_handle
             for entry, refusal in zip(entries, outcomes, strict=True)
@@ -210,8 +217,10 @@ class Receiving:
             release=not wanted_ms,
             suspend=question.suspend,
         )
-        if refusal is not None:
-            raise refusal
+        if wanted_ms:
+            raise_if(refusal)
+        else:
+            raise_if(self._or_answered(RELEASED, topic, group, question.receipt_handle, refusal))
         self._holding.forget(caller.identity, [question.receipt_handle])
         return v2.ChangeInvisibleDurationResponse(status=OK_STATUS, receipt_handle=question.receipt_handle)
 
@@ -221,9 +230,20 @@ class Receiving:
         """Move a message to its group's dead letters."""
         topic, group = self._names(question.topic, question.group, caller)
         group = self._lite.group_of(group, topic, question.lite_topic) if question.lite_topic else group
-        raise_if((await self._frontend.store.consumption.reject(topic, group, [question.receipt_handle]))[0])
+        [refusal] = await self._frontend.store.consumption.reject(topic, group, [question.receipt_handle])
+        raise_if(self._or_answered(DEAD_LETTERED, topic, group, question.receipt_handle, refusal))
         self._holding.forget(caller.identity, [question.receipt_handle])
         return v2.ForwardMessageToDeadLetterQueueResponse(status=OK_STATUS)
+
+    def _or_answered(
+        self, how: str, topic: str, group: str, handle: str, outcome: EntrepotError | None
+    ) -> EntrepotError | None:
+        """The outcome of a settlement; that of the first time for one that is sent again."""
+        if outcome is None:
+            self._answered.note(how, topic, group, handle)
+        elif outcome.code is Code.INVALID_RECEIPT_HANDLE and self._answered.is_known(how, topic, group, handle):
+            return None
+        return outcome
 
     def _names(self, topic: v2.Resource, group: v2.Resource, caller: Caller) -> tuple[str, str]:
         names = topic_of(topic, is_read=True), group_of(group)

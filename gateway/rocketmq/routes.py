@@ -15,6 +15,7 @@ from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.names import NAMESPACES, group_of, topic_of
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
+from entrepot.protocols.rocketmq.known_types import knows
 from entrepot.protocols.rocketmq.names import Address, endpoints
 
 BROKER: Final = "entrepot"
@@ -36,6 +37,12 @@ def accepted_types(topic: Topic | None) -> frozenset[int]:
     return _SETS[TopicType.NORMAL if topic is None else topic.type]
 
 
+def announced_types(topic: Topic, caller: Caller) -> tuple[v2.MessageType.ValueType, ...]:
+    """The types of a topic that its client knows: older SDKs end at a route with one that they do not know."""
+    types = PRIORITY_TYPES if topic.type is TopicType.PRIORITY else ANY_TYPES
+    return tuple(kind for kind in types if knows(caller.language, caller.version, kind))
+
+
 class Routes:
     """The two calls."""
 
@@ -54,7 +61,7 @@ class Routes:
         )
         writable = frozenset(queues.writable)
         answer = v2.QueryRouteResponse(status=OK_STATUS)
-        types = PRIORITY_TYPES if topic.type is TopicType.PRIORITY else ANY_TYPES
+        types = announced_types(topic, caller)
         for broker in self._brokers(question.endpoints):
             for queue_id in queues.readable:
                 permission = _permission(topic.permission, is_writable=queue_id in writable)
@@ -78,7 +85,6 @@ class Routes:
         answer = v2.QueryAssignmentResponse(status=OK_STATUS)
         for broker in self._brokers(question.endpoints):
             queue = v2.MessageQueue(topic=question.topic, id=ANY_QUEUE, permission=permission, broker=broker)
-            queue.accept_message_types.extend(PRIORITY_TYPES if topic.type is TopicType.PRIORITY else ANY_TYPES)
             answer.assignments.add(message_queue=queue)
         return answer
 

@@ -35,13 +35,14 @@ class Sending:
         self._frontend = frontend
 
     async def send(self, question: v2.SendMessageRequest, caller: Caller) -> v2.SendMessageResponse:
-        """Send messages of one topic, each with its own outcome."""
+        """Send messages of one topic, each with its own outcome. One that is not to be taken refuses them all, before
+        anything is stored, as at RocketMQ's proxy."""
         frontend, wires = self._frontend, question.messages
         if not wires or len(wires) > MAX_MESSAGES:
-            raise WireError(v2.BAD_REQUEST, f"a request has 1 to {MAX_MESSAGES} messages")
+            raise WireError(v2.MESSAGE_CORRUPTED, f"a request has 1 to {MAX_MESSAGES} messages")
         resource = wires[0].topic
         if any(wire.topic != resource for wire in wires[1:]):
-            raise WireError(v2.BAD_REQUEST, "the messages of one request are of one topic")
+            raise WireError(v2.MESSAGE_CORRUPTED, "the messages of one request are of one topic")
         if frontend.sender.backlogged and frontend.store.condition.failure is None:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too much is waiting for the disk: retry later")
         topic = topic_of(resource)
@@ -52,13 +53,9 @@ class Sending:
         halves: list[tuple[v2.SendResultEntry, Message]] = []
         for wire in wires:
             entry = answer.entries.add(message_id=wire.system_properties.message_id)
-            try:
-                found = published(wire, topic, frontend.limits, accepted)
-                if found.message.sub_topic != name:
-                    frontend.access.check_publish(caller, topic, found.message.sub_topic)
-            except EntrepotError as refusal:
-                entry.status.CopyFrom(status_of(refusal))
-                continue
+            found = published(wire, topic, frontend.limits, accepted)
+            if found.message.sub_topic != name:
+                frontend.access.check_publish(caller, topic, found.message.sub_topic)
             if not found.message.message_id:
                 found.message.message_id = frontend.sender.new_message_id()
                 entry.message_id = message_id_text(found.message.message_id)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
 from google.protobuf.message import DecodeError
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.rocketmq.caller import Caller, Write
+from entrepot.gateway.rocketmq.caller import LANGUAGE, VERSION, Caller, Write, header
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.grpc.call import Call, CallOverError, Conversing, Method, Streamed, Unary
 from entrepot.gateway.rocketmq.holding import Holding
@@ -33,6 +34,8 @@ from entrepot.protocols.rocketmq.errors import status_of
 
 SERVICE: Final = "apache.rocketmq.v2.MessagingService"
 SETTLE_SECONDS: Final = 5.0
+OF_SDKS: Final = frozenset({"QueryRoute"})
+"""Calls whose answer depends on the SDK that asks."""
 
 Asked = Callable[[Any, Caller], Awaitable[Any]]
 Work = Callable[[Any, Caller, Write], Awaitable[None]]
@@ -131,7 +134,11 @@ class RocketMqService:
                 counters.refused += 1
                 raise _undecodable(name, call)
             try:
-                return await work(question, await access.caller(call))
+                caller = await access.caller(call)
+                if name in OF_SDKS:
+                    language, version = header(call.fields, LANGUAGE), header(call.fields, VERSION)
+                    caller = replace(caller, language=language, version=version)
+                return await work(question, caller)
             except EntrepotError as error:
                 counters.refused += 1
                 return answer(status=status_of(error.with_traceback(None)))

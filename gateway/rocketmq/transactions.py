@@ -33,6 +33,7 @@ class Transactions:
     def __init__(self, frontend: RocketMqFrontend, telemetry: Telemetry) -> None:
         self._frontend, self._telemetry = frontend, telemetry
         self._checking: asyncio.Task[None] | None = None
+        self._store_host = "{}:{}".format(*frontend.address)
 
     def start(self) -> None:
         """Begin to check."""
@@ -78,9 +79,9 @@ class Transactions:
     def _ask(self, half: StoredMessage) -> int:
         """Ask a producer after its transaction; return the number of those asked."""
         transaction_id = half.system_text(SystemProperty.TRANSACTION_ID) or ""
-        command = v2.RecoverOrphanedTransactionCommand(
-            message=delivered(half, NAMESPACES), transaction_id=transaction_id
-        )
+        message = delivered(half, NAMESPACES)
+        message.system_properties.MergeFrom(v2.SystemProperties(delivery_attempt=1, store_host=self._store_host))
+        command = v2.RecoverOrphanedTransactionCommand(message=message, transaction_id=transaction_id)
         told = v2.TelemetryCommand(status=OK_STATUS, recover_orphaned_transaction_command=command)
         return self._telemetry.tell_a_producer(half.topic, half.sub_topic, told)
 

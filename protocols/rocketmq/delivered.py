@@ -22,7 +22,7 @@ from entrepot.protocols.rocketmq.mapping import (
     wire_id,
 )
 from entrepot.protocols.rocketmq.names import MS_PER_SECOND, NANOS_PER_MS, Namespaces, timestamp
-from entrepot.protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, carry, is_plain
+from entrepot.protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, REFUSED, TRACE_CONTEXT, carry, is_plain
 from entrepot.protocols.rocketmq.published import LITE_SEPARATOR, PROTOCOL
 
 _IN_FIELDS: Final = frozenset(
@@ -108,6 +108,8 @@ def deliver_into(wire: v2.Message, message: StoredMessage, namespaces: Namespace
         facts[BODY_IS_EMPTY] = "1"
     if message.properties or facts:
         _say_properties(message, facts, wire)
+        if trace_context := wire.user_properties.get(TRACE_CONTEXT):
+            system.trace_context = trace_context
 
 
 def _say_time(into: Timestamp, epoch_ms: int) -> None:
@@ -180,7 +182,7 @@ def _say_properties(message: Message, facts: dict[str, PropertyValue], wire: v2.
     if kept:
         properties = tuple((name, value) for name, value in properties if not name.startswith(KEPT_PREFIX))
         facts = {**kept, **facts}
-    wire.user_properties.update(carry(properties, facts))
+    wire.user_properties.update(carry(properties, facts, REFUSED, (PREFIX,)))
 
 
 def _is_ordinary(name: str, value: PropertyValue) -> bool:

@@ -52,7 +52,8 @@ def deliver_at_ms(message: Message) -> int | None:
 
 def say_tag_and_keys(message: Message, system: v2.SystemProperties, facts: dict[str, PropertyValue]) -> None:
     """Write tag and keys into their fields, as far as RocketMQ accepts them; else as facts."""
-    system.tag = sayable_tag(message, facts)
+    if tag := sayable_tag(message, facts):
+        system.tag = tag
     system.keys.extend(sayable_keys(message, facts))
 
 

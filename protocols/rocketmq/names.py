@@ -19,6 +19,25 @@ NANOS_PER_MS: Final = 1_000_000
 Address = tuple[str, int]
 """Host and port."""
 
+_SYSTEM_TOPICS: Final = frozenset(
+    {
+        *("TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"),
+        *("CHECKPOINT_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"),
+    }
+)
+_SYSTEM_TOPIC_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_")
+_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
+
+def is_rocketmq_topic(name: str) -> bool:
+    """True for a topic of RocketMQ's own (`TopicValidator.isSystemTopic` of 5.5.0), which its proxy refuses."""
+    return name in _SYSTEM_TOPICS or name.startswith(_SYSTEM_TOPIC_PREFIXES)
+
+
+def is_rocketmq_group(name: str) -> bool:
+    """True for a consumer group of RocketMQ's own (`MixAll.isSysConsumerGroup`), which its proxy refuses."""
+    return name.startswith(_SYSTEM_GROUP_PREFIX)
+
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:

@@ -31,19 +31,34 @@ MORE: Final = "more"
 ORDER: Final = "properties"
 NOT_FACTS: Final = frozenset({MORE, ORDER})
 
-_RESERVED = """
+_REFUSED = """
 KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID
-ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY
-EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME TRAN_PREPARED_QUEUE_OFFSET TRANSACTION_CHECK_TIMES
-CHECK_IMMUNITY_TIME_IN_SECONDS INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME
-CLUSTER MSG_TYPE POP_CK POP_CK_OFFSET 1ST_POP_TIME DUP_INFO TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES
-TIMER_OUT_MS TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELAY_LEVEL TIMER_DELIVER_MS TIMER_DEL_UNIQKEY
-TIMER_DEL_FLAG INNER_BASE INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET INNER_NUM DLQ_ORIGIN_TOPIC
-DLQ_ORIGIN_MESSAGE_ID CRC32
+ORIGIN_MESSAGE_ID ORIGIN_GROUP TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY
+EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME TRAN_PREPARED_QUEUE_OFFSET INSTANCE_ID CORRELATION_ID
+REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE POP_CK POP_CK_OFFSET 1ST_POP_TIME DUP_INFO
+TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELAY_LEVEL
+TIMER_DELIVER_MS TIMER_DEL_UNIQKEY INNER_MULTI_QUEUE_OFFSET DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID
+BORN_TIMESTAMP _SYS_MSG_PRIORITY_ __BORNHOST __CRC32# __LITE_TOPIC
 """
+_STEERING = """
+TRANSACTION_CHECK_TIMES CHECK_IMMUNITY_TIME_IN_SECONDS TIMER_DEL_FLAG INNER_BASE INNER_MULTI_DISPATCH INNER_NUM CRC32
+"""
+SHARDING_KEY: Final = "__SHARDINGKEY"
+"""RocketMQ's name of the message group, among the properties of its records."""
+TRACE_CONTEXT: Final = "TRACE_CONTEXT"
+"""RocketMQ's name of the field `trace_context`, which a proxy shows as a user property, too."""
+_ADDED: Final = frozenset({SHARDING_KEY, "__BORNHOST", "__CRC32#", "__LITE_TOPIC", "__transactionId__"})
+_TRANSIENT: Final = "__RMQ."
 _NOT_CARRIED: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-RESERVED: Final = frozenset(_RESERVED.split())
-"""RocketMQ's own names, which it refuses from producers; so are those that begin with `__`."""
+REFUSED: Final = frozenset(_REFUSED.split())
+"""RocketMQ's own names: those that its proxy 5.5.0 refuses from producers (`MessageConst.STRING_HASH_SET`)."""
+RESERVED: Final = REFUSED | frozenset(_STEERING.split())
+"""Names that no property has in a record of a cluster: also those by which a producer steers a broker."""
+
+
+def is_added(name: str) -> bool:
+    """True for a name that a cluster gives to what it adds to a message itself."""
+    return name in _ADDED or name.startswith(_TRANSIENT)
 
 
 def is_plain(text: str) -> bool:
@@ -52,10 +67,22 @@ def is_plain(text: str) -> bool:
 
 
 def carry(
-    properties: Properties, facts: Mapping[str, PropertyValue], reserved: Collection[str] = RESERVED
+    properties: Properties,
+    facts: Mapping[str, PropertyValue],
+    reserved: Collection[str] = RESERVED,
+    prefixes: tuple[str, ...] = (PREFIX, "__"),
 ) -> dict[str, str]:
-    """Return the map of user properties and facts.  `reserved`: names that no user property may have there."""
-    carried = {name: value for name, value in properties if isinstance(value, str) and _travels(name, value, reserved)}
+    """Return the map of user properties and facts.  `reserved`, `prefixes`: names, and beginnings of names, that no
+    user property may have there."""
+    carried = {
+        name: value
+        for name, value in properties
+        if isinstance(value, str)
+        and name not in reserved
+        and not name.startswith(prefixes)
+        and is_plain(name)
+        and is_plain(value)
+    }
     if tuple(sorted(carried.items())) != properties:
         carried = {name: value for name, value in carried.items() if _count(properties, name) == 1}
         order = [name if name in carried else _listed(name, value) for name, value in properties]
@@ -73,9 +100,9 @@ def carry(
 
 def bring_back(carried: Mapping[str, str]) -> tuple[Properties, dict[str, PropertyValue]]:
     """Return the user properties and the facts of a map.  Left out: invalid facts, and what a cluster adds under a name
-    of its own, such as `__SHARDINGKEY`, which no producer may set."""
+    of its own, such as `__SHARDINGKEY`."""
     own = {name[len(PREFIX) :]: value for name, value in carried.items() if name.startswith(PREFIX)}
-    plain = {name: value for name, value in carried.items() if not name.startswith((PREFIX, "__"))}
+    plain = {name: value for name, value in carried.items() if not (name.startswith(PREFIX) or is_added(name))}
     facts: dict[str, PropertyValue] = {name: value for name, value in own.items() if name not in NOT_FACTS}
     more = _parsed(own.get(MORE))
     if isinstance(more, dict):
@@ -88,11 +115,6 @@ def bring_back(carried: Mapping[str, str]) -> tuple[Properties, dict[str, Proper
     if not isinstance(order, list):
         return tuple(sorted(plain.items())), facts
     return tuple(found for item in order if (found := _property(item, plain)) is not None), facts
-
-
-def _travels(name: str, value: str, reserved: Collection[str]) -> bool:
-    is_ours = name.startswith((PREFIX, "__")) or name in reserved
-    return not is_ours and is_plain(name) and is_plain(value)
 
 
 def _count(properties: Properties, name: str) -> int:

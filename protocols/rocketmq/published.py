@@ -18,6 +18,7 @@ from entrepot.domain.message import (
     MAX_TAG_BYTES,
     TIMES,
     Message,
+    Properties,
     PropertyValue,
     SystemProperty,
     SystemValue,
@@ -42,7 +43,15 @@ from entrepot.protocols.rocketmq.mapping import (
     keys_of,
 )
 from entrepot.protocols.rocketmq.names import milliseconds
-from entrepot.protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_back
+from entrepot.protocols.rocketmq.properties import (
+    KEPT_PREFIX,
+    PREFIX,
+    REFUSED,
+    SHARDING_KEY,
+    TRACE_CONTEXT,
+    bring_back,
+    is_added,
+)
 
 PROTOCOL: Final = "rocketmq"
 MAX_MESSAGE_ID_BYTES: Final = 64
@@ -50,6 +59,7 @@ MAX_MESSAGE_ID_BYTES: Final = 64
 LITE_SEPARATOR: Final = "/"
 """Separator of a topic and a lite topic below it: a lite topic is a sub-topic of one level."""
 
+ANY_LITE_TOPIC: Final = "*"
 _ENCODINGS: Final = frozenset(v2.Encoding.values())
 _DIGEST_TYPES: Final = frozenset(v2.DigestType.values())
 _SAID_TEXT: Final = frozenset(
@@ -83,15 +93,11 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
     """Return the message for `topic`, which accepts messages of the `accepted` types.  Raises WireError with RocketMQ's
     code for the fault; MESSAGE_CORRUPTED."""
     system = wire.system_properties
-    kind = _kind(system, accepted)
+    group = system.message_group or wire.user_properties.get(SHARDING_KEY, "")
+    kind = _kind(system, group, accepted)
     _check_body(wire, limits)
-    if wire.user_properties:
-        _check_properties(wire.user_properties, limits)
-        properties, facts = bring_back(wire.user_properties)
-        if not facts.keys() <= _SAID:
-            kept = [(KEPT_PREFIX + fact, value) for fact, value in facts.items() if fact not in _SAID]
-            properties = (*properties, *kept)
-            facts = {fact: value for fact, value in facts.items() if fact in _SAID}
+    if wire.user_properties or system.trace_context:
+        properties, facts = _properties_of(wire, limits)
     else:
         properties, facts = (), {}
     message = Message(topic, _body(wire, limits), split_name(topic)[1], properties=properties)
@@ -100,9 +106,9 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
     message.message_id = _message_id(system.message_id)
     message.tag = _tag(system.tag) if system.tag else ""
     if system.keys:
-        message.keys = _keys(tuple(system.keys))
-    if system.message_group:
-        message.message_group = _group(system.message_group, limits)
+        message.keys = _keys(tuple(key for key in system.keys if key))
+    if group:
+        message.message_group = _group(group, limits)
     if system.HasField("born_timestamp"):
         message.born_time_ms = min(max(milliseconds(system.born_timestamp), 0), MAX_EPOCH_MS)
     own: dict[str, SystemValue] = {SystemProperty.PROTOCOL: PROTOCOL}
@@ -119,33 +125,25 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
 # -- type --------------------------------------------------------------------------------------------------------------
 
 
-def _kind(system: v2.SystemProperties, accepted: frozenset[int]) -> v2.MessageType.ValueType:
-    """Return the type by the properties.  Raises MESSAGE_PROPERTY_CONFLICT_WITH_TYPE."""
-    said: v2.MessageType.ValueType = system.message_type
-    is_later, has_priority = system.HasField("delivery_timestamp"), system.HasField("priority")
-    if said == v2.NORMAL and not (is_later or has_priority or system.message_group or system.lite_topic):
-        if v2.NORMAL in accepted:
-            return v2.NORMAL
-        marks = []
-    else:
-        marks = [v2.TRANSACTION] if said == v2.TRANSACTION else []
-        marks += [v2.DELAY] * is_later + [v2.PRIORITY] * has_priority
-        marks += [v2.FIFO] * bool(system.message_group) + [v2.LITE] * bool(system.lite_topic)
-    if len(marks) > 1:
+_ORDERED: Final = frozenset({v2.TRANSACTION, v2.DELAY})
+"""Types whose messages may have a message group, too."""
+
+
+def _kind(system: v2.SystemProperties, group: str, accepted: frozenset[int]) -> v2.MessageType.ValueType:
+    """Return the type, which the properties tell: a type that the client says counts for TRANSACTION alone, as at
+    RocketMQ's proxy.  Raises MESSAGE_PROPERTY_CONFLICT_WITH_TYPE."""
+    marks = [v2.TRANSACTION] if system.message_type == v2.TRANSACTION else []
+    marks += [v2.DELAY] * system.HasField("delivery_timestamp") + [v2.PRIORITY] * system.HasField("priority")
+    marks += [v2.LITE] * bool(system.lite_topic) + [v2.FIFO] * bool(group)
+    if len(marks) > 1 and not (len(marks) == 2 and marks[0] in _ORDERED and marks[1] == v2.FIFO):
         names = ", ".join(v2.MessageType.Name(mark) for mark in marks)
         raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"a message is one of these, not several: {names}")
-    kind = marks[0] if marks else v2.NORMAL
-    if said not in (kind, v2.MESSAGE_TYPE_UNSPECIFIED):
-        text = f"a message said to be {_name(said)} is {_name(kind)} by its properties"
-        raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
-    if kind not in accepted:
-        takes = ", ".join(_name(each) for each in sorted(accepted))
-        raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"the topic takes {takes}, this is {_name(kind)}")
-    return kind
-
-
-def _name(kind: int) -> str:
-    return v2.MessageType.Name(kind) if kind in v2.MessageType.values() else str(kind)  # type: ignore[arg-type]
+    for kind in marks or (v2.NORMAL,):
+        if kind not in accepted:
+            takes = ", ".join(v2.MessageType.Name(each) for each in sorted(accepted))  # type: ignore[arg-type]
+            text = f"the topic takes {takes}, this is {v2.MessageType.Name(kind)}"
+            raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
+    return marks[0] if marks else v2.NORMAL
 
 
 def _take_kind(
@@ -176,9 +174,12 @@ def _take_kind(
 
 
 def check_lite_topic(name: str, limits: PublishLimits) -> None:
-    """Raise ILLEGAL_LITE_TOPIC for an invalid name of a lite topic."""
-    if not 0 < len(name) <= limits.lite_topic_characters or not is_valid_name(name) or LITE_SEPARATOR in name:
-        text = f"a lite topic has 1 to {limits.lite_topic_characters} characters, and no '/', '+', '#' or NUL"
+    """Raise ILLEGAL_LITE_TOPIC for an invalid name of a lite topic.  `*` is none: it would look like all of them, and
+    RocketMQ refuses it, too."""
+    is_short = 0 < len(name) <= limits.lite_topic_characters
+    if not is_short or not is_valid_name(name) or LITE_SEPARATOR in name or name == ANY_LITE_TOPIC:
+        most = limits.lite_topic_characters
+        text = f"a lite topic has 1 to {most} characters, and no '/', '+', '#' or NUL; '*' stands for none of them"
         raise WireError(v2.ILLEGAL_LITE_TOPIC, text)
 
 
@@ -213,15 +214,32 @@ def _check_digest(wire: v2.Message, digest: v2.Digest) -> None:
         raise WireError(v2.MESSAGE_CORRUPTED, "the body fails its digest")
 
 
-def _check_properties(carried: object, limits: PublishLimits) -> None:
-    items = carried.items()  # type: ignore[attr-defined]
-    if len(items) > limits.properties:
-        text = f"{len(items)} user properties, the limit is {limits.properties}"
+def _properties_of(wire: v2.Message, limits: PublishLimits) -> tuple[Properties, dict[str, PropertyValue]]:
+    """Return the user properties, and the facts that a producer may set.  A trace context is a property, as in
+    RocketMQ's records."""
+    carried = dict(wire.user_properties)
+    if wire.system_properties.trace_context:
+        carried[TRACE_CONTEXT] = wire.system_properties.trace_context
+    _check_properties(carried, limits)
+    properties, facts = bring_back(carried)
+    if not facts.keys() <= _SAID:
+        kept = [(KEPT_PREFIX + fact, value) for fact, value in facts.items() if fact not in _SAID]
+        properties = (*properties, *kept)
+        facts = {fact: value for fact, value in facts.items() if fact in _SAID}
+    return properties, facts
+
+
+def _check_properties(carried: dict[str, str], limits: PublishLimits) -> None:
+    if len(carried) > limits.properties:
+        text = f"{len(carried)} user properties, the limit is {limits.properties}"
         raise WireError(v2.MESSAGE_PROPERTIES_TOO_LARGE, text)
     size = 0
-    for name, value in items:
-        if name in RESERVED or name.startswith("__") or not name.strip():
+    for name, value in carried.items():
+        if name in REFUSED or not name.strip() or (is_added(name) and name != SHARDING_KEY):
             text = f"{name[:80]!r} cannot be the name of a user property: it is blank, or RocketMQ's own"
+            raise WireError(v2.ILLEGAL_MESSAGE_PROPERTY_KEY, text)
+        if _has_control(name) or _has_control(value):
+            text = f"the user property {name[:80]!r} has control characters in its name or its value"
             raise WireError(v2.ILLEGAL_MESSAGE_PROPERTY_KEY, text)
         size += len(name.encode()) + len(value.encode())
     if size > limits.property_bytes:

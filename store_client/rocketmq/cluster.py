@@ -21,6 +21,7 @@ from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.names import DEAD_LETTER_PREFIX, check_group_name, split_name
 from entrepot.domain.topic import Topic
+from entrepot.protocols.rocketmq.names import is_rocketmq_topic
 from entrepot.protocols.rocketmq.remoting import codes
 from entrepot.protocols.rocketmq.remoting.dialect import table
 from entrepot.protocols.rocketmq.remoting.frames import SUCCESS, Frame
@@ -33,17 +34,7 @@ from entrepot.store_client.rocketmq.settings import RocketMqSettings
 
 MAX_LINKS: Final = 1024
 """Most connected places."""
-_SYSTEM: Final = frozenset(
-    (
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        "SELF_TEST_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-    )
-)
-_SYSTEM_BEGINS: Final = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", "%LMQ%")
+_SYSTEM_BEGINS: Final = ("%RETRY%", "%LMQ%")
 _SYSTEM_ENDS: Final = ("_REPLY_TOPIC",)
 IDLE_SECONDS: Final = 300.0
 """Idle time after which a link is closed: its broker may be gone for good."""
@@ -185,7 +176,7 @@ class Cluster:
         """True for topics that RocketMQ has for itself, such as the half messages of all producers."""
         if resource.startswith(DEAD_LETTER_PREFIX):
             return False
-        is_named = resource in _SYSTEM or resource.startswith(_SYSTEM_BEGINS) or resource.endswith(_SYSTEM_ENDS)
+        is_named = is_rocketmq_topic(resource) or resource.startswith(_SYSTEM_BEGINS) or resource.endswith(_SYSTEM_ENDS)
         return is_named or resource in self.own_names
 
     async def masters(self) -> dict[str, str]:

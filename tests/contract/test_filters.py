@@ -242,6 +242,31 @@ async def test_a_message_that_comes_again_is_wanted_still(store: Store, clock: M
     assert (again.message.body, again.attempt) == (b"a1", 2)
 
 
+@pytest.mark.parametrize("again", [ONLY_B, DEAR_AND_RED])
+async def test_what_comes_again_is_filtered_by_who_receives_it(
+    store: Store, clock: ManualClock, again: FilterExpression
+):
+    await send_tags(store, "a", "a", "b")
+    first = await filtered(store, ONLY_A)
+    await store.consumption.change_invisible_duration("t", "g", handles(first), 1_000, release=False)
+    clock.advance(1_000)
+    assert [body for body in bodies(await filtered(store, again)) if body.startswith("a")] == []
+    assert await filtered(store, ONLY_A) == []
+    assert (await lag(store))[0] >= 2, "as new ones they count as settled"
+
+
+async def test_what_comes_again_is_told_from_what_nobody_wants(store: Store, clock: ManualClock):
+    await send_tags(store, "a", "b", "a", "b")
+    first = await filtered(store, A_OR_B)
+    assert bodies(first) == ["a0", "b1", "a2", "b3"]
+    await store.consumption.change_invisible_duration("t", "g", handles(first), 1_000, release=False)
+    clock.advance(1_000)
+    found = await filtered(store, ONLY_B)
+    assert [(delivery.message.body, delivery.attempt) for delivery in found] == [(b"b1", 2), (b"b3", 2)]
+    assert await store.consumption.acknowledge("t", "g", handles(found)) == [None, None]
+    assert await lag(store) == (4, 0)
+
+
 async def test_a_long_poll_waits_for_what_it_wants(store: Store):
     await store.topology.put_group(ConsumerGroup("g", filter=ONLY_A))
     await send_tags(store, "b")

@@ -38,6 +38,8 @@ DIFFERENT: Final[dict[str, dict[str, str]]] = {
     },
     "filters": {
         "test_a_message_that_comes_again_is_wanted_still": LATE_RETURN,
+        "test_what_comes_again_is_filtered_by_who_receives_it": TIME,
+        "test_what_comes_again_is_told_from_what_nobody_wants": TIME,
     },
     "pop": {
         "test_a_long_poll_is_woken_by_an_expiry": LATE_RETURN,

@@ -51,14 +51,14 @@ from entrepot.protocols.rocketmq.mapping import (
     sayable_tag,
     wire_id,
 )
-from entrepot.protocols.rocketmq.properties import RESERVED, bring_back, carry, is_plain
+from entrepot.protocols.rocketmq.properties import RESERVED, SHARDING_KEY, bring_back, carry, is_plain
 from entrepot.protocols.rocketmq.remoting import property_text
 from entrepot.protocols.rocketmq.remoting.names import Names, origin_of
 from entrepot.protocols.rocketmq.remoting.records import Record, inflated
 
 EVERYTHING: Final = "*"
 UNIQUE_KEY, TAGS, INDEX_KEYS = "UNIQ_KEY", "TAGS", "KEYS"
-SHARDING_KEY, BORN_HOST, BORN_MS = "__SHARDINGKEY", "__BORNHOST", "BORN_TIMESTAMP"
+BORN_HOST, BORN_MS, PRIORITY = "__BORNHOST", "BORN_TIMESTAMP", "_SYS_MSG_PRIORITY_"
 DELIVER_MS, HALF, PRODUCER_GROUP = "TIMER_DELIVER_MS", "TRAN_MSG", "PGROUP"
 CHECK_AFTER = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 RETRY_TOPIC, RECEIPT, ORIGIN_ID = "RETRY_TOPIC", "POP_CK", "ORIGIN_MESSAGE_ID"
@@ -68,8 +68,8 @@ _OF_OUR_STORE: Final = (
 )
 """Facts of retries and dead letters of a store of ours: a cluster has none of these."""
 _TIME: Final = re.compile("[0-9]{1,15}")
-_BROKERS_OWN: Final = RESERVED | {"ORIGIN_GROUP", "BORN_TIMESTAMP"}
-"""Properties that RocketMQ uses itself, and its brokers add."""
+_NOT_SAID: Final = RESERVED - {BORN_HOST}
+"""Properties that are not their producer's: RocketMQ uses them itself, and its brokers add them."""
 MAX_GROUP_CHARACTERS: Final = 1024
 """Longest message group that is a sharding key; a longer one is a fact alone, and still chooses the queue."""
 REMEMBERED_TEXTS: Final = 256
@@ -158,7 +158,7 @@ def _properties(message: Message, facts: dict[str, PropertyValue]) -> dict[str, 
         facts[SUB_TOPIC] = message.sub_topic
     if message.qos != 2:
         facts[QOS] = str(message.qos)
-    return found | carry(message.properties, facts, _BROKERS_OWN)
+    return found | carry(message.properties, facts)
 
 
 def _checked(text: str) -> str:
@@ -181,7 +181,7 @@ def stored_message(
         raise CorruptedError(record.fault)
     told = record.properties
     topic = topic or names.name(record.topic)
-    said = tuple([(name, value) for name, value in told.items() if name not in _BROKERS_OWN])
+    said = tuple([(name, value) for name, value in told.items() if name not in _NOT_SAID])
     common = _told(_origin(told, names, topic) or topic, said, told.get(TAGS, ""), told.get(INDEX_KEYS, ""))
     body, born, own_id = inflated(record), told.get(BORN_MS, ""), common.own_id
     return StoredMessage(
@@ -261,6 +261,8 @@ def _with_well_known(
     if BORN_HOST not in told and not is_published(told.get(UNIQUE_KEY, "")):
         # A record tells the sender, which is the producer itself if the id is of RocketMQ's own clients.
         said[SystemProperty.BORN_HOST] = record.born_host
+    if _TIME.fullmatch(told.get(PRIORITY, "")):
+        said[SystemProperty.PRIORITY] = told[PRIORITY]
     if DELIVER_MS in told:
         said[SystemProperty.DELIVER_AT_MS] = told[DELIVER_MS]
     if split_name(topic)[1].startswith(DEAD_LETTER_PREFIX):

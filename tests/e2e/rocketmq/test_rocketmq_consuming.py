@@ -32,7 +32,6 @@ def test_what_a_consumer_is_told(client: GrpcClient, topic: str, group: str) -> 
     assert system.invisible_duration.seconds == 15
     assert system.store_timestamp.seconds > 1_600_000_000
     assert client.ack(topic, group, found).status.code == v2.OK
-    assert client.ack(topic, group, found).status.code == v2.INVALID_RECEIPT_HANDLE
 
 
 @cases(
@@ -138,11 +137,51 @@ def test_forwarded_to_the_dead_letters(client: GrpcClient, topic: str, group: st
         group=resource(group), topic=resource(topic), receipt_handle=found.system_properties.receipt_handle
     )
     assert client.call("ForwardMessageToDeadLetterQueue", question).status.code == v2.OK
-    assert client.call("ForwardMessageToDeadLetterQueue", question).status.code == v2.INVALID_RECEIPT_HANDLE
     [dead] = client.receive(f"%DLQ%{group}", f"{group}-dead", wait_ms=5000)
     assert dead.body == b"poison"
     letter = dead.system_properties.dead_letter_queue
     assert (letter.topic, letter.message_id) == (topic, found.system_properties.message_id)
+
+
+def test_a_settlement_whose_answer_was_lost_is_answered_again(client: GrpcClient, topic: str, group: str) -> None:
+    client.send(*(client.message(topic, body) for body in (b"old", b"acknowledged", b"dead", b"released")))
+    found = {each.body: each for each in client.receive(topic, group, 4)}
+
+    def change(message: v2.Message, seconds: int) -> Any:
+        question = v2.ChangeInvisibleDurationRequest(
+            topic=resource(topic), group=resource(group), receipt_handle=message.system_properties.receipt_handle
+        )
+        question.invisible_duration.FromSeconds(seconds)
+        return client.call("ChangeInvisibleDuration", question).status.code
+
+    def bury(message: v2.Message) -> Any:
+        question = v2.ForwardMessageToDeadLetterQueueRequest(
+            topic=resource(topic), group=resource(group), receipt_handle=message.system_properties.receipt_handle
+        )
+        return client.call("ForwardMessageToDeadLetterQueue", question).status.code
+
+    def acknowledge(message: v2.Message, of: str = "") -> Any:
+        return client.ack(topic, of or group, message).entries[0].status.code
+
+    assert [acknowledge(found[b"acknowledged"]) for _ in "ab"] == [v2.OK, v2.OK]
+    assert [bury(found[b"dead"]) for _ in "ab"] == [v2.OK, v2.OK]
+    assert [change(found[b"old"], 60) for _ in "ab"] == [v2.OK, v2.OK]
+    assert [change(found[b"released"], 0) for _ in "ab"] == [v2.OK, v2.OK]
+    assert acknowledge(found[b"released"]) == v2.INVALID_RECEIPT_HANDLE, "it is delivered again, and not consumed"
+    assert acknowledge(found[b"dead"]) == bury(found[b"acknowledged"]) == v2.INVALID_RECEIPT_HANDLE
+    assert acknowledge(found[b"acknowledged"], f"{group}-other") == v2.INVALID_RECEIPT_HANDLE
+    assert [each.body for each in client.receive(topic, group, 4)] == [b"released"]
+
+
+def test_what_comes_again_is_filtered_by_who_receives_it(client: GrpcClient, topic: str, group: str) -> None:
+    def tagged(tag: str) -> v2.FilterExpression:
+        return v2.FilterExpression(type=v2.TAG, expression=tag)
+
+    client.send(client.message(topic, b"a", tag="a"), client.message(topic, b"b", tag="b"))
+    both = client.receive(topic, group, filter_expression=tagged("a || b"), invisible_ms=200)
+    assert sorted(each.body for each in both) == [b"a", b"b"]
+    again = client.receive(topic, group, filter_expression=tagged("b"), wait_ms=5000)
+    assert [(each.body, each.system_properties.delivery_attempt) for each in again] == [(b"b", 2)]
 
 
 # -- offsets -----------------------------------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ class GrpcClient:
         self.client_id = client_id or f"test@{next(NUMBERS)}"
         self._said = credentials or Credentials()
         self._namespace, self._now_ms, self._metadata = namespace, now_ms, metadata
+        self.replaced: dict[str, str] = {}
+        """Headers with another value than a client's usual one."""
 
     def __enter__(self) -> Self:
         return self
@@ -55,7 +57,8 @@ class GrpcClient:
     def metadata(self) -> tuple[tuple[str, str], ...]:
         if self._metadata is not None:
             return tuple(self._metadata)
-        return headers(self.client_id, self._said, self._namespace, "5.1", self._now_ms, f"r{next(NUMBERS)}")
+        usual = headers(self.client_id, self._said, self._namespace, "5.1", self._now_ms, f"r{next(NUMBERS)}")
+        return tuple({**dict(usual), **self.replaced}.items())
 
     def call(self, name: str, question: Any, seconds: float = PATIENCE_SECONDS) -> Any:
         """The answer of a call that has one."""

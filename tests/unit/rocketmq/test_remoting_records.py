@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
-from entrepot.protocols.rocketmq.properties import is_plain
+from entrepot.protocols.rocketmq.properties import SHARDING_KEY, is_plain
 from entrepot.protocols.rocketmq.remoting import dialect, property_text
 from entrepot.protocols.rocketmq.remoting.frames import Frame
 from entrepot.protocols.rocketmq.remoting.message_ids import RecordPlace, offset_id, place_of
 from entrepot.protocols.rocketmq.remoting.messages import (
     RECEIPT,
-    SHARDING_KEY,
     UNIQUE_KEY,
     body_for,
     properties_for,
