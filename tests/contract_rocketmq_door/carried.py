@@ -15,4 +15,5 @@ RETRIES = "a cluster's retry topics, its limits and its compaction are its own a
 NOT_IN_FLIGHT = "the protocol does not say how many messages are in flight"
 ONE_KIND = "a message is one of half, timed and of a message group, not two of them"
 NAMES_TAKEN = "a transaction id counts as taken by an earlier message of its batch, even if the cluster refuses that"
+TWICE = "a settlement that is sent again is answered alike: its answer may have been lost"
 CHECKS = "the cluster asks after transactions by itself, see test_transactions.py"
