@@ -1,7 +1,8 @@
-"""Answered: settlements that this gateway has answered with OK, so that the same call again is answered alike.
+"""Answered: settlements and recalls that this gateway has answered with OK, so that the same call again is answered
+alike.
 
-A client whose answer was lost sends its call again. By then the receipt handle is no longer current, and a refusal
-would tell it that the settlement failed.
+A client whose answer was lost sends its call again. By then the handle is no longer current, and a refusal would tell
+it that the call failed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ MAX_ANSWERED: Final = 100_000
 ACKNOWLEDGED: Final = "acknowledged"
 DEAD_LETTERED: Final = "dead-lettered"
 RELEASED: Final = "released"
+RECALLED: Final = "recalled"
+"""Of a message that waits for its time: the handle is that of the send, and there is no group."""
 
 
 class Answered:
@@ -23,12 +26,12 @@ class Answered:
     def __init__(self) -> None:
         self._known: OrderedDict[int, None] = OrderedDict()
 
-    def note(self, how: str, topic: str, group: str, receipt_handle: str) -> None:
+    def note(self, how: str, topic: str, group: str, handle: str) -> None:
         """Remember that a delivery was settled this way."""
-        self._known[hash((how, topic, group, receipt_handle))] = None
+        self._known[hash((how, topic, group, handle))] = None
         if len(self._known) > MAX_ANSWERED:
             self._known.popitem(last=False)
 
-    def is_known(self, how: str, topic: str, group: str, receipt_handle: str) -> bool:
+    def is_known(self, how: str, topic: str, group: str, handle: str) -> bool:
         """True if a delivery was settled this way lately."""
-        return hash((how, topic, group, receipt_handle)) in self._known
+        return hash((how, topic, group, handle)) in self._known

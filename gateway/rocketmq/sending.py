@@ -10,6 +10,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.recall_handle import RecallHandle
 from entrepot.gateway.messaging.test_message import RocketMqTestMessage
+from entrepot.gateway.rocketmq.answered import RECALLED, Answered
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.names import plain, topic_of
@@ -33,6 +34,7 @@ class Sending:
 
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend = frontend
+        self._answered = Answered()
 
     async def send(self, question: v2.SendMessageRequest, caller: Caller) -> v2.SendMessageResponse:
         """Send messages of one topic, each with its own outcome. One that is not to be taken refuses them all, before
@@ -110,10 +112,12 @@ class Sending:
         try:
             await self._frontend.store.timers.recall(topic, handle.message_id, handle.deliver_at_ms)
         except EntrepotError as refusal:
-            if refusal.code is Code.OFFSET_NOT_FOUND:
+            if refusal.code is not Code.OFFSET_NOT_FOUND:
+                raise
+            if not self._answered.is_known(RECALLED, topic, "", question.recall_handle):
                 # clients take MESSAGE_NOT_FOUND for a success
                 raise WireError(v2.NOT_FOUND, "the message does not wait (any more)") from None
-            raise
+        self._answered.note(RECALLED, topic, "", question.recall_handle)
         return v2.RecallMessageResponse(status=OK_STATUS, message_id=message_id_text(handle.message_id))
 
 

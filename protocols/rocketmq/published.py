@@ -93,7 +93,9 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
     """Return the message for `topic`, which accepts messages of the `accepted` types.  Raises WireError with RocketMQ's
     code for the fault; MESSAGE_CORRUPTED."""
     system = wire.system_properties
-    group = system.message_group or wire.user_properties.get(SHARDING_KEY, "")
+    group = system.message_group
+    if not group and wire.user_properties:
+        group = wire.user_properties.get(SHARDING_KEY, "")
     kind = _kind(system, group, accepted)
     _check_body(wire, limits)
     if wire.user_properties or system.trace_context:
@@ -132,9 +134,12 @@ _ORDERED: Final = frozenset({v2.TRANSACTION, v2.DELAY})
 def _kind(system: v2.SystemProperties, group: str, accepted: frozenset[int]) -> v2.MessageType.ValueType:
     """Return the type, which the properties tell: a type that the client says counts for TRANSACTION alone, as at
     RocketMQ's proxy.  Raises MESSAGE_PROPERTY_CONFLICT_WITH_TYPE."""
-    marks = [v2.TRANSACTION] if system.message_type == v2.TRANSACTION else []
-    marks += [v2.DELAY] * system.HasField("delivery_timestamp") + [v2.PRIORITY] * system.HasField("priority")
-    marks += [v2.LITE] * bool(system.lite_topic) + [v2.FIFO] * bool(group)
+    is_half, is_later = system.message_type == v2.TRANSACTION, system.HasField("delivery_timestamp")
+    has_priority, lite_topic = system.HasField("priority"), system.lite_topic
+    if not (is_half or is_later or has_priority or lite_topic or group) and v2.NORMAL in accepted:
+        return v2.NORMAL
+    marks = [v2.TRANSACTION] * is_half + [v2.DELAY] * is_later + [v2.PRIORITY] * has_priority
+    marks += [v2.LITE] * bool(lite_topic) + [v2.FIFO] * bool(group)
     if len(marks) > 1 and not (len(marks) == 2 and marks[0] in _ORDERED and marks[1] == v2.FIFO):
         names = ", ".join(v2.MessageType.Name(mark) for mark in marks)
         raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"a message is one of these, not several: {names}")

@@ -33,6 +33,7 @@ ROUTES: Final = (
     Conversation(
         "a route for Java 5.2.1", (_route(),), headers={"x-mq-language": "JAVA", "x-mq-client-version": "5.2.1"}
     ),
+    Conversation("a route in a namespace", (_route({"name": "$topic", "resource_namespace": "team"}),)),
     Conversation("a route of no topic", (_route({"name": ""}),)),
     Conversation("a route of a bad name", (_route({"name": "a.b"}),)),
     Conversation("a route of a topic that is not there", (_route({"name": "$topic-none"}),)),
@@ -61,6 +62,8 @@ CLIENTS: Final = (
     Conversation("a producer's heartbeat", (PRODUCER, _beat("PRODUCER"))),
     Conversation("a consumer's heartbeat", (SIMPLE, _beat("SIMPLE_CONSUMER", group=GROUP))),
     Conversation("a heartbeat without settings", (_beat("PRODUCER"),)),
+    Conversation("a consumer's heartbeat without a group", (SIMPLE, _beat("SIMPLE_CONSUMER"))),
+    Conversation("a heartbeat of a bad group", (SIMPLE, _beat("SIMPLE_CONSUMER", group={"name": "a.b"}))),
     Conversation("a heartbeat of no type", (PRODUCER, _beat("CLIENT_TYPE_UNSPECIFIED"))),
     Conversation("a goodbye", (PRODUCER, Step("NotifyClientTermination", {}))),
     Conversation("a consumer's goodbye", (SIMPLE, Step("NotifyClientTermination", {"group": GROUP}))),

@@ -66,7 +66,7 @@ DIFFERENCES: Final = (
         "Topics are made by their first use (`topics.auto_create`); RocketMQ's here are not.",
         ALL,
         (
-            *("to a topic that is not there", "a route of a topic that is not there"),
+            *("to a topic that is not there", "a route of a topic that is not there", "to a topic with a bar"),
             *("an assignment of a topic that is not there", "a topic that is not there"),
         ),
     ),
@@ -94,7 +94,7 @@ DIFFERENCES: Final = (
     Difference(
         "Each message of a call has an entry; the proxy has one for all, with all ids in one text.",
         STATUS,
-        ("two messages", "two message groups"),
+        ("two messages", "two message groups", "one message twice", "a half message and another"),
         better=True,
     ),
     Difference(
@@ -114,10 +114,23 @@ DIFFERENCES: Final = (
             *("a negative priority", "a transaction ended twice", "an unknown transaction", "a recall of nonsense"),
             *("a recall of nothing", "SQL that is none", "a batch of -1", "an acknowledgement of nonsense"),
             *("an acknowledgement of nothing", "no acknowledgement", "two acknowledgements, one of nonsense"),
-            *("a change of nonsense", "a dead letter of nonsense"),
+            *("a change of nonsense", "a dead letter of nonsense", "a transaction committed, then rolled back"),
+            "an acknowledgement of another topic",
         ),
         better=True,
     ),
+    Difference(
+        "A filter that is none is refused; the proxy takes it for one by tags.",
+        STATUS,
+        ("a filter of no type", "a tag expression of bars"),
+        better=True,
+    ),
+    Difference(
+        "A resource namespace is a namespace of ours; the proxy passes over it.",
+        ALL,
+        ("to a topic of a namespace", "a route in a namespace"),
+    ),
+    Difference("A consumer's heartbeat needs no group.", STATUS, ("a consumer's heartbeat without a group",)),
     Difference("A negative polling time is refused; the proxy waits 5 s.", STATUS, ("a negative polling time",)),
     Difference(
         "An invisible time may be shorter than 10 s, and without one the group's own is taken. The proxy refuses both.",

@@ -105,6 +105,8 @@ BATCHES: Final = (
     _there("two messages", message(), message(message_id="$id2")),
     Conversation("two messages, the second is bad", (SIMPLE, send(message(), _SECOND_BAD), receive(polls=1))),
     Conversation("two messages, the first is bad", (SIMPLE, send(message(body=b""), _SECOND), receive(polls=1))),
+    _sent("one message twice", message(), message()),
+    _sent("a half message and another", message(message_type="TRANSACTION"), _SECOND),
     _sent("two topics", message(), message(topic={"name": "other"})),
     _sent("two message groups", message(message_group="g"), message(message_id="$id2", message_group="h")),
 )
@@ -114,6 +116,9 @@ NAMES: Final = (
     _sent("to a topic with a dot", message(topic={"name": "a.b"})),
     _sent("to a topic of 128 characters", message(topic={"name": "t" * 128})),
     _sent("to a topic that is not there", message(topic={"name": "$topic-none"})),
+    _sent("to a topic of a namespace", message(topic={"name": "$topic", "resource_namespace": "team"})),
+    _sent("to a topic with a bar", message(topic={"name": "a|b"})),
+    _sent("to a topic of Unicode", message(topic={"name": "é"})),
     _sent("to dead letters", message(topic={"name": "%DLQ%nobody"})),
     _sent("to a retry topic", message(topic={"name": "%RETRY%nobody"})),
     *(_sent(f"to {name}", message(topic={"name": name})) for name in SYSTEM_TOPICS),
@@ -126,15 +131,18 @@ def _end(resolution: str, transaction_id: str = "$sent.entries.0.transaction_id"
     return Step("EndTransaction", {**_END, "transaction_id": transaction_id, "resolution": resolution})
 
 
+_LATER: Final = message(delivery_timestamp="$in 600s", message_type="DELAY")
 _RECALL: Final = Step("RecallMessage", {"topic": TOPIC, "recall_handle": "$sent.entries.0.recall_handle"})
 _HALF: Final = send(message(message_type="TRANSACTION"))
 LATER: Final = (
     Conversation("a transaction", (SIMPLE, _HALF, _end("COMMIT"), receive())),
     Conversation("a transaction ended twice", (_HALF, _end("COMMIT"), _end("COMMIT"))),
+    Conversation("a transaction committed, then rolled back", (_HALF, _end("COMMIT"), _end("ROLLBACK"))),
     Conversation("a transaction rolled back", (_HALF, _end("ROLLBACK"))),
     Conversation("an unknown transaction", (_end("COMMIT", "nonsense"),)),
     Conversation("a transaction with no resolution", (_HALF, _end("TRANSACTION_RESOLUTION_UNSPECIFIED"))),
-    Conversation("a recall", (send(message(delivery_timestamp="$in 600s", message_type="DELAY")), _RECALL)),
+    Conversation("a recall", (send(_LATER), _RECALL)),
+    Conversation("a recall sent again", (send(_LATER), _RECALL, _RECALL)),
     Conversation("a recall of nonsense", (Step("RecallMessage", {"topic": TOPIC, "recall_handle": "nonsense"}),)),
     Conversation("a recall of nothing", (Step("RecallMessage", {"topic": TOPIC}),)),
 )

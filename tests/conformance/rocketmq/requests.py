@@ -48,9 +48,9 @@ def receive(
     return Step("ReceiveMessage", {key: each for key, each in request.items() if each is not None}, "got", polls)
 
 
-def acknowledge(*handles: str, group: Any = GROUP, message_id: str = "$id1") -> Step:
+def acknowledge(*handles: str, topic: Any = TOPIC, group: Any = GROUP, message_id: str = "$id1") -> Step:
     entries = [{"message_id": message_id, "receipt_handle": handle} for handle in handles]
-    return Step("AckMessage", {"group": group, "topic": TOPIC, "entries": entries})
+    return Step("AckMessage", {"group": group, "topic": topic, "entries": entries})
 
 
 def change(handle: str = HANDLE, seconds: int = 30, *, name: str = "changed", group: Any = GROUP) -> Step:
