@@ -42,8 +42,8 @@ DIFFERENCES: Final = (
     Difference("`grpc.lite_subscriptions` is 300; the proxy's quota is 2000.", ("lite_subscription_quota",)),
     Difference("A refused receive ends with its status.", (r"\d+\.delivery_timestamp",)),
     Difference(
-        "A topic takes messages of all types, unless it is of type PRIORITY. The proxy refuses all but those that are "
-        "declared.",
+        "A topic takes messages of all types, unless it is of type PRIORITY. So does the proxy with "
+        "`enableTopicMessageTypeCheck` off; by default it refuses all types but the declared one.",
         (r"accept_message_types\.\d", *STATUS),
         (
             *(f"a route of a {kind} topic" for kind in ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "LITE")),
