@@ -22,7 +22,15 @@ from entrepot.protocols.rocketmq.mapping import (
     wire_id,
 )
 from entrepot.protocols.rocketmq.names import MS_PER_SECOND, NANOS_PER_MS, Namespaces, timestamp
-from entrepot.protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, REFUSED, TRACE_CONTEXT, carry, is_plain
+from entrepot.protocols.rocketmq.properties import (
+    KEPT_PREFIX,
+    PREFIX,
+    REFUSED,
+    TRACE_CONTEXT,
+    carry,
+    is_plain,
+    is_value,
+)
 from entrepot.protocols.rocketmq.published import LITE_SEPARATOR, PROTOCOL
 
 _IN_FIELDS: Final = frozenset(
@@ -182,11 +190,11 @@ def _say_properties(message: Message, facts: dict[str, PropertyValue], wire: v2.
     if kept:
         properties = tuple((name, value) for name, value in properties if not name.startswith(KEPT_PREFIX))
         facts = {**kept, **facts}
-    wire.user_properties.update(carry(properties, facts, REFUSED, (PREFIX,)))
+    wire.user_properties.update(carry(properties, facts, REFUSED, (PREFIX,), is_value))
 
 
 def _is_ordinary(name: str, value: PropertyValue) -> bool:
-    return isinstance(value, str) and is_plain(name) and is_plain(value) and not name.startswith(PREFIX)
+    return isinstance(value, str) and is_plain(name) and is_value(value) and not name.startswith(PREFIX)
 
 
 def add_delivery(system: v2.SystemProperties, delivery: Delivery, invisible_ms: int | None) -> None:

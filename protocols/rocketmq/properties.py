@@ -1,6 +1,6 @@
 """User properties of the wire, with our facts that have no field of their own.
 
-The protocol's user properties are a map of text: no order, no repeated name, no bytes, nothing blank, no control
+The protocol's user properties are a map of text: no order, no repeated name, no bytes, no blank name, no control
 characters, and RocketMQ's own names refused.  Ours are a list that may have all of these.
 
     <name>                      a user property as it is, where the map can carry it: filters see it
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import orjson
@@ -62,8 +62,13 @@ def is_added(name: str) -> bool:
 
 
 def is_plain(text: str) -> bool:
-    """True if the map can carry a text: something visible, no control characters, all of it UTF-8."""
+    """True if RocketMQ's records can carry a text: something visible, no control characters, all of it UTF-8."""
     return not _NOT_CARRIED.search(text) and bool(text.strip())
+
+
+def is_value(text: str) -> bool:
+    """True if the wire's map can carry a text as a value: blank ones, too."""
+    return not _NOT_CARRIED.search(text)
 
 
 def carry(
@@ -71,9 +76,10 @@ def carry(
     facts: Mapping[str, PropertyValue],
     reserved: Collection[str] = RESERVED,
     prefixes: tuple[str, ...] = (PREFIX, "__"),
+    is_carried: Callable[[str], bool] = is_plain,
 ) -> dict[str, str]:
     """Return the map of user properties and facts.  `reserved`, `prefixes`: names, and beginnings of names, that no
-    user property may have there."""
+    user property may have there; `is_carried`: which values one may have."""
     carried = {
         name: value
         for name, value in properties
@@ -81,7 +87,7 @@ def carry(
         and name not in reserved
         and not name.startswith(prefixes)
         and is_plain(name)
-        and is_plain(value)
+        and is_carried(value)
     }
     if tuple(sorted(carried.items())) != properties:
         carried = {name: value for name, value in carried.items() if _count(properties, name) == 1}
