@@ -32,7 +32,7 @@ NAMES: Final = (
     *("store.json", "lock", "abort", "state.db"),
     *("cut", "replica.json", "diverged", "controllers.json", "confirmed"),  # of a replica
     # of the broker process, and of the gateway, that has the store
-    *("broker.json", "setup-token", "initial-admin-password"),
+    *("broker.json", "setup-token", "initial-admin-password", "grpc-certificate.pem"),
 )
 """Contents of a data directory, directories and files."""
 

@@ -47,7 +47,9 @@ class Heartbeats:
         if now < self._next_look:
             return False
         step = self._interval / LOOKS
-        # A late check does not delay the next ones: else a heartbeat would come after its interval.
-        self._next_look = self._next_look + step if now < self._next_look + step else now + step
+        # A late look does not delay the next ones, and one that is late by a whole step sends in any case: else a
+        # heartbeat would come after its interval.
+        is_late = now >= self._next_look + step
+        self._next_look = now + step if is_late else self._next_look + step
         has_sent, self.has_sent = self.has_sent, False
-        return not has_sent
+        return is_late or not has_sent

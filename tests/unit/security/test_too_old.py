@@ -14,6 +14,7 @@ from entrepot.gateway.http.requests.access import HttpAccess
 from entrepot.gateway.rocketmq.access import RocketMqAccess
 from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.security import Security
+from entrepot.gateway.transport.source import Source
 from tests.support.stores.model_store import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
@@ -103,13 +104,13 @@ async def test_remembered_clients_of_rocketmq_do_not_outlive_it(
     opened: Opened, clock: StandingClock, age: Callable[[float], None]
 ) -> None:
     access = RocketMqAccess(await opened(), clock, 0)
-    context = SimpleNamespace(
-        invocation_metadata=lambda: (("x-mq-client-id", "c"),),
-        peer=lambda: "ipv4:127.0.0.1:1",
-        time_remaining=lambda: None,
-        auth_context=dict,
+    call = SimpleNamespace(
+        fields={b"x-mq-client-id": b"c"},
+        source=Source("127.0.0.1", 1, False, None, "grpc"),
+        remaining_seconds=lambda: None,
+        admitted=lambda: None,
     )
-    caller = await access.caller(context)  # type: ignore[arg-type]
+    caller = await access.caller(call)  # type: ignore[arg-type]
     assert caller.principal.is_anonymous
     age(TOO_OLD)
-    await unavailable(access.caller(context))  # type: ignore[arg-type]
+    await unavailable(access.caller(call))  # type: ignore[arg-type]
