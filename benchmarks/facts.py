@@ -53,7 +53,7 @@ class Uncombined:
 
 @dataclass(slots=True)
 class Figures:
-    """What one run took: writes, seconds, and CPU-seconds of the client and of all members."""
+    """Cost of one run: writes, seconds, and CPU-seconds of the client and of all members."""
 
     writes: int
     seconds: float

@@ -18,14 +18,13 @@ from entrepot.domain.background import background
 from entrepot.gateway.transport.certificates import ServerCertificates
 from entrepot.gateway.transport.intake import Intake, Place
 from entrepot.gateway.transport.proxy_trust import ProxyTrust, peek
+from entrepot.protocols import tls_record
 from entrepot.protocols.proxy import MalformedProxyHeaderError, ProxyHeader
 
 ACCEPTS_PER_TURN: Final = 64
 """Connections accepted before others have their turn."""
 PAUSE_SECONDS: Final = 1.0
 """Pause of accepting when the system has no room for a connection."""
-TLS_HANDSHAKE: Final = 0x16
-"""First byte of a TLS record with a ClientHello."""
 TLS_GOODBYE_SECONDS: Final = 5.0
 """Longest wait for a peer to answer the end of TLS before its connection is cut."""
 
@@ -115,7 +114,7 @@ class Acceptor:
                     begin = await peek(connection, 1)
                     if not begin:
                         return  # who looks at ports says nothing
-                    certificates = certificates if begin[0] == TLS_HANDSHAKE else None
+                    certificates = certificates if begin[0] == tls_record.HANDSHAKE else None
                 reason = "no TLS handshake"
                 await self._converse(connection, lambda: make(header), certificates)
                 is_open = True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from entrepot.protocols import tls_record
 from entrepot.protocols.http2.control import ControlFrames
 from entrepot.protocols.http2.events import Closing, DataReceived, Event, Http2Limits, RequestReceived
 from entrepot.protocols.http2.frames import (
@@ -40,8 +41,6 @@ from entrepot.protocols.http2.sending import Stream
 MAX_BLOCK_BYTES: Final = 32 * 1024
 MAX_BLOCK_FRAMES: Final = 8
 """Largest block of fields in bytes and frames, decoded once it is whole."""
-TLS_HANDSHAKE: Final = 0x16
-"""First byte of a TLS record with a ClientHello."""
 LARGE_LIST_COST: Final = 50
 """Cost of a list of fields beyond its limit, in frames without data: it took its time."""
 
@@ -109,7 +108,7 @@ class ServerConnection(ControlFrames):
             self.is_greeted = True
             return len(PREFACE)
         if not PREFACE.startswith(begin):
-            if data[0] == TLS_HANDSHAKE:
+            if data[0] == tls_record.HANDSHAKE:
                 self.is_closed = True
                 self._sending.out.clear()  # it would not understand them
                 self._events.append(Closing(_PROTOCOL, "TLS is spoken to a port without it", is_tls=True))

@@ -37,7 +37,7 @@ MAX_READ_BYTES: Final = 4 << 20
 """Bodies after which a read goes no further."""
 CHECK_SECONDS: Final = 5.0
 """Interval at which a broker looks at held pulls: one may last that much longer than asked."""
-READABLE_SECONDS: Final = 1.0
+MOST_READABLE_SECONDS: Final = 1.0
 """Longest wait of a pop for what was confirmed a moment ago: a broker that needs longer is slow anyway."""
 READABLE_STEP_SECONDS: Final = 0.002
 TRIES: Final = 11
@@ -272,14 +272,14 @@ class Reading:
         return max(readable, self._sent.ends.of(topic, queue.queue_id))
 
     async def until_readable(self, topic: str) -> bool:
-        """Wait until what was confirmed to this gateway a moment ago is readable, for at most `READABLE_SECONDS`.
+        """Wait until what was confirmed to this gateway a moment ago is readable, for `MOST_READABLE_SECONDS` at most.
         Return True if there was such."""
         route = self._cluster.routes.known(topic)
         queues = () if route is None else route.queues.values()
         ends = [(queue, self._sent.ends.of(topic, queue.queue_id)) for queue in queues]
         waits = [self._until_readable(topic, queue, end) for queue, end in ends if end]
         with suppress(EntrepotError, TimeoutError):
-            async with asyncio.timeout(READABLE_SECONDS):
+            async with asyncio.timeout(MOST_READABLE_SECONDS):
                 await asyncio.gather(*waits)
         return bool(waits)
 

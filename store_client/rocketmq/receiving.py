@@ -230,11 +230,12 @@ class Receiving:
             fields["attemptId"] = wish.attempt_id
         seconds = self._cluster.timeout_seconds + (poll_ms / 1000 + POLL_MARGIN_SECONDS if poll_ms else 0)
         what = f"deliver messages of topic {wish.topic!r}"
-        began = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         answer = await self._cluster.ask(broker.address, codes.POP, fields, what=what, seconds=seconds, good=_POPPED)
-        if answer.code != SUCCESS and asyncio.get_running_loop().time() < began + min(poll_ms / 1000, REST_SECONDS):
-            await asyncio.sleep(REST_SECONDS)  # the broker holds no poll: it has too many, or cannot read a message
         if answer.code != SUCCESS:
+            if loop.time() < began + min(poll_ms / 1000, REST_SECONDS):
+                await asyncio.sleep(REST_SECONDS)  # the broker holds no poll: it has too many, or cannot read a message
             return []
         records = decode_records(answer.body)
         receipts = receipts_of(answer, records, broker.name)

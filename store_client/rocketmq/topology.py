@@ -266,9 +266,10 @@ class RocketMqTopology:
     def _progress(self, group: str, told: object) -> list[QueueProgress]:
         found: list[QueueProgress] = []
         names, namespace = self._cluster.names, split_name(group)[0]
+        of_group = names.resource(group)
         for queue, about in told if isinstance(told, list) else []:
             resource = str(queue.get("topic"))
-            origin = origin_of(resource, names.resource(group))
+            origin = origin_of(resource, of_group)
             topic = names.name(origin)
             if not topic or split_name(topic)[1].startswith(RETRY_PREFIX) or split_name(topic)[0] != namespace:
                 continue

@@ -29,7 +29,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_every_page_of_the_menu_opens_without_a_fault(
     open_page: Opened, server: Deployment, messages: list[str]
 ) -> None:
-    """What pages say on the console fails the test, too.  What the engine cannot list, they say in words."""
+    """Messages on the console fail the test, too.  Pages say in words that the engine cannot list something."""
     page = open_page(answers=None)
     settled(page)
     links = page.locator("nav a[href^='#/']").evaluate_all("(all) => all.map((each) => each.getAttribute('href'))")

@@ -27,7 +27,7 @@ OWN_LIMITS = "the cluster's limits are lower than ours"
 THREE_DAYS = "brokers keep a message for three days at most before its time"
 COUNTED_LATE = "brokers tell counts a moment late: a limit of length holds a moment later, too"
 RECALLS = "brokers do not say whether what is recalled was waiting"
-BEHIND = "what is given back comes again some seconds later, behind what waits"
+BEHIND = "a message that is given back comes again some seconds later, behind those that wait"
 
 ALL: Final = "*"
 """Every test of a file."""

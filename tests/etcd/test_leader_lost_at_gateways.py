@@ -151,7 +151,7 @@ def declare_late(gateway: GatewayProcess) -> None:
 
 
 def same_at_both(gateways: list[GatewayProcess], load: DoorLoad) -> None:
-    """What was made before the losses, and during them, is at both gateways."""
+    """Objects made before the losses, and during them, are at both gateways."""
     for gateway in gateways:
         for user, password in (ADA, BOB):
             wait_until(lambda: admitted(gateway, user, password), f"{user} logs in")  # noqa: B023 - asked at once

@@ -68,9 +68,7 @@ class Answers:
         method = call.method
         try:
             if isinstance(method, Unary):
-                message, call.message = call.message, None
-                assert message is not None
-                answer = framed(method.encode(await method.work(method.decode(message), call)))
+                answer = framed(method.encode(await method.work(method.decode(call.taken_message()), call)))
                 if self._is_crowded:
                     await self._room(call)
                 if not (call.is_over or self._machine.answer(call.number, HEAD, answer, OK_TRAILERS)):
@@ -82,9 +80,7 @@ class Answers:
                         await call.write(each)
                 self.finish(call, Status.OK, "")
             else:
-                message, call.message = call.message, None
-                assert message is not None
-                await method.work(method.decode(message), call)
+                await method.work(method.decode(call.taken_message()), call)
                 self.finish(call, Status.OK, "")
         except CallOverError:
             pass

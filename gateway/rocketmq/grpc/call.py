@@ -109,6 +109,12 @@ class Call:
         """Note that the caller is known: its connection is no longer half open."""
         self._conversation.admitted()
 
+    def taken_message(self) -> bytes:
+        """Return the request of a method that has one, which is whole: it is not kept any longer."""
+        message, self.message = self.message, None
+        assert message is not None
+        return message
+
     async def write(self, answer: Any) -> None:
         """Send one of several answers; wait while bytes of the one before have no room.  Raises CallOverError."""
         await self._conversation.write(self, self.method.encode(answer))

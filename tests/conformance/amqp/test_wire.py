@@ -73,16 +73,22 @@ PROPERTIES = struct.pack(">H", 0xFFFC) + b"".join(
 """Every property there is, cluster id too, as the bytes of a content header."""
 
 
-@pytest.mark.parametrize("properties", [PROPERTIES, b"\x00\x00"], ids=["all", "none"])
-def test_properties_are_the_same_bytes(wire: Wire, properties: bytes) -> None:
-    wire.opened()
-    queue = wire.ask(Queue.Declare(queue="", exclusive=True)).queue
+def _published(wire: Wire, queue: str, properties: bytes) -> bytes:
+    """Publish a message with these bytes of properties and wait for its confirm; the payload of its content header."""
     wire.ask(Confirm.Select())
     wire.send(Basic.Publish(routing_key=queue))
     payload = struct.pack(">HHQ", 60, 0, 1) + properties
     wire.raw(struct.pack(">BHI", 2, 1, len(payload)) + payload + FRAME_END)
     wire.send(body.ContentBody(b"x"))
     wire.until(lambda channel, found: isinstance(found, Basic.Ack))
+    return payload
+
+
+@pytest.mark.parametrize("properties", [PROPERTIES, b"\x00\x00"], ids=["all", "none"])
+def test_properties_are_the_same_bytes(wire: Wire, properties: bytes) -> None:
+    wire.opened()
+    queue = wire.ask(Queue.Declare(queue="", exclusive=True)).queue
+    payload = _published(wire, queue, properties)
     wire.send(Basic.Get(queue=queue, no_ack=True))
     while payload not in wire.more():
         assert len(wire.more()) < 10_000, "the properties are others"
@@ -94,12 +100,7 @@ def test_types_of_headers_stay_in_a_dead_letter(wire: Wire) -> None:
     dead = wire.ask(Queue.Declare(queue="", exclusive=True)).queue
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
     queue = wire.ask(Queue.Declare(queue="", exclusive=True, arguments=arguments)).queue
-    wire.ask(Confirm.Select())
-    wire.send(Basic.Publish(routing_key=queue))
-    payload = struct.pack(">HHQ", 60, 0, 1) + PROPERTIES
-    wire.raw(struct.pack(">BHI", 2, 1, len(payload)) + payload + FRAME_END)
-    wire.send(body.ContentBody(b"x"))
-    wire.until(lambda channel, found: isinstance(found, Basic.Ack))
+    _published(wire, queue, PROPERTIES)
     tag = wire.ask(Basic.Get(queue=queue)).delivery_tag
     wire.until(lambda channel, found: isinstance(found, body.ContentBody))
     wire.send(Basic.Reject(delivery_tag=tag, requeue=False))

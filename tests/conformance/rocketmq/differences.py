@@ -105,7 +105,7 @@ DIFFERENCES: Final = (
         ("to dead letters", "to a retry topic"),
     ),
     Difference(
-        "What is wrong with a request has a code of its own; the proxy says INTERNAL_SERVER_ERROR.",
+        "Each fault of a request has a code of its own; the proxy says INTERNAL_SERVER_ERROR.",
         STATUS,
         (
             *("a negative priority", "a transaction ended twice", "an unknown transaction", "a recall of nonsense"),

@@ -89,7 +89,7 @@ class Play:
             return {"grpc": error.code().name}  # type: ignore[attr-defined]
 
     def _begun(self, client: GrpcClient, question: v2.TelemetryCommand) -> Iterator[v2.TelemetryCommand]:
-        """What is told on a stream that stays open as long as the conversation, as a client's does."""
+        """Commands on a stream that stays open as long as the conversation, as a client's does."""
         commands: SimpleQueue[v2.TelemetryCommand | None] = SimpleQueue()
         commands.put(question)
         self._streams.callback(commands.put, None)

@@ -224,7 +224,7 @@ def test_workers_have_one_certificate(tmp_path: Path):
 
 
 async def test_many_calls_after_a_change_of_many_connections():
-    """What is counted of connections and early bytes is given back."""
+    """Counts of connections and early bytes go down again."""
     sources = Sources()
     site = await sources.site(tls="optional", max_connections=3)
     for _ in range(10):

@@ -1,6 +1,6 @@
 """The doors of two gateways at work with all that facts are for: sessions, QoS 2, retained messages, exchanges, users.
 
-What is sent is numbered, so it is known what was lost, came twice, or was never sent.
+Sent messages are numbered, so it is known which were lost, came twice, or were never sent.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class RawGrpc:
         return ErrorCode(int.from_bytes(found.payload[4:8], "big")), found.payload[8:].decode()
 
     async def ended(self) -> bytes:
-        """What comes until the end of the connection."""
+        """All that comes until the end of the connection."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self._reader.read()
 

@@ -27,7 +27,7 @@ from tests.support.http2.peer import Peer, block, closed_by, data, head
 
 CALM = ErrorCode.ENHANCE_YOUR_CALM
 GREETED = SETTINGS_COST
-"""What the greeting has cost already."""
+"""Cost of the greeting so far."""
 CONTROLS = {
     "ping": frame(PING, 0, 0, bytes(8)),
     "its answer": frame(PING, 1, 0, bytes(8)),
@@ -67,7 +67,7 @@ def test_settings_cost_more():
 
 
 def test_a_busy_client_may_send_more():
-    """Who calls, and opens windows by what it got, is no flood."""
+    """A client that calls, and opens windows by what it got, does not flood."""
     peer = Peer()
     for number in range(1, 20_001, 2):
         peer.feed(head(number, is_last=True), CONTROLS["ping"] * 5, number_frame(WINDOW_UPDATE, 0, SMALL_WINDOW))
