@@ -1,8 +1,8 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
-[amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
+[amqp] [filters] [spark] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
 [dashboard] [neighbours] [growth] [authentication] [management]`. Only where they are named: `large`, parts of the
-tier's, `tier_server`, `tier_table` and `tier_spark`, `engine [--only pull] [--warm-up 30]`, which needs RocketMQ, and
-`facts`, which needs etcd (`make peers`).
+tier's, `tier_server`, `tier_table` and `tier_spark`, `engine [--only pull] [--warm-up 30]` and `rocketmq
+[--warm-up 240]`, which need RocketMQ, and `facts`, which needs etcd (`make peers`).
 
 Run, print, keep it all."""
 
@@ -19,11 +19,11 @@ from benchmarks.processes import BenchmarkError, build_gwload, raise_file_limit
 from benchmarks.report import machine_facts
 
 NAMES: Final = (
-    "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark", "rocketmq",
+    "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark",
     "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
     "neighbours", "growth", "authentication", "management",
 )  # fmt: skip
-NAMED: Final = ("large", "engine", "facts", "tier_server", "tier_table", "tier_spark")
+NAMED: Final = ("large", "engine", "rocketmq", "facts", "tier_server", "tier_table", "tier_spark")
 """Those that run only where they are named: they take long, need Java, or are parts of another one."""
 
 
@@ -37,7 +37,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=1_000_000, help="sessions: how many are published")
     parser.add_argument("--sessions", type=int, default=20_000, help="sessions: how many are away")
     parser.add_argument("--against", help="journey: another tree of the code, whose publishing is compared")
-    parser.add_argument("--warm-up", type=_seconds, default=30.0, help="engine: seconds to warm RocketMQ's Java up")
+    parser.add_argument("--warm-up", type=_seconds, help="engine, rocketmq: seconds to warm RocketMQ's Java up")
     return parser.parse_args(arguments)
 
 
@@ -82,6 +82,8 @@ def _options(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
         return {"only": chosen.only}
     if name == "engine":
         return {"only": chosen.only, "warm_up": chosen.warm_up}
+    if name == "rocketmq":
+        return {"warm_up": chosen.warm_up}
     if name == "journey":
         return {"against": chosen.against}
     return {"messages": chosen.messages, "sessions": chosen.sessions} if name == "sessions" else {}

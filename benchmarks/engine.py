@@ -33,6 +33,7 @@ from benchmarks.report import Goal, Report
 FLUSHES: Final = ("ASYNC_FLUSH", "SYNC_FLUSH")
 ROUNDS: Final = 3
 SECONDS, QUICK_SECONDS, FIRST_SECONDS = 2.0, 1.5, 1.0
+WARM_UP_SECONDS: Final = 30.0
 MOST_COST: Final = 1.15
 """The gateway's CPU for a message in front of RocketMQ, by that in front of our broker."""
 GOAL: Final = Goal(round(1 / MOST_COST, 2))
@@ -47,9 +48,10 @@ class Found:
     failures: list[str] = field(default_factory=list)
 
 
-def run(console: Console, *, quick: bool, only: str | None = None, warm_up: float = 30) -> Report:
+def run(console: Console, *, quick: bool, only: str | None = None, warm_up: float | None = None) -> Report:
     """Run all of it in some twenty minutes; quick: one short round of each.  `only` is a prefix of workloads' names,
     `warm_up`: seconds for which RocketMQ's client warms the broker's Java up."""
+    warm_up = WARM_UP_SECONDS if warm_up is None else warm_up
     wanted = workloads(only)
     if not wanted:
         raise BenchmarkError(f"no workload of engine is called {only}")

@@ -28,11 +28,14 @@ _CLASS_PATH: Final = f"{FETCHED}/lib/*"
 
 
 @contextmanager
-def rocketmq(flush: str) -> Iterator[RocketMqCluster]:
-    """A name server and a broker of RocketMQ, which flushes so.  Raises BenchmarkError where it cannot run."""
+def rocketmq(flush: str, *, proxy: bool = False, lives_long: bool = False) -> Iterator[RocketMqCluster]:
+    """A name server and a broker of RocketMQ, which flushes so, perhaps with a proxy.  Raises BenchmarkError where it
+    cannot run."""
     with tempfile.TemporaryDirectory(prefix="rocketmq-bench-") as directory:
         try:
-            cluster = RocketMqCluster(Path(directory), settings={"flushDiskType": flush})
+            cluster = RocketMqCluster(
+                Path(directory), proxy=proxy, lives_long=lives_long, settings={"flushDiskType": flush}
+            )
         except pytest.skip.Exception as missing:
             raise BenchmarkError(missing.msg or "RocketMQ cannot run here") from None
         try:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import uvloop
 
-from benchmarks import http_consuming, rocketmq
+from benchmarks import http_consuming
 from benchmarks.amqp import W8
 from benchmarks.http import CONNECTIONS, EVENTS_IN_BATCH, in_batches
 from benchmarks.mqtt_workloads import chosen
-from benchmarks.processes import Server, gwload
+from benchmarks.processes import Server, cpu_seconds, gwload
+from benchmarks.rocketmq_client import CALLERS, RECEIVED, measured, receives, sends
+from benchmarks.rocketmq_client import Work as Calls
 
 PULLED_A_SECOND: Final = 5_000
 """Events that are there to be pulled, for each second of a run."""
@@ -63,10 +66,11 @@ def _pulled(at_once: int) -> Work:
     return run
 
 
-def _called(work: rocketmq.Work, *, fill: bool = False) -> Work:
+def _called(work: Calls, *, fill: bool = False) -> Work:
     def run(server: Server, seconds: float, fresh: str) -> Figures:
-        per_cpu, rate = asyncio.run(rocketmq.measured(server, work, seconds, fill=fill, topic=fresh))
-        return Figures(rate, per_cpu)
+        port, cpu = server.ports["grpc"], partial(cpu_seconds, server.pid)
+        moved = asyncio.run(measured(port, cpu, work, seconds, fill=fill, topic=fresh))
+        return Figures(moved.rate, moved.per_cpu)
 
     return run
 
@@ -78,7 +82,7 @@ def _arguments(name: str) -> tuple[str, ...]:
 
 _AMQP: Final = ("--window", "200", "--warmup", "2000", "--queue", "{}")
 _W7: Final = ("--pub-proto", "amqp", "--sub-proto", "none", "--pubs", "4", "--size", "200")
-_CALLS: Final = f"RocketMQ gRPC, {rocketmq.CALLERS} calls at a time"
+_CALLS: Final = f"RocketMQ gRPC, {CALLERS} calls at a time"
 WORKLOADS: Final = (
     Workload("mqtt", "MQTT QoS 1 publish, 100 publishers", _loaded("mqtt", "pub", *_arguments("W1"))),
     Workload("fan-in", "MQTT QoS 1 to 4 plain subscribers", _loaded("mqtt", "del", *_arguments("W2n"))),
@@ -92,12 +96,12 @@ WORKLOADS: Final = (
     Workload("http", f"HTTP batches of {EVENTS_IN_BATCH}, {CONNECTIONS} connections", _published),
     Workload("pull", "HTTP pull and acknowledge by 100", _pulled(100)),
     Workload("pull-32", "HTTP pull and acknowledge by 32", _pulled(32)),
-    Workload("send", f"{_CALLS}: send", _called(lambda client, number: client.send(number, 1))),
-    Workload("send-10", f"{_CALLS}: send 10", _called(lambda client, number: client.send(number, 10))),
+    Workload("send", f"{_CALLS}: send", _called(sends(1))),
+    Workload("send-10", f"{_CALLS}: send 10", _called(sends(10))),
     Workload(
         "receive",
-        f"{_CALLS}: receive {rocketmq.RECEIVED} and acknowledge",
-        _called(lambda client, number: client.receive(number), fill=True),
+        f"{_CALLS}: receive {RECEIVED} and acknowledge",
+        _called(receives, fill=True),
     ),
 )
 

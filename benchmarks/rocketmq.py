@@ -1,171 +1,163 @@
-"""The RocketMQ listener beside an empty grpc.aio servicer: sends, and receives with their acknowledgements.
+"""The RocketMQ listener beside RocketMQ itself: its proxy in cluster mode, and its broker, for the same client.
 
-Figures are per CPU-second of the server, for one message and batches, over several channels. Both servers take turns in
-one run. The empty one reads the same requests, answers with as many bytes, and does nothing else: what gRPC's library
-costs alone.
-Every OK of ours to a send, and to an acknowledgement, comes after fdatasync.
+Figures are per CPU-second of the servers: of ours, and of proxy, broker and name server together.  Ours confirms a
+message behind fdatasync.  RocketMQ's broker flushes in both of its ways: with SYNC_FLUSH it does likewise, with
+ASYNC_FLUSH it confirms before the message is on the disk.  Its Java is warm: it compiles as far as it can, for minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
 
 import grpc.aio
+import uvloop
 from rich.console import Console
 
-from benchmarks.processes import Server, cpu_seconds, entrepot, free_port, running
+from benchmarks.engine_places import rocketmq
+from benchmarks.processes import BenchmarkError, children, cpu_seconds, entrepot, own_resident_bytes
 from benchmarks.report import Goal, Report
-from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.protocols.rocketmq.headers import Credentials, headers
+from benchmarks.rocketmq_client import (
+    CALLERS,
+    CHANNELS,
+    RECEIVED,
+    Moved,
+    Work,
+    measured,
+    receives,
+    sends,
+    sent_in_all,
+    waits,
+)
+from tests.support.rocketmq.cluster import RocketMqCluster
 
+FLUSHES: Final = ("SYNC_FLUSH", "ASYNC_FLUSH")
 ROUNDS: Final = 3
-CHANNELS: Final = 8
-CALLERS: Final = 64
-"""Calls under way at one time, over all channels."""
-BODY: Final = b"x" * 200
-RECEIVED: Final = 32
-GOAL: Final = Goal(0.7)
-SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
-TOPIC: Final = "bench"
-GROUP: Final = v2.Resource(name="workers")
-METADATA: Final = headers("bench@1", Credentials(), "", "5.1", 1_700_000_000_000, "r")
+SECONDS, QUICK_SECONDS = 4.0, 1.0
+WARM_UP_SECONDS: Final = 240.0
+RATE: Final = 1000
+"""Messages a second of the open loop."""
+KEPT: Final = 1_000_000
+"""Messages that are there when memory is read."""
+QUEUES: Final = 8
+SEND_GOAL, RECEIVE_GOAL, WAIT_GOAL = Goal(1.2), Goal(3), Goal(0.5, at_most=True)
 
-Work = Callable[["Client", int], Any]
-
-
-class Client:
-    """Calls over one of several channels."""
-
-    def __init__(self, port: int, topic: str) -> None:
-        self._topic = v2.Resource(name=topic)
-        options = (("grpc.use_local_subchannel_pool", 1),)
-        self.channels = [grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) for _ in range(CHANNELS)]
-        self._unary = {
-            (number, name): channel.unary_unary(SERVICE + name, question.SerializeToString, answer.FromString)
-            for number, channel in enumerate(self.channels)
-            for name, question, answer in (
-                ("SendMessage", v2.SendMessageRequest, v2.SendMessageResponse),
-                ("AckMessage", v2.AckMessageRequest, v2.AckMessageResponse),
-            )
-        }
-        self._receive = [
-            channel.unary_stream(
-                SERVICE + "ReceiveMessage",
-                v2.ReceiveMessageRequest.SerializeToString,
-                v2.ReceiveMessageResponse.FromString,
-            )
-            for channel in self.channels
-        ]
-        self._count = 0
-
-    async def send(self, number: int, count: int) -> int:
-        wires = []
-        for _ in range(count):
-            self._count += 1
-            wire = v2.Message(topic=self._topic, body=BODY)
-            system = wire.system_properties
-            system.message_id, system.message_type, system.body_encoding = (
-                f"01{self._count:032X}",
-                v2.NORMAL,
-                v2.IDENTITY,
-            )
-            system.born_timestamp.seconds = 1_700_000_000
-            wires.append(wire)
-        question = v2.SendMessageRequest(messages=wires)
-        answer = await self._unary[number % CHANNELS, "SendMessage"](question, metadata=METADATA)
-        assert answer.status.code == v2.OK, answer.status
-        return count
-
-    async def receive(self, number: int) -> int:
-        queue = v2.MessageQueue(topic=self._topic, id=-1)
-        question = v2.ReceiveMessageRequest(group=GROUP, message_queue=queue, batch_size=RECEIVED)
-        question.invisible_duration.FromSeconds(60)
-        question.long_polling_timeout.FromSeconds(1)
-        entries = []
-        async for answer in self._receive[number % CHANNELS](question, metadata=METADATA):
-            if answer.HasField("message"):
-                handle = answer.message.system_properties.receipt_handle
-                entries.append(v2.AckMessageEntry(receipt_handle=handle))
-        if not entries:
-            return 0
-        done = v2.AckMessageRequest(group=GROUP, topic=self._topic, entries=entries)
-        acknowledged = await self._unary[number % CHANNELS, "AckMessage"](done, metadata=METADATA)
-        assert acknowledged.status.code == v2.OK, acknowledged.status
-        return len(entries)
-
-    async def close(self) -> None:
-        for channel in self.channels:
-            await channel.close(None)
+CASES: Final[tuple[tuple[str, Work, bool, Goal], ...]] = (
+    ("send, one message a call", sends(1), False, SEND_GOAL),
+    ("send, 10 messages a call", sends(10), False, SEND_GOAL),
+    ("send, 32 messages a call", sends(32), False, SEND_GOAL),
+    (f"receive {RECEIVED} and acknowledge them", receives, True, RECEIVE_GOAL),
+)
 
 
-def run(console: Console, *, quick: bool) -> Report:
-    """Run all of it in some two minutes; quick: one short round of each."""
-    rounds, seconds = (1, 1.0) if quick else (ROUNDS, 4.0)
-    report = Report(
-        "rocketmq", "RocketMQ: durable before each answer, beside an empty grpc.aio servicer", "empty servicer"
-    )
-    cases: list[tuple[str, Any, bool]] = [
-        ("send, one message a call", lambda client, number: client.send(number, 1), False),
-        ("send, 10 messages a call", lambda client, number: client.send(number, 10), False),
-        ("send, 32 messages a call", lambda client, number: client.send(number, 32), False),
-        ("receive 32 and acknowledge them", lambda client, number: client.receive(number), True),
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Running servers: the port of their gRPC door, and their processes.  `cluster` makes topics, where it has to."""
+
+    name: str
+    port: int
+    processes: tuple[int, ...]
+    cluster: RocketMqCluster | None = None
+
+    def cpu_seconds(self) -> float:
+        return sum(map(cpu_seconds, self.processes))
+
+    def resident_mib(self) -> float:
+        """Memory of all processes that is in no file."""
+        every = [pid for each in self.processes for pid in (each, *children(each))]
+        return sum(map(own_resident_bytes, every)) / (1 << 20)
+
+    def new_topic(self) -> str:
+        """A topic that nobody has used."""
+        topic = f"bench-{uuid.uuid4().hex[:8]}"
+        if self.cluster is not None:
+            self.cluster.put_topic(topic, QUEUES)
+        return topic
+
+
+def run(console: Console, *, quick: bool, warm_up: float | None = None) -> Report:
+    """Run all of it in some twenty minutes; quick: one short round of each, behind half a minute of warming up."""
+    report = Report("rocketmq", "The RocketMQ door, beside RocketMQ's proxy and broker", "RocketMQ")
+    seconds = warm_up if warm_up is not None else 30.0 if quick else WARM_UP_SECONDS
+    for flush in FLUSHES:
+        console.print(f"{flush}: starting RocketMQ, and {seconds:g} s of warming up", style="dim")
+        with ExitStack() as stack:
+            theirs, ours = stack.enter_context(_theirs(flush)), stack.enter_context(_ours())
+            _warm_up(theirs, seconds)
+            _warm_up(ours, 1)
+            _add_loads(console, report, flush, (ours, theirs), quick=quick)
+            _add_waits(report, flush, (ours, theirs), quick=quick)
+            if flush == FLUSHES[0]:
+                _add_memory(report, (ours, theirs), KEPT // 10 if quick else KEPT)
+    report.notes += [
+        f"{CHANNELS} channels, {CALLERS} calls at a time, 200 B, {QUEUES} queues; medians of {1 if quick else ROUNDS}, "
+        "rounds alternating; the client shares the cores",
+        f"the waits: from when a message was due, at {RATE} a second, until its answer",
+        "SYNC_FLUSH promises what ours always promises; ASYNC_FLUSH confirms what the disk may not have",
+        f"RocketMQ's Java was warm: {seconds:g} s of these calls",
     ]
-    peers: list[Callable[[], AbstractContextManager[Server]]] = [
-        lambda: entrepot("--set", "grpc.max_receive_messages=32"),
-        bare_grpc,
-    ]
-    for name, work, needs_messages in cases:
-        console.print(name, style="dim")
-        found: list[list[tuple[float, float]]] = [[], []]
-        for _ in range(rounds):
-            for peer, kept in zip(peers, found, strict=True):
-                with peer() as server:
-                    kept.append(
-                        asyncio.run(measured(server, work, seconds, fill=needs_messages and peer is not bare_grpc))
-                    )
-        per_cpu = [statistics.median(each[0] for each in kept) for kept in found]
-        rates = [statistics.median(each[1] for each in kept) for kept in found]
-        report.add(name, "msg/CPU-s", per_cpu[0], per_cpu[1], goal=GOAL, judged="ratio")
-        report.add(name, "msg/s", rates[0], rates[1])
-    report.notes.append(
-        f"{CHANNELS} channels, {CALLERS} calls at a time, 200 B; medians of {rounds}, rounds alternating; "
-        "the client shares the cores"
-    )
     return report
 
 
-async def measured(server: Server, work: Any, seconds: float, *, fill: bool, topic: str = TOPIC) -> tuple[float, float]:
-    """Messages per CPU-second of the server, and per second; with `fill` it sends some before that."""
-    client = Client(server.ports["grpc"], topic)
-    if fill:
-        await asyncio.gather(
-            *(_repeat(client, lambda c, n: c.send(n, 100), n, time.monotonic() + seconds) for n in range(8))
-        )
-    await work(client, 0)
-    before, began = cpu_seconds(server.pid), time.monotonic()
-    done = sum(await asyncio.gather(*(_repeat(client, work, number, began + seconds) for number in range(CALLERS))))
-    took, cpu = time.monotonic() - began, cpu_seconds(server.pid) - before
-    await client.close()
-    return done / cpu, done / took
-
-
-async def _repeat(client: Client, work: Any, number: int, end: float) -> int:
-    done = 0
-    while time.monotonic() < end:
-        done += await work(client, number)
-    return done
+@contextmanager
+def _ours() -> Iterator[Place]:
+    with entrepot("--set", f"grpc.max_receive_messages={RECEIVED}") as server:
+        yield Place("ours", server.ports["grpc"], (server.pid,))
 
 
 @contextmanager
-def bare_grpc() -> Iterator[Server]:
-    """The empty servicer."""
-    port = free_port()
-    command = [sys.executable, "-m", "benchmarks.bare_grpc", str(port)]
-    with running("empty servicer", command, {"grpc": port}) as server:
-        yield server
+def _theirs(flush: str) -> Iterator[Place]:
+    with rocketmq(flush, proxy=True, lives_long=True) as cluster:
+        processes = tuple(process.pid for process in cluster.processes)
+        yield Place(f"RocketMQ, {flush}", cluster.proxy_port, processes, cluster)
+
+
+def _warm_up(place: Place, seconds: float) -> None:
+    """Let a place do all of it for a while; it has so much time in all."""
+    topic, each = place.new_topic(), seconds / len(CASES)
+    for _, work, _, _ in CASES:
+        _measured(place, work, each, topic=topic)
+
+
+def _measured(place: Place, work: Work, seconds: float, *, fill: bool = False, topic: str) -> Moved:
+    try:
+        return asyncio.run(measured(place.port, place.cpu_seconds, work, seconds, fill=fill, topic=topic))
+    except (grpc.aio.AioRpcError, AssertionError) as failed:
+        raise BenchmarkError(f"{place.name}: {' '.join(str(failed).split())[:300]}") from failed
+
+
+def _add_loads(console: Console, report: Report, flush: str, places: tuple[Place, Place], *, quick: bool) -> None:
+    for what, work, needs_messages, goal in CASES:
+        console.print(f"{flush}: {what}", style="dim")
+        found: list[list[Moved]] = [[], []]
+        for _ in range(1 if quick else ROUNDS):
+            for place, kept in zip(places, found, strict=True):
+                seconds, topic = QUICK_SECONDS if quick else SECONDS, place.new_topic()
+                kept.append(_measured(place, work, seconds, fill=needs_messages, topic=topic))
+        for unit, field, judged in (("msg/CPU-s", "per_cpu", goal), ("msg/s", "rate", None)):
+            ours, theirs = (statistics.median(getattr(each, field) for each in kept) for kept in found)
+            report.add(f"{flush}: {what}", unit, ours, theirs, judged="ratio", goal=judged)
+
+
+def _add_waits(report: Report, flush: str, places: tuple[Place, Place], *, quick: bool) -> None:
+    found: list[list[list[float]]] = [[], []]
+    for _ in range(1 if quick else ROUNDS):
+        for place, kept in zip(places, found, strict=True):
+            seconds, topic = QUICK_SECONDS if quick else 2 * SECONDS, place.new_topic()
+            kept.append(uvloop.run(waits(place.port, RATE, seconds, topic)))
+    for name, share, goal in (("p50", 0.5, None), ("p99", 0.99, WAIT_GOAL)):
+        ours, theirs = (statistics.median(each[int(len(each) * share)] for each in kept) for kept in found)
+        report.add(f"{flush}: wait at {RATE}/s, {name}", "ms", ours, theirs, judged="ratio", goal=goal)
+
+
+def _add_memory(report: Report, places: tuple[Place, Place], count: int) -> None:
+    resident = []
+    for place in places:
+        asyncio.run(sent_in_all(place.port, count, RECEIVED, place.new_topic()))
+        resident.append(place.resident_mib())
+    report.add(f"memory in no file, after {count:,} messages and the loads before", "MiB", *resident)

@@ -38,6 +38,10 @@ START_SECONDS: Final = 4 * PATIENCE_SECONDS
 """Three JVMs, one after the other."""
 _OPENED: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/java.lang")
 """Packages that RocketMQ reaches into; a Java of 17 or later would refuse it."""
+_SHORT_LIFE: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Flags of a Java that lives for minutes: it compiles quickly, and not far."""
+_LONG_HEAPS: Final = 8
+"""Heaps of one that lives long, by those of the others."""
 _FAST_PORT: Final = 2
 """A broker listens on the port this far below its own, too."""
 _BROKER: Final = {
@@ -87,14 +91,15 @@ def require_rocketmq() -> None:
 class JavaProcess:
     """One of the cluster's programs.  It does not outlive the tests, however they end."""
 
-    def __init__(self, directory: Path, name: str, main: str, heap_mib: int, arguments: Sequence[str]) -> None:
+    def __init__(
+        self, directory: Path, name: str, main: str, heap_mib: int, arguments: Sequence[str], flags: Sequence[str]
+    ) -> None:
         self.name = name
         self._directory = directory
         self._log = directory / f"{name}.log"
         opened = [flag for package in _OPENED for flag in ("--add-opens", f"{package}=ALL-UNNAMED")]
         memory = [f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={2 * heap_mib}m"]
-        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # it lives for minutes
-        java = ["java", f"-Duser.home={directory}", *opened, *memory, *quick, "-cp", f"{FETCHED}/lib/*"]
+        java = ["java", f"-Duser.home={directory}", *opened, *memory, *flags, "-cp", f"{FETCHED}/lib/*"]
         self._command = ["setpriv", "--pdeathsig", "KILL", *java, main, *arguments]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -156,7 +161,7 @@ class RocketMqCluster(Started):
     """A name server and `brokers` masters on an empty folder, with a `proxy` before them.  They are killed at the end.
 
     `controlled`: the brokers are replicas of one name instead, and `controllers` choose their master.  `settings`: of
-    the brokers, beyond those of all tests."""
+    the brokers, beyond those of all tests.  `lives_long`: Java compiles as far as it can, with a large heap."""
 
     def __init__(
         self,
@@ -166,6 +171,7 @@ class RocketMqCluster(Started):
         controlled: bool = False,
         controllers: int = 1,
         proxy: bool = False,
+        lives_long: bool = False,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         require_rocketmq()
@@ -173,7 +179,7 @@ class RocketMqCluster(Started):
         self.name_server_port, self.proxy_port = free_port(), free_port()
         self.controller_ports = [free_port() for _ in range(controllers)] if controlled else []
         self._settings = dict(settings or {})
-        self._wants_proxy = proxy
+        self._wants_proxy, self._lives_long = proxy, lives_long
         self.brokers: list[BrokerPlace] = []
         for _ in range(brokers):
             self._place()
@@ -226,7 +232,10 @@ class RocketMqCluster(Started):
         return "\n".join(f"{process.name}:\n{process.log_text()}" for process in self.processes)
 
     def _begin(self, name: str, main: str, heap_mib: int, arguments: list[str]) -> None:
-        process = JavaProcess(self.directory, name, f"org.apache.rocketmq.{main}", heap_mib, arguments)
+        if self._lives_long:
+            heap_mib *= _LONG_HEAPS
+        flags = () if self._lives_long else _SHORT_LIFE
+        process = JavaProcess(self.directory, name, f"org.apache.rocketmq.{main}", heap_mib, arguments, flags)
         self.processes.append(process)
         process.start()
 
