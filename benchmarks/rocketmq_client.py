@@ -56,7 +56,7 @@ class Client:
         ]
         self._telemetry = self.channels[0].stream_stream(
             SERVICE + "Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString
-        )(metadata=METADATA)
+        )(None, metadata=METADATA)
         self._count = 0
 
     async def introduce(self) -> None:
