@@ -69,7 +69,7 @@ def configure_logging(level: str = "info", log_format: Format = "console", strea
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", out)),
         cache_logger_on_first_use=False,
     )
-    handler = _Handler(out, instead)
+    handler = LogHandler(out, instead)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*common, structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(("suppressed",))],
@@ -118,7 +118,7 @@ def _never_raising(least: int, instead: Instead) -> type[Any]:
     return type("NeverRaising", (base,), {name: guarded(name) for name in names})
 
 
-class _Handler(logging.StreamHandler[Any]):
+class LogHandler(logging.StreamHandler[Any]):
     """The standard library's handler, which calls `instead` for a record that cannot be rendered."""
 
     def __init__(self, stream: LogStream, instead: Instead) -> None:

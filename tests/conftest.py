@@ -1,6 +1,7 @@
 """Common to every test run: the tiers, and Hypothesis profiles whose failures can be repeated."""
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from entrepot.gateway.log import LogHandler
 from tests.support.amqp.servers import amqp_port  # noqa: F401 - for every test of the AMQP door: started once
 from tests.support.rocketmq.cluster import rocketmq_cluster  # noqa: F401 - for every test at RocketMQ: started once
 
@@ -27,9 +29,12 @@ settings.load_profile("default")
 
 @pytest.fixture(autouse=True)
 def own_log() -> Iterator[None]:
-    """A test that runs a command in its process sets the log up for a standard error that is gone with it."""
+    """A test that runs a command in its process sets the log up for a standard error that is gone with it.  Whatever
+    has its descriptor next would get every line of later tests: once that was the socket of an S3 client."""
     yield
     structlog.reset_defaults()
+    root = logging.getLogger()
+    root.handlers[:] = [each for each in root.handlers if not isinstance(each, LogHandler)]
 
 
 MANY_DESCRIPTORS = 300
