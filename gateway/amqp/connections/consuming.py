@@ -15,6 +15,7 @@ from entrepot.domain.callbacks import hand_over
 from entrepot.domain.message import StoredMessage, place_of_message
 from entrepot.domain.position import Position
 from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
+from entrepot.gateway.amqp.connections.channel_room import ChannelRoom
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.publishing import ChannelPublishing
 from entrepot.gateway.amqp.connections.services import AmqpServices
@@ -22,7 +23,6 @@ from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
 from entrepot.gateway.amqp.connections.templates import Held, template_for
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
-from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.protocols.amqp.connection_events import ACK, Settlement
@@ -34,8 +34,6 @@ from entrepot.protocols.amqp.value_space import USUAL_FRAME_MAX
 
 PART: Final = "amqp"
 TOO_NARROW: Final = "the properties of the message do not fit a frame of the client"
-NO_ACK_BATCH: Final = 200
-"""Maximum number of messages in one delivery to a consumer without acknowledgements, while the socket accepts them."""
 
 
 class Handed:
@@ -72,7 +70,12 @@ class Consumer:
 
     @property
     def credit(self) -> int:
-        return self._consuming.credit(self)
+        return self._consuming.room.credit(self)
+
+    @property
+    def shared_room(self) -> ChannelRoom | None:
+        """The room of its channel, which its unsettled messages take."""
+        return None if self.no_ack else self._consuming.room
 
     @property
     def start(self) -> int | Position | None:
@@ -99,21 +102,19 @@ class Consumer:
 
 
 class ChannelConsuming:
-    """One channel's consumers.  `prefetch`: the limit of each later consumer; `channel_prefetch`: of all of them
-    together."""
+    """One channel's consumers."""
 
     __slots__ = (
         "_before_end",
         "_client",
-        "_fit",
+        "_looks",
         "_next_tag",
         "_out",
         "_publishing",
         "_vhost",
-        "channel_prefetch",
         "consumers",
         "held",
-        "prefetch",
+        "room",
         "services",
         "tx",
     )
@@ -131,41 +132,30 @@ class ChannelConsuming:
         self._publishing, self._before_end = publishing, before_end
         self.consumers: dict[str, Consumer] = {}
         self.held: dict[int, Held] = {}
-        self.prefetch = self.channel_prefetch = 0
+        self.room = ChannelRoom(out, self.held, services.settings.max_unacknowledged)
         self.tx: list[Settlement] = []
         """A transaction's settlements, applied at commit."""
         self._next_tag = 1
-        self._fit = MessagesThatFit()
+        self._looks = 0
 
     # -- credit --------------------------------------------------------------------------------------------------
 
-    def credit(self, consumer: Consumer) -> int:
-        """The number of messages that the consumer can take now."""
-        driver = self._out.driver
-        if driver.is_congested or not self._out.is_open:
-            return 0
-        fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
-        if consumer.no_ack:
-            return min(NO_ACK_BATCH, fitting)
-        room = self.services.settings.max_unacknowledged - len(self.held)
-        if consumer.prefetch:
-            room = min(room, consumer.prefetch - consumer.held)
-        if self.channel_prefetch:
-            room = min(room, self.channel_prefetch - len(self.held))
-        return max(min(room, fitting), 0)
-
     def has_room(self) -> None:
-        """Note that credit may have grown."""
+        """Note that credit may have grown.  Queues of one channel come first in turn: the first one may take it all."""
         feeds = self.services.virtual_hosts.feeds
-        for queue in {consumer.queue for consumer in self.consumers.values()}:
+        queues = list(dict.fromkeys(consumer.queue for consumer in self.consumers.values()))
+        if len(queues) > 1:
+            self._looks = (self._looks + 1) % len(queues)
+            queues = queues[self._looks :] + queues[: self._looks]
+        for queue in queues:
             feeds.feeding(queue).look()
 
     def set_prefetch(self, count: int, *, of_channel: bool) -> None:
         if of_channel:
-            self.channel_prefetch = count
+            self.room.channel_prefetch = count
             self.has_room()
         else:
-            self.prefetch = count
+            self.room.prefetch = count
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
@@ -200,7 +190,7 @@ class ChannelConsuming:
         out.machine.deliver_run(out.number, consumer.tag, run)
         self._next_tag = first + len(encoded)
         sizes = [len(template.body) for _, template in encoded]
-        self._fit.note(max(sizes))
+        self.room.note(max(sizes))
         services.virtual_hosts.consumption.delivered(queue, sizes, sum(again))
         if consumer.no_ack:
             acknowledge_all([ticket for ticket, _ in encoded if isinstance(ticket, Ticket)])
@@ -262,6 +252,7 @@ class ChannelConsuming:
             ticket.acknowledge()
         else:
             self._hold((ticket,), tag, Handed(queue, None, services.loop.time()))
+            self.room.gotten += 1
         services.virtual_hosts.consumption.delivered(queue, [len(template.body)], int(is_again))
         return True
 
@@ -327,7 +318,9 @@ class ChannelConsuming:
             return
         for held in found:
             consumer = held.member.consumer
-            if consumer is not None:
+            if consumer is None:
+                self.room.gotten -= 1
+            else:
                 consumer.held -= 1
         self.has_room()
 

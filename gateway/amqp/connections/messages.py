@@ -70,7 +70,7 @@ async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         no_ack=method.no_ack,
         exclusive=method.exclusive,
         priority=_priority(method.arguments),
-        prefetch=consuming.prefetch,
+        prefetch=consuming.room.prefetch,
         arguments=method.arguments,
     )
     if not method.nowait:
@@ -83,7 +83,7 @@ def _check_stream(channel: AmqpChannel, queue: Queue, method: BasicConsume) -> N
     of = queue_text(queue.name, channel.vhost.name)
     if method.no_ack:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"automatic acknowledgement not supported by stream {of}")
-    if not channel.consuming.prefetch and not channel.consuming.channel_prefetch:
+    if not channel.consuming.room.prefetch and not channel.consuming.room.channel_prefetch:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"consumer prefetch count is not set for stream {of}")
     stream_start(method.arguments, channel.services.clock.now_ms())
 

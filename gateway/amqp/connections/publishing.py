@@ -24,6 +24,7 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.send import Refusals
 from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.delivery import content_template
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.mapping import expiration_ms
@@ -197,8 +198,7 @@ class ChannelPublishing:
                 expiration_ms(expiration)
             except ValueError as error:
                 raise AmqpError(ReplyCode.PRECONDITION_FAILED, str(error), 60, 40) from None
-        if (user := header.user_id) is not None and user != self._client.login_name:
-            text = f"user_id property set to '{user}' but authenticated user was '{self._client.login_name}'"
+        if text := not_own_user(header, self._client.login_name):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
 
     def _with_reply_queue(self, publish: Publish) -> Publish:
@@ -314,6 +314,13 @@ def without_bcc(publish: Publish) -> Publish:
         return publish
     kept = {name: value for name, value in headers.items() if name != "BCC"}
     return publish._replace(header=publish.header.replaced(headers=kept))
+
+
+def not_own_user(header: ContentHeader, login_name: str) -> str:
+    """The text of a refusal where `user_id` names somebody else than the publisher; else empty."""
+    if header.user_id is None or header.user_id == login_name:
+        return ""
+    return f"user_id property set to '{header.user_id}' but authenticated user was '{login_name}'"
 
 
 def all_keys(publish: Publish) -> list[str]:

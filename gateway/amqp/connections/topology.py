@@ -133,8 +133,8 @@ def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
 
 async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
     vhost, services, name = channel.vhost, channel.services, method.queue
-    if name == REPLY_TO_QUEUE:
-        channel.out.send(QueueDeclareOk(name, 0, 1))
+    if name.startswith(REPLY_TO_QUEUE):
+        _declare_reply_queue(channel, method)
         return
     if method.passive:
         services.access.check_know(channel.client, vhost, name or channel.last_queue)
@@ -147,6 +147,16 @@ async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
         await channel.publishing.settled()
         ready = await services.virtual_hosts.counting.ready(queue)
         channel.out.send(QueueDeclareOk(queue.name, ready, services.virtual_hosts.consumers_of(queue)))
+
+
+def _declare_reply_queue(channel: AmqpChannel, method: QueueDeclare) -> None:
+    """Say that a client still waits for replies there, as RabbitMQ does for any declaration.  Raises NOT_FOUND."""
+    vhost, name = channel.vhost, method.queue
+    if name != REPLY_TO_QUEUE and vhost.queue(name) is None:
+        raise AmqpError(ReplyCode.NOT_FOUND, f"no {queue_text(name, vhost.name)}")
+    channel.last_queue = name
+    if not method.nowait:
+        channel.out.send(QueueDeclareOk(name, 0, 1))
 
 
 async def _declare_queue(channel: AmqpChannel, vhost: Vhost, method: QueueDeclare) -> Queue:

@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from entrepot.gateway.amqp.feeds.rooms import Rooms, RoomyConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 
 
-class FramedConsumer(Protocol):
+class FramedConsumer(RoomyConsumer, Protocol):
     """A consumer as far as sharing out needs it."""
-
-    @property
-    def credit(self) -> int: ...
 
     @property
     def priority(self) -> int: ...
@@ -28,8 +26,6 @@ class FramedConsumer(Protocol):
 
     def can_take(self, ticket: Ticket) -> bool:
         """True if the message's properties fit its frames."""
-
-    def __hash__(self) -> int: ...
 
 
 C = TypeVar("C", bound=FramedConsumer)
@@ -48,21 +44,21 @@ class Shared(Generic[C]):
 
 def shared_out(tickets: Sequence[Ticket], active: Sequence[C]) -> Shared[C]:
     """Share messages out, in their order: the highest priority first, equal ones in turn."""
-    shared, rooms = Shared[C](), {consumer: consumer.credit for consumer in active}
+    shared, rooms = Shared[C](), Rooms(active)
     turn = 0
     for ticket in tickets:
         able = [each for each in active if not each.is_narrow or each.can_take(ticket)]
-        with_room = [each for each in able if rooms[each] > 0]
+        with_room = [each for each in able if rooms.has(each)]
         if with_room:
             best = max(each.priority for each in with_room)
             equal = [each for each in with_room if each.priority == best]
             chosen = equal[turn % len(equal)]
             turn += 1
-            rooms[chosen] -= 1
+            rooms.take(chosen)
             shared.parts.setdefault(chosen, []).append(ticket)
         elif not able:
             shared.untaken.append(ticket)
-        elif any(room > 0 for room in rooms.values()):
+        elif rooms.total > 0:
             shared.waiting.append(ticket)
         else:
             shared.back.append(ticket)

@@ -26,6 +26,7 @@ from entrepot.domain.errors import UNANSWERED, EntrepotError
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.gateway.amqp.feeds.late_messages import LateMessages
 from entrepot.gateway.amqp.feeds.narrow_frames import shared_out
+from entrepot.gateway.amqp.feeds.rooms import Rooms, SharedRoom
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.passed_over import PassedOver, Untaken
 from entrepot.gateway.messaging.ticket import Ticket
@@ -69,6 +70,10 @@ class QueueConsumer(FeedConsumer, Protocol):
 
     @property
     def priority(self) -> int: ...
+
+    @property
+    def shared_room(self) -> SharedRoom | None:
+        """The room that it has with other consumers of its channel."""
 
     @property
     def held(self) -> int:
@@ -176,7 +181,8 @@ class QueueFeed:
         return consumers
 
     def _credit(self) -> int:
-        return sum(consumer.credit for consumer in self._active())
+        active = self._active()
+        return active[0].credit if len(active) == 1 else Rooms(active).total
 
     def _stop(self) -> None:
         if self._pop is not None:
@@ -249,13 +255,16 @@ class QueueFeed:
         if self._passed_over is not None and any(each.is_narrow for each in active):
             self._hand_out_narrow(tickets, active, self._passed_over)
             return
-        each = -(-len(tickets) // len(active)) if active else 0
-        if tickets and all(other.priority == active[0].priority and other.credit >= each for other in active):
+        each, rooms = -(-len(tickets) // len(active)) if active else 0, Rooms(active)
+        is_even = rooms.are_apart and all(
+            other.priority == active[0].priority and other.credit >= each for other in active
+        )
+        if tickets and is_even:
             self._turn += len(tickets)
             for place, consumer in enumerate(active[: len(tickets)]):
                 consumer.take(tickets[place :: len(active)])
             return
-        self._hand_out_by_rank(tickets, active)
+        self._hand_out_by_rank(tickets, active, rooms)
 
     def _hand_out_narrow(self, tickets: list[Ticket], active: Sequence[QueueConsumer], passed_over: PassedOver) -> None:
         """Hand out messages where some may not fit the frames of a consumer."""
@@ -270,19 +279,20 @@ class QueueFeed:
         for consumer, part in shared.parts.items():
             consumer.take(part)
 
-    def _hand_out_by_rank(self, tickets: list[Ticket], active: Sequence[QueueConsumer]) -> None:
+    def _hand_out_by_rank(
+        self, tickets: list[Ticket], active: Sequence[QueueConsumer], rooms: Rooms[QueueConsumer]
+    ) -> None:
         """Hand out messages where consumers differ in priority, or lack credit."""
         parts: dict[QueueConsumer, list[Ticket]] = {}
         at = 0
-        rooms = {consumer: consumer.credit for consumer in active}
         while at < len(tickets):
-            best = max((consumer.priority for consumer in active if rooms[consumer] > 0), default=None)
+            best = max((consumer.priority for consumer in active if rooms.has(consumer)), default=None)
             if best is None:
                 break
             for consumer in active:
-                if at < len(tickets) and rooms[consumer] > 0 and consumer.priority == best:
+                if at < len(tickets) and consumer.priority == best and rooms.has(consumer):
                     parts.setdefault(consumer, []).append(tickets[at])
-                    rooms[consumer] -= 1
+                    rooms.take(consumer)
                     at += 1
                     self._turn += 1
         if at < len(tickets):

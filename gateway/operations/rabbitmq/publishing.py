@@ -11,7 +11,7 @@ import msgspec
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.routing import UnknownExchange
-from entrepot.gateway.amqp.connections.publishing import all_keys, without_bcc
+from entrepot.gateway.amqp.connections.publishing import all_keys, not_own_user, without_bcc
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
 from entrepot.gateway.messaging.answer import Answer
@@ -107,7 +107,10 @@ def _check_sayable(routing_key: str, header: ContentHeader) -> None:
 async def published_by(
     rabbitmq: RabbitMq, principal: Principal, vhost: str, publish: Publish
 ) -> tuple[bool, Message | None]:
-    """Publish for a client, whose rights are those of AMQP; see `published`.  Raises FORBIDDEN, MissingError, too."""
+    """Publish for a client, whose rights are those of AMQP; see `published`.  Raises FORBIDDEN, MissingError, too, and
+    BAD_REQUEST for a `user_id` of somebody else."""
+    if not principal.is_anonymous and (text := not_own_user(publish.header, principal.name)):
+        raise bad_request(text)  # while no user is defined, any client may take any name, as at the AMQP listener
     rabbitmq.check(principal, needs.to_publish(namespace_of(vhost), publish.exchange, all_keys(publish)))
     return await published(rabbitmq.frontend, rabbitmq.vhost(vhost), publish)
 

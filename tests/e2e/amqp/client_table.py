@@ -57,6 +57,7 @@ CANNOT: dict[tuple[str, str], str] = {
     ("aio-pika", "wrong vhost"): "aiormq does not tell the close that answers connection.open",
     ("aio-pika", "no properties"): _OWN_PROPERTIES,
     ("aio-pika", "a connection is cut: all comes again, marked"): "aio-pika does not give its socket away",
+    ("aio-pika", "a name for replies can be declared while its client waits"): "aiormq refuses RabbitMQ's own names",
     ("kombu", "nack with requeue: at the old place, marked"): _NO_NACK,
     ("kombu", "nack without requeue"): _NO_NACK,
     ("kombu", "internal exchange"): "py-amqp declares none",

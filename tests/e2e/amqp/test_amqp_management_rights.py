@@ -72,6 +72,21 @@ def refused(connection: pika.BlockingConnection, act: Callable[[Any], object]) -
     return False
 
 
+def test_nobody_publishes_in_the_name_of_another(root: httpx2.Client) -> None:
+    queue = "in-the-name"
+    ok(root.put(f"/queues/%2F/{queue}", json={}))
+    message = {"routing_key": queue, "payload": "x", "payload_encoding": "string"}
+    path = "/exchanges/%2F/amq.default/publish"
+    refused = root.post(path, json={**message, "properties": {"user_id": "somebody-else"}})
+    assert refused.status_code == 400
+    assert "user_id property set to 'somebody-else' but authenticated user was" in refused.json()["reason"]
+    ok(root.post(path, json={**message, "properties": {"user_id": "root"}}))
+    own = ok(
+        root.post(f"/queues/%2F/{queue}/get", json={"count": 2, "ackmode": "ack_requeue_false", "encoding": "auto"})
+    )
+    assert [each["properties"]["user_id"] for each in own] == ["root"]
+
+
 def test_users(root: httpx2.Client, as_user: Callable[..., httpx2.Client]) -> None:
     assert root.put("/users/ann", json={"password": "pw", "tags": "administrator"}).status_code == 201
     assert root.put("/users/ann", json={"password": "pw", "tags": ["administrator"]}).status_code == 204

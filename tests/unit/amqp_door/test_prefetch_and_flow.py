@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from entrepot.gateway.amqp.connections import channel as channel_module
-from entrepot.gateway.amqp.connections.consuming import NO_ACK_BATCH
+from entrepot.gateway.amqp.connections.channel_room import NO_ACK_BATCH
 from entrepot.gateway.messaging import send
 from entrepot.protocols.amqp.methods_basic import BasicAck, BasicGet, BasicNack, BasicQos
 from entrepot.protocols.amqp.methods_connection import (

@@ -20,6 +20,7 @@ class Consumer:
     credit: int
     most: int = LARGE
     priority: int = 0
+    shared_room: None = None
     asked: list[int] = field(default_factory=list)
 
     @property

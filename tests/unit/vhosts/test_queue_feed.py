@@ -25,6 +25,25 @@ from tests.support.waiting import until
 TOPIC = queue_feed("default", "q")
 
 
+class Together:
+    """The room of a channel."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.takers: list[Taker] = []
+
+    @property
+    def room(self) -> int:
+        return self.limit - sum(taker.held for taker in self.takers)
+
+    def taker(self, credit: int) -> Taker:
+        """One more consumer of the channel."""
+        taker = Taker(credit)
+        taker.shared_room = self
+        self.takers.append(taker)
+        return taker
+
+
 class Taker:
     """A consumer that keeps what it is handed."""
 
@@ -41,6 +60,7 @@ class Taker:
         return sum(ticket.is_open for ticket in self.tickets)
 
     is_narrow = False
+    shared_room: Together | None = None
 
     def can_take(self, ticket: Ticket) -> bool:
         return True
@@ -320,3 +340,17 @@ async def test_a_feed_whose_last_consumer_leaves_without_a_pop_is_idle(store: Me
     feed.remove(consumer)
     await until(lambda: idle == [feed], "it is idle now")
     await feed.close()
+
+
+async def test_consumers_of_one_channel_share_its_room(store: MemoryStore, feed: QueueFeed) -> None:
+    channel, alone = Together(5), Taker(2)
+    takers = [channel.taker(4), channel.taker(4), alone]
+    for taker in takers:
+        feed.add(taker)
+    await put(store, *map(str, range(40)))
+    await until(lambda: sum(taker.held for taker in takers) == 7, "all have what they may")
+    assert [alone.held, channel.room] == [2, 0]
+    assert min(taker.held for taker in channel.takers) == 2, "in turn"
+    channel.takers[0].tickets[0].acknowledge()
+    feed.look()
+    await until(lambda: channel.room == 0, "one more")

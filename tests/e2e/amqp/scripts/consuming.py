@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.amqp.peers.peer import Channel, Properties
+from tests.support.amqp.peers.peer import Channel, Properties, Refused
 from tests.support.amqp.peers.stage import Cases, Stage
 
 CASES = Cases()
@@ -108,7 +108,7 @@ def _(stage: Stage) -> object:
     channel.qos(1)
     channel.consume(queue)
     for count in (1, 2, 3):
-        channel.ack(channel.wait_deliveries(count)[-1].delivery_tag)
+        channel.ack(channel.wait_deliveries(count)[count - 1].delivery_tag)
     return channel.bodies(3)
 
 
@@ -256,3 +256,81 @@ def _(stage: Stage) -> object:
         channel.queue_declare(queue, passive=True)
 
     return stage.refusal(acknowledge)
+
+
+@case("a channel's prefetch counts its consumers together", (5, 35))
+def _(stage: Stage) -> object:
+    watcher, queue = _filled(stage)
+    channel, burst = stage.channel(), stage.channel()
+    channel.qos(5, whole_channel=True)
+    for tag in "abc":
+        channel.consume(queue, tag=tag)
+    burst.publish_all("", queue, *map(str, range(40)))
+    channel.wait_deliveries(5)
+    watcher.wait_ready(queue, 35)
+    return len(channel.seen.deliveries), watcher.ready(queue)
+
+
+@case("a channel's prefetch leaves out what it got", ("2", ["1", "3"]))
+def _(stage: Stage) -> object:
+    _, queue = _filled(stage, "1", "2", "3", "4")
+    channel = stage.channel()
+    channel.qos(1, whole_channel=True)
+    channel.consume(queue)
+    [first] = channel.wait_deliveries(1)
+    got = channel.get(queue)
+    channel.ack(first.delivery_tag)
+    return got and got.body.decode(), channel.bodies(2)
+
+
+@case("a full channel stops consumers without acknowledgements", (1, ["1", "2"]))
+def _(stage: Stage) -> object:
+    watcher, one = _filled(stage, "1")
+    channel, two = stage.channel(), watcher.queue_declare(stage.name("two")).queue
+    channel.qos(1, whole_channel=True)
+    channel.consume(one)
+    [first] = channel.wait_deliveries(1)
+    channel.consume(two, no_ack=True)
+    watcher.publish("", two, b"2")
+    watcher.wait_ready(two, 1)
+    waiting = watcher.ready(two)
+    channel.ack(first.delivery_tag)
+    return waiting, channel.bodies(2)
+
+
+@case("the queues of a full channel come in turn", True)
+def _(stage: Stage) -> object:
+    filler, channel = stage.channel(confirms=True), stage.channel()
+    queues = [filler.queue_declare(stage.name(f"q{place}")).queue for place in range(3)]
+    for place, queue in enumerate(queues):
+        filler.publish_all("", queue, *[str(place)] * 20)
+    channel.qos(1, whole_channel=True)
+    for queue in queues:
+        channel.consume(queue)
+    for count in range(1, 31):
+        channel.ack(channel.wait_deliveries(count)[count - 1].delivery_tag)
+    bodies = channel.bodies(30)
+    return min(bodies.count(str(place)) for place in range(3)) >= 5
+
+
+@case("a name for replies can be declared while its client waits", (("", 0, 1), ("", 0, 1), 404))
+def _(stage: Stage) -> object:
+    peer = stage.connect()
+    client, server = peer.channel(), stage.channel()
+    client.consume("amq.rabbitmq.reply-to", no_ack=True)
+    queue = server.queue_declare(stage.name("calls")).queue
+    client.publish("", queue, b"question", Properties(reply_to="amq.rabbitmq.reply-to"))
+    server.consume(queue, no_ack=True)
+    name = server.wait_deliveries(1)[0].properties.reply_to or ""
+    found = [server.queue_declare(name, passive=passive) for passive in (True, False)]
+    peer.close()
+
+    def refused() -> int:
+        try:
+            stage.channel().queue_declare(name, passive=True)
+        except Refused as refusal:
+            return refusal.code
+        return 0
+
+    server.wait(refused, "the name is gone")
+    return *((each.queue.removeprefix(name), each.messages, each.consumers) for each in found), refused()
