@@ -48,7 +48,18 @@ class Handed:
 class Consumer:
     """A consumer.  `prefetch`: maximum number of its unsettled messages; 0 for no limit of its own."""
 
-    __slots__ = ("_consuming", "arguments", "exclusive", "held", "no_ack", "prefetch", "priority", "queue", "tag")
+    __slots__ = (
+        "_consuming",
+        "arguments",
+        "exclusive",
+        "held",
+        "no_ack",
+        "prefetch",
+        "priority",
+        "queue",
+        "since_ms",
+        "tag",
+    )
 
     def __init__(
         self,
@@ -66,7 +77,7 @@ class Consumer:
         self.tag, self.queue = tag, queue
         self.no_ack, self.exclusive, self.priority, self.prefetch = no_ack, exclusive, priority, prefetch
         self.arguments = arguments
-        self.held = 0
+        self.held, self.since_ms = 0, consuming.services.clock.now_ms()
 
     @property
     def credit(self) -> int:

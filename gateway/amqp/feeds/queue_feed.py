@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -24,9 +24,11 @@ from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import UNANSWERED, EntrepotError
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.gateway.amqp.feeds.consumers import QueueConsumer
+from entrepot.gateway.amqp.feeds.hunger import Hunger
 from entrepot.gateway.amqp.feeds.late_messages import LateMessages
 from entrepot.gateway.amqp.feeds.narrow_frames import shared_out
-from entrepot.gateway.amqp.feeds.rooms import Rooms, SharedRoom
+from entrepot.gateway.amqp.feeds.rooms import Rooms
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.passed_over import PassedOver, Untaken
 from entrepot.gateway.messaging.ticket import Ticket
@@ -46,48 +48,6 @@ BACK_SECONDS: Final = LEASE_MS / 1000 + 1
 BACK_LOOKS: Final = 200
 
 log = structlog.get_logger(__name__)
-
-
-class FeedConsumer(Protocol):
-    """A consumer of a channel."""
-
-    @property
-    def exclusive(self) -> bool: ...
-
-    @property
-    def credit(self) -> int:
-        """Messages that it can be handed now."""
-
-    def queue_gone(self) -> None:
-        """Note the deletion of its queue."""
-        ...
-
-    def __hash__(self) -> int: ...
-
-
-class QueueConsumer(FeedConsumer, Protocol):
-    """A consumer of a classic or quorum queue."""
-
-    @property
-    def priority(self) -> int: ...
-
-    @property
-    def shared_room(self) -> SharedRoom | None:
-        """The room that it has with other consumers of its channel."""
-
-    @property
-    def held(self) -> int:
-        """Messages that it has not settled."""
-
-    @property
-    def is_narrow(self) -> bool:
-        """True if its frames are smaller than those of most clients."""
-
-    def can_take(self, ticket: Ticket) -> bool:
-        """True if the message's properties fit its frames."""
-
-    def take(self, tickets: Sequence[Ticket]) -> None:
-        """Send them; no more than `credit`."""
 
 
 class QueueFeed:
@@ -110,6 +70,10 @@ class QueueFeed:
         """True if only the first consumer is handed messages (single active consumer)."""
         self._is_active = True
         """True if messages are handed out here; else another gateway has the single active consumer."""
+        self._least: int | None = None
+        """Least priority that is handed messages here: consumers of a higher one are hungry elsewhere."""
+        self._hunger: Hunger | None = None
+        """None where nobody else has to know it."""
         self._only: QueueConsumer | None = None
         """Consumer promised to be the only one, once all messages that others held have come back."""
         self._former: list[QueueConsumer] = []
@@ -158,6 +122,23 @@ class QueueFeed:
             self.look()
             self.look_again()
 
+    def yield_below(self, least: int | None) -> None:
+        """Hand messages only to consumers of this priority and above; None: to all."""
+        if self._least != least:
+            self._least = least
+            self.look()
+            self.look_again()
+
+    def hungry_for(self, tell: Callable[[int | None], None] | None) -> None:
+        """Tell others when consumers here wait for messages; None: no more."""
+        if (self._hunger is None) is (tell is None):
+            return
+        if self._hunger is not None:
+            self._hunger.close()
+        self._hunger = None if tell is None else Hunger(self._loop, tell)
+        if self._hunger is not None and self._pop is not None:
+            self._stop()  # the next one is told of
+
     def look(self) -> None:
         """Pop if there is credit, unless a pop is under way."""
         if self._pop is None and not self._is_closed and self._credit():
@@ -174,6 +155,8 @@ class QueueFeed:
         consumers = list(self.consumers)
         if self.is_single:
             return consumers[:1] if self._is_active else []
+        if (least := self._least) is not None:
+            consumers = [consumer for consumer in consumers if consumer.priority >= least]
         if len(consumers) > 1:
             start = self._turn % len(consumers)
             consumers = consumers[start:] + consumers[:start]
@@ -198,7 +181,7 @@ class QueueFeed:
             if self.leased.unanswered > self._unanswered:  # the messages of any lost answer are older
                 self._unanswered, self._only = self.leased.unanswered, None
             await self._have_all_back()
-            popped = await self.leased.pop(self._request(count))
+            popped = await self._popped_by_rank(count)
             try:
                 tickets = self._sort_out(popped)
                 self._late.mark(tickets)
@@ -207,6 +190,20 @@ class QueueFeed:
                 self.leased.release([ticket for ticket in popped if ticket.member is None])  # those nobody got
                 raise
             await asyncio.sleep(0)
+
+    async def _popped_by_rank(self, count: int) -> list[Ticket]:
+        """Pop; others hear of a wait, if it matters to them."""
+        hunger = self._hunger
+        if hunger is None:
+            return await self.leased.pop(self._request(count))
+        priority = max((each.priority for each in self._active() if each.credit), default=0)
+        hunger.waits(priority)
+        popped: list[Ticket] = []
+        try:
+            popped = await self.leased.pop(self._request(count))
+        finally:
+            hunger.has_come(priority, is_enough=not 0 < len(popped) < count)
+        return popped
 
     def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
         return PopRequest(self.topic, self.group, count, wait_ms)
@@ -252,10 +249,13 @@ class QueueFeed:
 
     def _hand_out(self, tickets: list[Ticket]) -> None:
         active = self._active()
+        if not active:
+            self.leased.release(tickets)
+            return
         if self._passed_over is not None and any(each.is_narrow for each in active):
             self._hand_out_narrow(tickets, active, self._passed_over)
             return
-        each, rooms = -(-len(tickets) // len(active)) if active else 0, Rooms(active)
+        each, rooms = -(-len(tickets) // len(active)), Rooms(active)
         is_even = rooms.are_apart and all(
             other.priority == active[0].priority and other.credit >= each for other in active
         )
@@ -359,6 +359,7 @@ class QueueFeed:
     async def close(self) -> None:
         """Release the messages under way, and return when the store knows."""
         self._is_closed = True
+        self.hungry_for(None)
         if self._idling is not None:
             self._idling.cancel()
         self._stop()

@@ -17,7 +17,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Store, Tail
 from entrepot.domain.position import LATEST_POSITION, Position
-from entrepot.gateway.amqp.feeds.queue_feed import FeedConsumer
+from entrepot.gateway.amqp.feeds.consumers import FeedConsumer
 
 READ_MESSAGES: Final = 100
 PAUSE_SECONDS: Final = 0.5

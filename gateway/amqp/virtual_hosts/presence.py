@@ -1,14 +1,15 @@
-"""ConsumerPresence: the number of consumers of a queue at each gateway.
+"""ConsumerPresence: the consumers of a queue at each gateway.
 
-`amqp-consumers/<topic>/<gateway>` has the time since when a gateway has consumers of a queue, their number, and if one
-is exclusive. It goes with the last consumer, or with the gateway. A queue with a single active consumer is served by
-the gateway that has had consumers for longest. Other gateways' consumers are known by the watch.
+`amqp-consumers/<topic>/<gateway>` has the time since when the first of a gateway's consumers of a queue is there, their
+number, if one is exclusive, the least and the highest priority, and the priority of those that wait in vain. It goes
+with the last consumer, or with the gateway. A queue with a single active consumer is served by the gateway of the one
+that has been there for longest. Other gateways' consumers are known by the watch.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -19,6 +20,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import Store
+from entrepot.gateway.amqp.feeds.consumers import FeedConsumer
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.key_values.watched_table import WatchedTable
 from entrepot.gateway.member.member import Member
@@ -33,6 +35,10 @@ class PresenceRecord(msgspec.Struct, array_like=True, frozen=True):
     since_ms: int
     count: int
     is_exclusive: bool = False
+    least: int = 0
+    highest: int = 0
+    hungry: int | None = None
+    """The priority of consumers that wait for messages; None where none does, or where nobody has to know."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -76,18 +82,33 @@ class ConsumerPresence:
 
     # -- here ----------------------------------------------------------------------------------------------------
 
-    def changed(self, queue: Queue, count: int, *, is_exclusive: bool = False) -> None:
-        """Set the number of consumers of the queue at this gateway."""
+    def changed(self, queue: Queue, consumers: Sequence[FeedConsumer]) -> None:
+        """Set the consumers of the queue at this gateway."""
         if self._is_alone:
             return
         known = self._mine.get(queue.topic)
-        if count:
-            since_ms = self._clock.now_ms() if known is None else known.since_ms
-            self._mine[queue.topic] = PresenceRecord(since_ms, count, is_exclusive)
+        if consumers:
+            ranks = [each.priority for each in consumers]
+            self._mine[queue.topic] = PresenceRecord(
+                min(each.since_ms for each in consumers),
+                len(consumers),
+                any(each.exclusive for each in consumers),
+                min(ranks),
+                max(ranks),
+                None if known is None else known.hungry,
+            )
         else:
             self._mine.pop(queue.topic, None)
         self._dirty.add(queue.topic)
         self._begin_to_write()
+
+    def hungry(self, topic: str, priority: int | None) -> None:
+        """Note that consumers of this priority wait for messages here, or that none does."""
+        known = self._mine.get(topic)
+        if known is not None and known.hungry != priority:
+            self._mine[topic] = msgspec.structs.replace(known, hungry=priority)
+            self._dirty.add(topic)
+            self._begin_to_write()
 
     def _renewed(self, before: str) -> None:
         """Tell all consumers again: what the incarnation before has told is forgotten with it."""
@@ -136,8 +157,18 @@ class ConsumerPresence:
     def is_exclusive_elsewhere(self, queue: Queue) -> bool:
         return any(record.is_exclusive for record in self._others.get(queue.topic, {}).values())
 
+    def hungriest_elsewhere(self, topic: str) -> int | None:
+        """The highest priority of consumers that wait for messages at other gateways."""
+        hungry = [each.hungry for each in self._others.get(topic, {}).values() if each.hungry is not None]
+        return max(hungry, default=None)
+
+    def matters(self, topic: str) -> bool:
+        """True if consumers of a lower priority than some here are at other gateways."""
+        mine = self._mine.get(topic)
+        return mine is not None and any(each.least < mine.highest for each in self._others.get(topic, {}).values())
+
     def is_first(self, topic: str) -> bool:
-        """True if no other gateway has had consumers of the queue for longer."""
+        """True if no consumer of the queue elsewhere is there for longer than all here."""
         mine = self._mine.get(topic)
         others = self._others.get(topic)
         if mine is None or not others:

@@ -9,7 +9,8 @@ from functools import partial
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
-from entrepot.gateway.amqp.feeds.queue_feed import QueueConsumer, QueueFeed
+from entrepot.gateway.amqp.feeds.consumers import QueueConsumer
+from entrepot.gateway.amqp.feeds.queue_feed import QueueFeed
 from entrepot.gateway.amqp.feeds.stream_feed import StreamConsumer, StreamFeed
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.messaging.passed_over import PassedOver
@@ -57,6 +58,14 @@ class QueueFeeds:
         feed = self._feeds.get(topic)
         if feed is not None:
             feed.activate(is_active)
+
+    def rank(self, topic: str, least: int | None, tell: Callable[[int | None], None] | None) -> None:
+        """Hand a queue's messages to consumers of this priority and above alone.  `tell`: for gateways with consumers
+        of lower ones; None where there are none."""
+        feed = self._feeds.get(topic)
+        if feed is not None:
+            feed.yield_below(least)
+            feed.hungry_for(tell)
 
     async def settle(self, topics: Iterable[str]) -> None:
         """Return when the store knows all releases of these queues."""

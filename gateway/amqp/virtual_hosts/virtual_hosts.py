@@ -24,7 +24,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.queues import declaration as queue_declaration
 from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import Policy
-from entrepot.gateway.amqp.feeds.queue_feed import QueueConsumer
+from entrepot.gateway.amqp.feeds.consumers import QueueConsumer
 from entrepot.gateway.amqp.feeds.stream_feed import StreamConsumer
 from entrepot.gateway.amqp.virtual_hosts.consumption import Consumption
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
@@ -228,7 +228,7 @@ class VirtualHosts:
         for feed in self.feeds.forget(queue):
             self.tasks.spawn(feed.close())
         if consumers:
-            self.presence.changed(queue, 0)
+            self.presence.changed(queue, ())
         for consumer in consumers:
             consumer.queue_gone()
 
@@ -261,13 +261,15 @@ class VirtualHosts:
             await self._delete(vhost, queue)
 
     def _note_presence(self, queue: Queue) -> None:
-        consumers = self.feeds.all_of(queue)
-        self.presence.changed(queue, len(consumers), is_exclusive=any(each.exclusive for each in consumers))
-        self.feeds.activate(queue.topic, self.presence.is_first(queue.topic))
+        self.presence.changed(queue, self.feeds.all_of(queue))
+        self._consumers_changed(queue.topic)
 
     def _consumers_changed(self, topic: str) -> None:
-        """Note a change in the number of consumers at other gateways."""
-        self.feeds.activate(topic, self.presence.is_first(topic))
+        """Note a change of the consumers, here or at other gateways."""
+        presence = self.presence
+        self.feeds.activate(topic, presence.is_first(topic))
+        tell = partial(presence.hungry, topic) if presence.matters(topic) else None
+        self.feeds.rank(topic, presence.hungriest_elsewhere(topic), tell)
 
 
 def check_owner(queue: Queue, owner: str, vhost: Vhost) -> None:

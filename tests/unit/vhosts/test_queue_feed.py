@@ -48,7 +48,7 @@ class Taker:
     """A consumer that keeps what it is handed."""
 
     def __init__(self, credit: int, priority: int = 0) -> None:
-        self.limit, self.priority, self.exclusive = credit, priority, False
+        self.limit, self.priority, self.exclusive, self.since_ms = credit, priority, False, 0
         self.tickets: list[Ticket] = []
 
     @property
@@ -354,3 +354,29 @@ async def test_consumers_of_one_channel_share_its_room(store: MemoryStore, feed:
     channel.takers[0].tickets[0].acknowledge()
     feed.look()
     await until(lambda: channel.room == 0, "one more")
+
+
+async def test_consumers_below_others_elsewhere_wait(store: MemoryStore, feed: QueueFeed) -> None:
+    low, high = Taker(9), Taker(1, priority=10)
+    feed.add(low)
+    feed.add(high)
+    feed.yield_below(10)
+    await put(store, "1", "2", "3")
+    await until(lambda: high.bodies == ["1"], "the higher one has what it can take")
+    assert low.bodies == []
+    feed.yield_below(None)
+    await until(lambda: low.bodies == ["2", "3"], "the others are busy")
+
+
+async def test_a_wait_is_told_where_it_matters(store: MemoryStore, feed: QueueFeed) -> None:
+    told: list[int | None] = []
+    taker = Taker(9, priority=10)
+    feed.add(taker)
+    feed.add(Taker(9))
+    feed.hungry_for(told.append)
+    await until(lambda: told == [10], "the pop waits")
+    feed.hungry_for(told.append)
+    feed.hungry_for(None)
+    await put(store, "1")
+    await until(lambda: taker.bodies == ["1"], "it is there")
+    assert told == [10]
