@@ -201,9 +201,14 @@ class AmqpConversation:
             self._spawn(self._take_secret(method))
 
     async def _take_secret(self, method: ConnectionUpdateSecret) -> None:
-        """Authenticate anew with a new secret of the same user, because the old one is about to expire."""
+        """Authenticate anew with a new secret of the same user, because the old one is about to expire.  Where it does
+        not expire, it stays, and any new one is taken, as at RabbitMQ."""
         login, principal = self._login, self.client.principal
         if login is None or principal is None or self.driver is None:
+            return
+        if principal.expires_at_ms is None:
+            self.machine.answer(ConnectionUpdateSecretOk())
+            self.flush()
             return
         response = b"\0" + principal.name.encode() + b"\0" + method.new_secret
         try:

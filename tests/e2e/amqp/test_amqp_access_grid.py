@@ -230,6 +230,17 @@ def test_a_token_is_a_password_until_it_ends_unless_it_is_renewed(site: Site) ->
     renewed.close()
 
 
+def test_a_new_secret_is_taken_where_the_old_one_lasts_and_a_wrong_token_is_not(site: Site) -> None:
+    user = site.user(*said("ALLOW", topic("PUB", "q")))
+    connection = site.connect(user)
+    connection.update_secret("whatever", "rotation")
+    connection.channel().basic_publish("", "q", b"x")
+    connection.close()
+    connection = site.connect(user, site.issuer.token(user, 600))
+    with pytest.raises(ConnectionClosedByBroker, match="update-secret"):
+        connection.update_secret("whatever", "rotation")
+
+
 def with_a_short_token(site: Site, user: str, *, is_renewed: bool = False) -> pika.BlockingConnection | None:
     """A connection; none where this machine stopped for as long as the token was good for."""
     try:
