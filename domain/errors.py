@@ -65,6 +65,14 @@ class EntrepotError(Exception):
         return f"{type(self).__name__}({self.code.name}, {self.message!r})"
 
 
+class LaterError(EntrepotError):
+    """A refusal that ends by itself, after `seconds`."""
+
+    def __init__(self, code: Code, message: str, seconds: int) -> None:
+        super().__init__(code, message)
+        self.seconds = seconds
+
+
 def raise_if(error: BaseException | None) -> None:
     """Raise an error that was returned, if there is one, and leave no name that refers to it."""
     if error is not None:

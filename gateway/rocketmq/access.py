@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from entrepot.domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
@@ -29,7 +28,7 @@ from entrepot.gateway.security.security import PrincipalChange, Security
 from entrepot.gateway.transport.source import Source
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import WireError
-from entrepot.protocols.rocketmq.headers import DATE_FORMAT, parse_authorization, signature
+from entrepot.protocols.rocketmq.headers import parse_authorization, signature, signed_at_ms
 from entrepot.protocols.rocketmq.published import PROTOCOL
 
 MAX_KNOWN: Final = 20_000
@@ -68,11 +67,14 @@ class RocketMqAccess:
         if certificate is None and shown is not None and name:
             date_time = header(headers, DATE_TIME)
             credentials = Credentials(PROTOCOL, source, name, client_id=client_id)
-            secret = self._security.signing_secret(credentials)
-            if not hmac.compare_digest(signature(secret or "", date_time), shown.signature.upper()) or not secret:
-                raise self._wrong(credentials, "the access key or the signature is wrong")
+            said = shown.signature.upper()
+            self._security.check_signature(
+                credentials, lambda secret: hmac.compare_digest(signature(secret, date_time), said)
+            )
             if self._tolerance_ms and not self._is_fresh(date_time):
-                raise self._wrong(credentials, "the signature is too old")
+                refusal = EntrepotError(Code.UNAUTHORIZED, "the signature is too old, or its date cannot be read")
+                self._security.login_refused(credentials, refusal)
+                raise refusal
             return self._remembered((name, source, client_id), lambda: self._security.signed(credentials))
         known = self._known.get(("", source, client_id))
         if known is not None and certificate is None and self._security.is_current:
@@ -92,17 +94,9 @@ class RocketMqAccess:
                 self._known.popitem(last=False)
         return known
 
-    def _wrong(self, credentials: Credentials, text: str) -> EntrepotError:
-        refusal = EntrepotError(Code.UNAUTHORIZED, text)
-        self._security.login_refused(credentials, refusal)
-        return refusal
-
     def _is_fresh(self, date_time: str) -> bool:
-        try:
-            signed = datetime.strptime(date_time, DATE_FORMAT).replace(tzinfo=UTC)
-        except ValueError:
-            return False
-        return abs(signed.timestamp() * 1000 - self._clock.now_ms()) <= self._tolerance_ms
+        signed_ms = signed_at_ms(date_time)
+        return signed_ms is not None and abs(signed_ms - self._clock.now_ms()) <= self._tolerance_ms
 
     def _forget(self, change: PrincipalChange) -> None:
         self._known.clear()

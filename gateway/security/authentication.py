@@ -80,6 +80,7 @@ class Authenticator:
     # -- the ways in -------------------------------------------------------------------------------------------------
 
     async def _by_password(self, credentials: Credentials, name: str, password: bytes) -> Principal:
+        self._failed.check(name, credentials.source)
         digest = self._passwords.digest(name.encode("utf-8", "surrogatepass"), password)
         user = self._directory.user(name)
         remembered = self._right_passwords.get(digest)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, LaterError
 
 WINDOW_MS: Final = 60_000
 """Period over which failures are counted, in milliseconds."""
@@ -42,14 +42,17 @@ class FailedLogins:
                 self._under_way.pop(key, None)
 
     def check(self, name: str, source: str, under_way: int = 0) -> None:
-        """Raise TOO_MANY_REQUESTS where too many logins have failed, with those under way."""
+        """Raise TOO_MANY_REQUESTS where too many logins have failed, with those under way.  It holds for right ones,
+        too, also where they are remembered: else guesses would find them."""
+        if not self._failures and not under_way:
+            return
         since, count = self._failures.get((name[:MAX_NAME], source), (self._clock.now_ms(), 0))
         count += under_way
         left_ms = since + WINDOW_MS - self._clock.now_ms()
         if count >= self._most and left_ms > 0:
             seconds = -(-left_ms // 1000)
             message = f"{count} logins of this name have failed: try again in {seconds} s"
-            raise EntrepotError(Code.TOO_MANY_REQUESTS, message)
+            raise LaterError(Code.TOO_MANY_REQUESTS, message, seconds)
 
     def note(self, name: str, source: str) -> None:
         """Count a failure."""

@@ -150,12 +150,21 @@ class Security:
             "login refused", credentials.username or "", credentials.source, credentials.protocol, refusal.message
         )
 
-    def signing_secret(self, credentials: Credentials) -> str | None:
-        """The key of a user's signatures; None where there is no such user, or it has none. Raises UNAVAILABLE (users
-        are not known)."""
-        self._directory.check_current()
-        user = self._directory.user(credentials.username or "")
-        return None if user is None else user.signing_secret
+    def check_signature(self, credentials: Credentials, is_right: Callable[[str], bool]) -> None:
+        """Check a client's signature with its user's key.  Raises UNAUTHORIZED, TOO_MANY_REQUESTS (too many have been
+        wrong), UNAVAILABLE (users are not known)."""
+        name = credentials.username or ""
+        try:
+            self._directory.check_current()
+            self.failed_logins.check(name, credentials.source)
+            user = self._directory.user(name)
+            secret = None if user is None else user.signing_secret
+            if not is_right(secret or "") or not secret:
+                self.failed_logins.note(name, credentials.source)
+                raise EntrepotError(Code.UNAUTHORIZED, "the access key or the signature is wrong")
+        except EntrepotError as refusal:
+            self.login_refused(credentials, refusal)
+            raise
 
     def signed(self, credentials: Credentials) -> Principal:
         """The principal of a client with a right signature. Raises UNAUTHORIZED, FORBIDDEN (a disabled user)."""

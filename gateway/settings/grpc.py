@@ -70,7 +70,8 @@ class GrpcSettings(Table):
         64, ge=1, le=255, description="Maximum length of a lite topic's name, in characters"
     )
     signature_tolerance_seconds: Seconds = Field(
-        0, description="Maximum age of a signature; 0: any age, since some clients sign with their local time"
+        54_000,
+        description="Maximum age of a signature: 15 hours, since some clients sign with their local time; 0: any age",
     )
     max_connections: Count = Field(100_000, description="Maximum connections; more are refused")
     max_accepts_per_second: float = Field(

@@ -58,6 +58,24 @@ def headers(
     return tuple(found)
 
 
+def signed_at_ms(date_time: str) -> int | None:
+    """Return the time of a signature, in epoch milliseconds: x-mq-date-time as most SDKs write it, or by RFC 3339, as
+    that of Rust does.  None where it is neither."""
+    try:
+        signed = datetime.strptime(date_time, DATE_FORMAT).replace(tzinfo=UTC)
+    except ValueError:
+        try:
+            signed = datetime.fromisoformat(date_time)
+        except ValueError:
+            return None
+    if signed.tzinfo is None:
+        signed = signed.replace(tzinfo=UTC)
+    try:
+        return int(signed.timestamp() * 1000)
+    except OverflowError:
+        return None
+
+
 _AUTHORIZATION: Final = re.compile(
     rf"{ALGORITHM}\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,\s*Signature=([0-9a-fA-F]*)"
 )

@@ -53,8 +53,8 @@ class HttpAccess:
             logins.on_end.append(self._known.clear)
 
     def at_once(self, scope: Scope) -> Principal | None:
-        """Return a request's principal if no waiting is needed, else None.  Raises UnknownHostError.  A request with
-        the setup token is anonymous here."""
+        """Return a request's principal if no waiting is needed, else None.  Raises UnknownHostError, and
+        TOO_MANY_REQUESTS after too many wrong passwords.  A request with the setup token is anonymous here."""
         source = source_of(scope)
         if not self.security.is_current:
             return None
@@ -67,7 +67,10 @@ class HttpAccess:
         if header is None:
             return self._at_known_host(scope, principal)
         found = self._known.get((self.security.digest(header), source))
-        return self._at_known_host(scope, found[1]) if found is not None and self._clock.now_ms() < found[0] else None
+        if found is None or self._clock.now_ms() >= found[0]:
+            return None
+        self.security.failed_logins.check(found[1].name, source)
+        return self._at_known_host(scope, found[1])
 
     async def principal(self, scope: Scope) -> Principal:
         """Return a request's principal.  Raises as `Security.authenticate`, and UnknownHostError."""

@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, LaterError
 from entrepot.gateway.http.requests.asgi import ClientGoneError, Headers, Scope, Send, answer
 from entrepot.gateway.http.requests.login_cookie import is_by_script
 from entrepot.gateway.http.requests.problem_types import EVENT_PROBLEMS, PROBLEMS, problem_of
@@ -127,6 +127,8 @@ def answer_of(error: EntrepotError | CloudEventError) -> ProblemAnswer:
         answer = problem_answer(problem, sentence_of(error), code=error.code.name)
         if error.code is Code.UNAUTHORIZED:
             answer.headers["www-authenticate"] = CHALLENGE
+        if isinstance(error, LaterError):
+            answer.headers["retry-after"] = str(error.seconds)
         return answer
     if error.attribute is not None:
         return problem_answer(problem, error.message, attribute=error.attribute)

@@ -103,7 +103,7 @@ def _decoded(data: bytes) -> Record:
         if magic not in (_V1, _V2):
             raise ValueError(f"its magic is {magic:08X}")
         _read_rest(record, data, crc, has_short_topic=magic == _V1)
-    except (ValueError, struct.error) as error:
+    except (ValueError, IndexError, struct.error) as error:
         record.fault = f"a record of RocketMQ cannot be read: {error}"
     return record
 

@@ -184,11 +184,15 @@ def test_many_wrong_passwords_are_refused_unchecked(
     def tried(password: str, name: str = person) -> int:
         return client.post("/api/v1/session", json={"name": name, "password": password}).status_code
 
+    right = httpx2.BasicAuth(person, "pw")
+    assert client.get("/api/v1/topics", auth=right).status_code in (200, 403), "it is remembered"
     assert [tried(f"no{number}") for number in range(FEW)] == [401] * FEW
     before = server.parts.security._passwords.checks
     refused = client.post("/api/v1/session", json={"name": person, "password": "pw"})
     assert refused.status_code == 429
-    assert "retry-after" in refused.headers
+    assert 1 < int(refused.headers["retry-after"]) <= 60
+    assert f"try again in {refused.headers['retry-after']} s" in refused.json()["detail"]
+    assert client.get("/api/v1/topics", auth=right).status_code == 429, "else guesses would find it"
     assert client.get("/api/v1/topics", auth=httpx2.BasicAuth(person, "other")).status_code == 429, "at every door"
     assert server.parts.security._passwords.checks == before
     assert tried("rootpw", "root") == 200, "others are not touched"

@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,21 @@ def test_signatures(site: Site) -> None:
     assert heartbeat(site.client(name)) == v2.FORBIDDEN
 
 
+def _now(date_format: str = "%Y%m%dT%H%M%SZ") -> str:
+    return datetime.now(UTC).strftime(date_format)
+
+
 @cases("header", ["", "Basic cm9vdDpwdw==", "MQv2-HMAC-SHA1 Credential=", "x" * 5000])
 def test_headers_that_are_none(site: Site, header: str) -> None:
-    metadata = [("x-mq-client-id", "c"), ("x-mq-date-time", "20260101T000000Z"), ("authorization", header)]
+    metadata = [("x-mq-client-id", "c"), ("x-mq-date-time", _now()), ("authorization", header)]
     assert heartbeat(GrpcClient(site.server.address("grpc"), metadata=metadata)) == v2.UNAUTHORIZED
 
 
-def test_a_signature_in_small_letters_with_a_region(site: Site) -> None:
+@cases("date_format", ["%Y%m%dT%H%M%SZ", "%Y-%m-%dT%H:%M:%S.123456789+00:00"])
+def test_a_signature_in_small_letters_with_a_region(site: Site, date_format: str) -> None:
     from entrepot.protocols.rocketmq.headers import signature
 
-    name, date_time = site.user(EVERYTHING), "20260101T000000Z"
+    name, date_time = site.user(EVERYTHING), _now(date_format)
     shown = (
         f"Credential={name}/cn/rocketmq, SignedHeaders=x-mq-date-time, Signature={signature(SECRET, date_time).lower()}"
     )
@@ -65,6 +71,23 @@ def test_a_signature_in_small_letters_with_a_region(site: Site) -> None:
         ("authorization", f"MQv2-HMAC-SHA1 {shown}"),
     ]
     assert heartbeat(GrpcClient(site.server.address("grpc"), metadata=metadata)) == v2.OK
+
+
+def test_guesses_end_soon_also_for_who_guesses_right(site: Site) -> None:
+    name, other = site.user(EVERYTHING), site.user(EVERYTHING)
+    with site.client(name) as client:
+        assert client.send(client.message("t")).status.code == v2.OK
+        found = [heartbeat(site.client(name, f"guess-{number}")) for number in range(25)]
+        assert found[:20] == [v2.UNAUTHORIZED] * 20 and set(found[20:]) == {v2.TOO_MANY_REQUESTS}
+        assert heartbeat(site.client(name)) == v2.TOO_MANY_REQUESTS, "it would tell that it is right"
+    assert heartbeat(site.client(other)) == v2.OK, "another name is not touched"
+
+
+def test_signatures_of_years_ago_are_refused(site: Site) -> None:
+    name, now_ms = site.user(EVERYTHING), int(time.time() * 1000)
+    assert heartbeat(site.client(name, now_ms=1_000_000_000_000)) == v2.UNAUTHORIZED
+    for hours in (-14, 14):
+        assert heartbeat(site.client(name, now_ms=now_ms + hours * 3_600_000)) == v2.OK, "local times are taken"
 
 
 def test_another_secret_ends_the_first_one(site: Site) -> None:

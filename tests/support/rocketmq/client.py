@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +23,7 @@ def resource(name: str, namespace: str = "") -> v2.Resource:
 
 
 class GrpcClient:
-    """`now_ms` is what signatures are made with."""
+    """`now_ms` is what signatures are made with, the present by default."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class GrpcClient:
         client_id: str = "",
         namespace: str = "",
         roots: bytes | None = None,
-        now_ms: int = 1_700_000_000_000,
+        now_ms: int | None = None,
         metadata: Sequence[tuple[str, str]] | None = None,
     ) -> None:
         options = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
@@ -42,7 +43,8 @@ class GrpcClient:
             self.channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(roots), options)
         self.client_id = client_id or f"test@{next(NUMBERS)}"
         self._said = credentials or Credentials()
-        self._namespace, self._now_ms, self._metadata = namespace, now_ms, metadata
+        self._namespace, self._metadata = namespace, metadata
+        self._now_ms = int(time.time() * 1000) if now_ms is None else now_ms
         self.replaced: dict[str, str] = {}
         """Headers with another value than a client's usual one."""
 

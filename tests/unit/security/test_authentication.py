@@ -76,6 +76,15 @@ async def test_the_same_right_password_is_checked_once(security: Security) -> No
     assert security._passwords.checks == before + 1
 
 
+async def test_what_is_remembered_cannot_be_guessed(security: Security, clock: StandingClock) -> None:
+    await security.authenticate(shown("bob", "bob"))
+    for number in range(security.settings.max_failed_logins):
+        await refused(security, Code.UNAUTHORIZED, "bob", f"guess {number}")
+    await refused(security, Code.TOO_MANY_REQUESTS, "bob", "bob")
+    clock.at_ms += 61_000
+    assert (await security.authenticate(shown("bob", "bob"))).name == "bob"
+
+
 async def test_what_was_right_is_forgotten_after_a_while(security: Security, clock: StandingClock) -> None:
     await security.authenticate(shown("bob", "bob"))
     before = security._passwords.checks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError, LaterError
 from entrepot.gateway.security import failed_logins as module
 from entrepot.gateway.security.failed_logins import WINDOW_MS, FailedLogins
 from tests.support.cases import cases
@@ -52,3 +52,13 @@ def test_what_is_counted_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         failed.note(f"bob{number}", "10.0.0.1")
     assert [is_let_in(failed, f"bob{number}") for number in range(5)] == [True, True, False, False, False]
+
+
+def test_the_refusal_says_for_how_long() -> None:
+    clock = ManualClock()
+    failed = FailedLogins(clock, 1)
+    failed.note("bob", "10.0.0.1")
+    clock.advance(WINDOW_MS - 2500)
+    with pytest.raises(LaterError, match="try again in 3 s") as refused:
+        failed.check("bob", "10.0.0.1")
+    assert refused.value.seconds == 3

@@ -56,7 +56,7 @@ async def test_nobody_is_let_in_by_what_is_too_old(security: Security, age: Call
     await unavailable(security.authenticate(shown("bob", "wrong")))
     await unavailable(security.authenticate(shown(source="127.0.0.1")))
     with pytest.raises(EntrepotError, match=WORDS):
-        security.signing_secret(shown("bob"))
+        security.check_signature(shown("bob"), lambda secret: True)
     with pytest.raises(EntrepotError, match=WORDS):
         security.scram(shown("bob")).step(b"n,,n=bob,r=abcdef")
     assert security.allows(bob, Action.PUB, ResourceType.TOPIC, "a"), "who is there goes on"
