@@ -62,7 +62,7 @@ class Sending:
                 found.message.message_id = frontend.sender.new_message_id()
                 entry.message_id = message_id_text(found.message.message_id)
             if found.kind == v2.TRANSACTION:
-                entry.transaction_id = transaction_id_for(found.message.sub_topic, name)
+                entry.transaction_id = transaction_id_for(found.message.sub_topic, name, caller.principal)
                 found.message.system = {
                     **found.message.system,
                     SystemProperty.TRANSACTION_ID: entry.transaction_id,

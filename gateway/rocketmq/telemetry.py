@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Final
 
 import structlog
@@ -202,11 +202,9 @@ class Telemetry:
         """The topics of all connected producers."""
         return {topic for stream in self._streams for topic in stream.topics}
 
-    def tell_a_producer(self, topic: str, sub_topic: str, command: v2.TelemetryCommand) -> bool:
-        """Send a command to one of a topic's producers that may publish to the sub-topic; False if there is none."""
-        may_publish = self._frontend.access.may_publish
-        publishers = [stream for stream in self._streams if topic in stream.topics]
-        found = [stream for stream in publishers if may_publish(stream.caller, topic, sub_topic)]
+    def tell_a_producer(self, topic: str, may: Callable[[Caller], bool], command: v2.TelemetryCommand) -> bool:
+        """Send a command to one of a topic's producers that may have it; False if there is none."""
+        found = [stream for stream in self._streams if topic in stream.topics and may(stream.caller)]
         if not found:
             return False
         random.choice(found).tell(command)

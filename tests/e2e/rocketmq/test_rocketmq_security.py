@@ -24,6 +24,7 @@ from tests.support.processes.server import ServerProcess
 from tests.support.rocketmq.client import GrpcClient, resource
 from tests.support.rocketmq.peers.peer import RefusedError, RocketMqPeer
 from tests.support.rocketmq.site import EVERYTHING, SECRET, Site
+from tests.support.rocketmq.telemetry import producer, telemetry
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import interop_only
 
@@ -176,6 +177,33 @@ def test_a_client_id_of_another_user_is_another_client(site: Site) -> None:
             assert other.receive(topic, group, wait_ms=500) == []
         assert client.receive("lite", group, wait_ms=500) == []
         assert client.ack(topic, group, held).status.code == v2.OK
+
+
+def test_a_transaction_is_its_users(site: Site) -> None:
+    topic, bodies = f"t-{uuid.uuid4().hex[:10]}", {b"%d" % number for number in range(8)}
+    with (
+        site.client(site.user(EVERYTHING), client_id="same") as owner,
+        site.client(site.user(EVERYTHING), client_id="same") as stranger,
+        telemetry(owner, producer(topic)) as asked,
+        telemetry(stranger, producer(topic)) as not_asked,
+    ):
+        ids = [
+            owner.send(owner.message(topic, body, message_type=v2.TRANSACTION)).entries[0].transaction_id
+            for body in sorted(bodies)
+        ]
+        found: set[bytes] = set()
+        while found != bodies:
+            found.add(asked.next().recover_orphaned_transaction_command.message.body)
+        not_asked.end()
+        assert not_asked.rest() == []
+
+        def end(client: GrpcClient, resolution: Any) -> Any:
+            question = v2.EndTransactionRequest(topic=resource(topic), transaction_id=ids[0], resolution=resolution)
+            return client.call("EndTransaction", question).status.code
+
+        assert end(stranger, v2.ROLLBACK) == v2.FORBIDDEN
+        assert end(stranger, v2.TRANSACTION_RESOLUTION_UNSPECIFIED) == v2.FORBIDDEN
+        assert end(owner, v2.COMMIT) == v2.OK
 
 
 def test_a_deleted_user_is_told_nothing_any_more(site: Site) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import grpc
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.rocketmq.client import GrpcClient, resource
@@ -25,6 +28,17 @@ class OpenTelemetry:
     def _commands(self) -> Iterator[v2.TelemetryCommand]:
         yield v2.TelemetryCommand(settings=self._said)
         self._stays.wait(OPEN_SECONDS)
+
+    def next(self) -> v2.TelemetryCommand:
+        """Wait for the server's next command."""
+        return next(self._told)
+
+    def rest(self) -> list[v2.TelemetryCommand]:
+        """The commands that came before the end of the stream, which the client has ended."""
+        found: list[v2.TelemetryCommand] = []
+        with contextlib.suppress(grpc.RpcError):
+            found.extend(self._told)
+        return found
 
     def end(self) -> None:
         self._stays.set()
