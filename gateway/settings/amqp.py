@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from entrepot.gateway.settings.table import (
     KIB,
@@ -15,6 +15,7 @@ from entrepot.gateway.settings.table import (
     Port,
     Seconds,
     Table,
+    check_certificate_is_used,
     checked_client_certificates,
     checked_tls_port,
 )
@@ -67,3 +68,8 @@ class AmqpSettings(Table):
 
     _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
     _needs_a_certificate = field_validator("tls_port")(checked_tls_port)
+
+    @model_validator(mode="after")
+    def _uses_its_certificate(self) -> Self:
+        check_certificate_is_used(self.tls_certificate, self.tls_port)
+        return self

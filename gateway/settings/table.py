@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -42,6 +43,12 @@ def checked_tls_port(value: int | None, info: ValidationInfo) -> int | None:
     if value is not None and info.data.get("tls_certificate") is None:
         raise ValueError("a port for TLS needs tls_certificate, which is not given")
     return value
+
+
+def check_certificate_is_used(certificate: Path | None, *ports: int | None) -> None:
+    """Raise ValueError for a certificate without a port for it: who gives one does not expect plaintext alone."""
+    if certificate is not None and all(port is None for port in ports):
+        raise ValueError("tls_certificate needs tls_port: without it nothing speaks TLS")
 
 
 def checked_networks(value: list[str]) -> list[str]:

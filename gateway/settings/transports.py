@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from entrepot.gateway.settings.table import (
     Count,
     Port,
     Seconds,
     Table,
+    check_certificate_is_used,
     checked_client_certificates,
     checked_networks,
     checked_proxy_protocol,
@@ -77,6 +78,11 @@ class MqttTransportSettings(Table):
 
     _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
     _needs_a_certificate = field_validator("tls_port", "wss_port")(checked_tls_port)
+
+    @model_validator(mode="after")
+    def _uses_its_certificate(self) -> Self:
+        check_certificate_is_used(self.tls_certificate, self.tls_port, self.wss_port)
+        return self
 
     _are_networks = field_validator("trusted_proxies")(checked_networks)
     _needs_trust = field_validator("proxy_protocol")(checked_proxy_protocol)

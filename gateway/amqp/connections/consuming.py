@@ -390,7 +390,8 @@ class ChannelConsuming:
         """Requeue everything and end all consumers."""
         for tag in tuple(self.consumers):
             self.cancel(tag)
-        held, self.held = self.held, {}
+        held = dict(self.held)
+        self.held.clear()
         self.tx = []
         for each in held.values():
             each.release()

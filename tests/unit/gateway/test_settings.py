@@ -222,6 +222,16 @@ def test_free_ports_are_for_listeners_without_one_of_their_own():
         port_of("smtp", {"server.free_ports": True})
 
 
+@cases("door", ["mqtt", "amqp"])
+def test_a_certificate_needs_a_port_for_it(door: str) -> None:
+    certificate = {f"{door}.tls_certificate": "/nowhere/server.pem"}
+    with pytest.raises(SettingsError, match="tls_certificate needs tls_port"):
+        load_settings(flags=certificate)
+    assert load_settings(flags={**certificate, f"{door}.tls_port": 0})
+    if door == "mqtt":
+        assert load_settings(flags={**certificate, "mqtt.wss_port": 0})
+
+
 def test_doors_are_the_sections_with_a_port():
     assert listeners() == ("mqtt", "amqp", "grpc", "http", "broker", "nameserver", "controller")
 
