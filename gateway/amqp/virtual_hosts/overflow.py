@@ -1,13 +1,14 @@
 """Overflow: limits of queues by messages or bytes.
 
-A queue that rejects is counted before a publish; one that drops is cut at its head after the durable publish. Gateways
-that publish to one queue at once may exceed its limit by the messages under way.
+A queue that rejects is counted before a publish; one that drops is cut at its head after the durable publish. A full
+queue that rejects leaves the message to the other queues of its route, and the publisher gets a refusal. Gateways that
+publish to one queue at once may exceed its limit by the messages under way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message
@@ -45,25 +46,23 @@ class Overflow:
         rejecting = {queue for queue in self._queues(vhost, messages) if _rejects(queue)}
         room = {queue: await self._room(queue) for queue in rejecting}
         taken: list[Message] = []
-        refused: set[int] = set()
+        outcomes: list[_Outcome] = []
         for message in messages:
             wanted = [vhost.limited[topic] for topic, _ in places(message) if topic in vhost.limited]
             full = [queue for queue in wanted if queue in room and not _has_room(room[queue], message)]
             if full:
-                refused.add(id(message))
                 await self._turn_away(full, message)
+            is_taken = not full or _leave_out(full, message)
+            outcomes.append(_Outcome(is_refused=bool(full), is_taken=is_taken))
+            if not is_taken:
                 continue
             for queue in wanted:
-                if queue in room:
+                if queue in room and queue not in full:
                     room[queue] = (room[queue][0] - 1, room[queue][1] - len(message.body))
             taken.append(message)
         failure, refusals = await self._sent(taken)
-        if refused and failure is None:
-            left = iter(refusals or [None] * len(taken))
-            refusals = [
-                EntrepotError(Code.TOO_MANY_REQUESTS, "the queue is full") if id(each) in refused else next(left)
-                for each in messages
-            ]
+        if failure is None and any(each.is_refused for each in outcomes):
+            refusals = _told(outcomes, refusals)
         on_sent(failure, refusals)
         for queue in self._queues(vhost, taken):
             await self.cut(queue)
@@ -109,6 +108,36 @@ class Overflow:
                 return
             await self._dead_letters.bury(queue, tickets, DeathReason.MAXLEN)
             await leased.settle()
+
+
+class _Outcome(NamedTuple):
+    """The outcome of a message: a full queue may refuse it, and another one take it."""
+
+    is_refused: bool
+    is_taken: bool
+
+
+def _told(outcomes: Sequence[_Outcome], refusals: Refusals) -> Refusals:
+    """The refusals of all messages, from those of the messages taken: a full queue alone makes one."""
+    left = iter(refusals or ())
+    found: list[EntrepotError | None] = []
+    for outcome in outcomes:
+        refusal = next(left, None) if outcome.is_taken else None
+        if refusal is None and outcome.is_refused:
+            refusal = EntrepotError(Code.TOO_MANY_REQUESTS, "the queue is full")
+        found.append(refusal)
+    return found
+
+
+def _leave_out(full: Sequence[Queue], message: Message) -> bool:
+    """Take full queues out of a message's destinations; False if no other is left."""
+    topics = {queue.topic for queue in full}
+    left = [place for place in places(message) if place[0] not in topics]
+    if not left:
+        return False
+    (message.topic, message.queue_id), *further = left
+    message.further_queues = tuple(further)
+    return True
 
 
 def _rejects(queue: Queue) -> bool:
