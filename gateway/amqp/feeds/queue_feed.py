@@ -9,6 +9,9 @@ promised to be the only one (single active, exclusive) waits until all messages 
 consumer here that was cancelled while its channel lives. After a pop whose answer was lost, as with its broker, it
 waits for the messages that this may have claimed, too. A message that still comes after newer ones is marked late.
 
+Time to live: a message that comes while a consumer waits is delivered, also with a time of 0. Its age at the beginning
+of the wait counts.
+
 ADR 38: one leased consumer. Invariant: no more messages are popped than consumers have credit for.
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import structlog
 
@@ -43,6 +46,10 @@ IDLE_SECONDS: Final = 0.5
 BACK_SECONDS: Final = LEASE_MS / 1000 + 1
 """Longest wait of the next only consumer for others' messages: by then the leases of a dead gateway are over."""
 BACK_LOOKS: Final = 200
+
+SortOut: TypeAlias = Callable[[list[Ticket], int | None], list[Ticket]]
+"""Function that removes popped messages that are not to be delivered, and returns the others. It gets the time, in
+epoch milliseconds, since when consumers have waited for them; None if none has."""
 
 log = structlog.get_logger(__name__)
 
@@ -95,7 +102,7 @@ class QueueFeed:
         clock: Clock,
         topic: str,
         group: str,
-        sort_out: Callable[[list[Ticket]], list[Ticket]],
+        sort_out: SortOut,
         on_idle: Callable[[QueueFeed], None],
         consumer: str = "",
         passed_over: PassedOver | None = None,
@@ -109,9 +116,11 @@ class QueueFeed:
         """Consumer promised to be the only one, once all messages that others held have come back."""
         self._former: list[QueueConsumer] = []
         """Consumers that have gone while their channel keeps messages."""
-        self._unanswered = 0
+        self._unanswered = self._pauses = 0
+        self._waiting_since_ms: int | None = None
+        """Time since when consumers here have had credit, and the store was asked for messages."""
         self._late = LateMessages()
-        self._store = store
+        self._store, self._clock = store, clock
         self._sort_out = sort_out
         self._on_idle = on_idle
         self._passed_over = passed_over
@@ -156,6 +165,7 @@ class QueueFeed:
     def look(self) -> None:
         """Pop if there is credit, unless a pop is under way."""
         if self._pop is None and not self._is_closed and self._credit():
+            self._begin_to_wait()
             self._pop = self._loop.create_task(self._run())
             self._pop.add_done_callback(self._popped)
 
@@ -184,8 +194,14 @@ class QueueFeed:
 
     # -- the pop -------------------------------------------------------------------------------------------------
 
+    @property
+    def is_waiting(self) -> bool:
+        """True while a consumer here waits for messages: it is served before they expire."""
+        return self._pop is not None and self._waiting_since_ms is not None
+
     async def _run(self) -> None:
         while count := min(self._credit(), MAX_POP_MESSAGES):
+            self._begin_to_wait()
             if count < sum(consumer.held for consumer in self.consumers) // 2:
                 await asyncio.sleep(LINGER_SECONDS)
                 count = min(self._credit(), MAX_POP_MESSAGES)
@@ -194,13 +210,20 @@ class QueueFeed:
             await self._have_all_back()
             popped = await self.leased.pop(self._request(count))
             try:
-                tickets = self._sort_out(popped)
+                tickets = self._sort_out(popped, self._waiting_since_ms)
                 self._late.mark(tickets)
                 self._hand_out(tickets)
+                if not self._credit():
+                    self._waiting_since_ms = None
             except Exception:
                 self.leased.release([ticket for ticket in popped if ticket.member is None])  # those nobody got
                 raise
             await asyncio.sleep(0)
+
+    def _begin_to_wait(self) -> None:
+        """Note that consumers wait from now on, unless they have waited for longer without a pause."""
+        if self._waiting_since_ms is None or self.leased.pauses != self._pauses:
+            self._pauses, self._waiting_since_ms = self.leased.pauses, self._clock.now_ms()
 
     def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
         return PopRequest(self.topic, self.group, count, wait_ms)
@@ -236,6 +259,8 @@ class QueueFeed:
     def _popped(self, task: asyncio.Task[None]) -> None:
         """Start the next pop, also after a cancellation before the start; it leaves a refusing store alone."""
         self._pop = None
+        if not self._credit():
+            self._waiting_since_ms = None
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, EntrepotError):
             background(self._loop).failed("AMQP queues", error)
@@ -301,7 +326,7 @@ class QueueFeed:
                 found = await self._ask_for_one()
                 if not found:
                     return None
-                tickets = self._sort_out(found)
+                tickets = self._sort_out(found, None)
                 if tickets:
                     self._late.mark(tickets)
                     return tickets[0]

@@ -62,13 +62,16 @@ class DeadLetters:
             await self.bury(queue, spent, DeathReason.DELIVERY_LIMIT)
             await self.bury(queue, [ticket for ticket in of if ticket not in spent], DeathReason.REJECTED)
 
-    def sort_out(self, queue: Queue, tickets: list[Ticket]) -> list[Ticket]:
-        """Return the messages to deliver; expired ones are dead-lettered."""
+    def sort_out(self, queue: Queue, tickets: list[Ticket], waiting_since_ms: int | None = None) -> list[Ticket]:
+        """Return the messages to deliver; expired ones are dead-lettered. A message that comes for the first time was
+        delivered when a consumer waited for it: `waiting_since_ms` counts then, not the time of the pop."""
         now_ms, lifetime_ms = self._clock.now_ms(), queue.declaration.arguments.message_ttl_ms
+        # one that was born in the millisecond in which the wait began came later
+        first_ms = now_ms if waiting_since_ms is None else waiting_since_ms - 1
         over: list[Ticket] = []
 
         def look(some: list[Ticket]) -> None:
-            over.extend([each for each in some if each.is_over(now_ms, lifetime_ms)])
+            over.extend([each for each in some if each.is_over(first_ms if each.attempt == 1 else now_ms, lifetime_ms)])
 
         odd = hand_over(tickets, look)
         for ticket, fault in odd:

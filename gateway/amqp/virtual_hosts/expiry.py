@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -24,6 +25,7 @@ from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
 from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.member.member import Member
+from entrepot.gateway.messaging.ticket import Ticket, give_back
 from entrepot.gateway.work.periodic_work import PeriodicWork
 from entrepot.protocols.amqp.deaths import DeathReason
 
@@ -38,6 +40,8 @@ ARRIVAL_LOOK_MS: Final = 100
 """Pause before the next look for a message with a shorter life that had not arrived yet."""
 LATE_LOOK_MS: Final = 1_000
 """Pause before such looks beyond `SOON_MS`."""
+SERVED_MS: Final = 200
+"""Time for a waiting consumer at another gateway to get a message that expires as it comes."""
 SLOWEST_MS: Final = 30_000
 """Longest interval between looks at a queue that may need work."""
 SWEEP_SECONDS: Final = 5.0
@@ -105,6 +109,7 @@ class Expiry:
     def expect(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
         """Note a message on its way whose expiry in the queue is at `at_ms`."""
         until_ms = self._clock.now_ms() + ARRIVAL_MS
+        at_ms += self._is_consumed_elsewhere(queue) * SERVED_MS
         if at_ms < until_ms:
             self._arriving[queue.topic] = until_ms
         self.look_at(vhost, queue, at_ms)
@@ -165,14 +170,28 @@ class Expiry:
     # -- messages ------------------------------------------------------------------------------------------------
 
     async def _take_out(self, queue: Queue) -> int | None:
-        """Remove expired messages; return the expiry of the next one, if any."""
+        """Remove expired messages; return the expiry of the next one, if any. A consumer that waits is served first:
+        the one here expires them itself."""
         lifetime_ms = queue.declaration.arguments.message_ttl_ms
         request = PopRequest(
             queue.topic, queue.group, MAX_POP_MESSAGES, 0, LEASE_MS, expired_only=True, lifetime_ms=lifetime_ms
         )
-        while tickets := await self._feeds.of(queue).leased.ask(request):
-            await self._dead_letters.bury(queue, tickets, DeathReason.EXPIRED)
+        while not self._feeds.is_waiting(queue) and (tickets := await self._feeds.of(queue).leased.ask(request)):
+            is_awaited = self._feeds.is_waiting(queue) or self._is_consumed_elsewhere(queue)
+            fresh = self._fresh(queue, tickets) if is_awaited else []
+            give_back(fresh)
+            await self._dead_letters.bury(queue, [each for each in tickets if each not in fresh], DeathReason.EXPIRED)
+            if fresh:
+                return self._clock.now_ms() + SERVED_MS
         return await self._next_end(queue, lifetime_ms)
+
+    def _is_consumed_elsewhere(self, queue: Queue) -> bool:
+        return self.presence is not None and self.presence.elsewhere(queue) > 0
+
+    def _fresh(self, queue: Queue, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """The messages that a consumer may be about to get: it has begun to wait here, or waits elsewhere."""
+        before_ms, lifetime_ms = self._clock.now_ms() - SERVED_MS, queue.declaration.arguments.message_ttl_ms
+        return [each for each in tickets if each.attempt == 1 and not each.is_over(before_ms, lifetime_ms)]
 
     async def _next_end(self, queue: Queue, lifetime_ms: int | None) -> int | None:
         """The earliest expiry among the first messages of the message queues."""

@@ -16,8 +16,8 @@ from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 
-SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
-"""Function that removes popped messages of a queue that are not to be delivered."""
+SortOut = Callable[[Queue, list[Ticket], int | None], list[Ticket]]
+"""Function that removes popped messages of a queue that are not to be delivered; see `queue_feed.SortOut`."""
 
 
 class QueueFeeds:
@@ -51,6 +51,11 @@ class QueueFeeds:
             feed.is_single = queue.declaration.arguments.single_active_consumer
             self._feeds[queue.topic] = feed
         return feed
+
+    def is_waiting(self, queue: Queue) -> bool:
+        """True while a consumer of the queue here waits for messages."""
+        feed = self._feeds.get(queue.topic)
+        return feed is not None and feed.is_waiting
 
     def activate(self, topic: str, is_active: bool) -> None:
         """Note if the single active consumer of a queue is at this gateway."""
