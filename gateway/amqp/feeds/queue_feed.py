@@ -127,8 +127,17 @@ class QueueFeed:
         """The treatment of messages that consumers cannot take; None where they all can."""
         self._loop = asyncio.get_running_loop()
         self.leased = LeasedConsumer(
-            store, clock, topic, group, lease_ms=LEASE_MS, consumer=consumer, on_idle=self._look_if_idle
+            store,
+            clock,
+            topic,
+            group,
+            lease_ms=LEASE_MS,
+            consumer=consumer,
+            on_end=self._ended,
+            on_idle=self._look_if_idle,
         )
+        self.on_back: Callable[[], object] = lambda: None
+        """Callback for messages that are free again."""
         self.consumers: dict[QueueConsumer, None] = {}
         self._turn = 0
         self._getting = 0
@@ -361,6 +370,10 @@ class QueueFeed:
         self._idling = None
         if self._is_idle and not self._is_closed:
             self._on_idle(self)
+
+    def _ended(self, tickets: Sequence[Ticket], is_back: bool) -> None:
+        if is_back:
+            self.on_back()
 
     async def settle(self) -> None:
         """Return when the store knows all releases, or cannot be told while the leases live."""

@@ -8,7 +8,7 @@ made, by a fault of our own, goes to the dead-letter topic of the queue's group,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
@@ -20,7 +20,7 @@ from entrepot.domain.exchanges.routing import UnknownExchange
 from entrepot.domain.message import Message
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
-from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.send import Refusals, Sender, first_refusal
@@ -50,6 +50,10 @@ class DeadLetters:
     def __init__(self, definitions: Definitions, routing: Routing, sender: Sender, clock: Clock, spawn: Spawn) -> None:
         self._definitions, self._routing, self._sender = definitions, routing, sender
         self._clock, self._spawn = clock, spawn
+        self.send: Callable[[Vhost, list[Message]], Awaitable[Refusals]] = lambda _, letters: sender.send_and_wait(
+            letters
+        )
+        """The way of letters to their queues, by whose limits it goes; it raises what made all of them fail."""
         self.count = 0
         """Dead letters published since the process began."""
 
@@ -108,7 +112,7 @@ class DeadLetters:
         refusals: Refusals = None
         if letters:
             try:
-                refusals = await self._sender.send_and_wait(list(letters.values()))
+                refusals = await self._send(queue, list(letters.values()))
             except EntrepotError as error:
                 refusals = [error] * len(letters)
         waiting = [
@@ -131,12 +135,16 @@ class DeadLetters:
         try:
             letter = self.letter(queue, message, DeathReason.MAXLEN)
             if letter is not None:
-                await self._sender.send_and_wait([letter])
+                await self._send(queue, [letter])
         except EntrepotError as refusal:
             log.warning("dead letters were refused", queue=queue.name, waiting=0, problem=refusal.message)
         except Exception as fault:  # noqa: BLE001 - the publishes after it go on
             reason = f"{type(fault).__name__}: {fault}"
             self._sender.incidents.note(PART, Outcome.SET_ASIDE, reason, place=queue.topic, fault=fault)
+
+    async def _send(self, queue: Queue, letters: list[Message]) -> Refusals:
+        vhost = self._definitions.vhost_in(queue.namespace)
+        return None if vhost is None else await self.send(vhost, letters)
 
     def _letters(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> dict[Ticket, Message]:
         """The letters of those that have a destination; odd messages are set aside."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -42,6 +42,9 @@ LATE_LOOK_MS: Final = 1_000
 """Pause before such looks beyond `SOON_MS`."""
 SERVED_MS: Final = 200
 """Time for a waiting consumer at another gateway to get a message that expires as it comes."""
+ARRIVAL_STEPS: Final = 64
+"""Part of a delay by which a look for delayed messages may be late, at least some 100 ms. Looks are at multiples of
+powers of two, so they are few however many the messages."""
 SLOWEST_MS: Final = 30_000
 """Longest interval between looks at a queue that may need work."""
 SWEEP_SECONDS: Final = 5.0
@@ -74,6 +77,10 @@ class Expiry:
         self._task: asyncio.Task[None] | None = None
         self.sweeping = PeriodicWork("queues of gateways that are gone", SWEEP_SECONDS, self._sweep)
         self._written: dict[str, int] = {}
+        self.cut: Callable[[Queue], object] = lambda queue: None
+        """Begins to drop what a queue has beyond its limit."""
+        self._delayed: dict[tuple[int, str], tuple[Vhost, Queue]] = {}
+        """Looks at queues for delayed messages, by their time and the queue's Topic."""
         self._arriving: dict[str, int] = {}
         """Time until which short-lived messages may still arrive, by the Topic of their queue."""
         definitions.on_queue_known.append(self._known)
@@ -98,7 +105,7 @@ class Expiry:
 
     def _known(self, vhost: Vhost, queue: Queue) -> None:
         arguments = queue.declaration.arguments
-        if arguments.message_ttl_ms is not None or arguments.expires_ms is not None:
+        if arguments.message_ttl_ms is not None or arguments.expires_ms is not None or queue.is_limited:
             self.look_at(vhost, queue, self._clock.now_ms())
 
     def _gone(self, vhost: Vhost, queue: Queue) -> None:
@@ -113,6 +120,17 @@ class Expiry:
         if at_ms < until_ms:
             self._arriving[queue.topic] = until_ms
         self.look_at(vhost, queue, at_ms)
+
+    def expect_arrival(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
+        """Note a delayed message that comes into the queue at `at_ms`. Looks are kept while the process lives; one that
+        starts looks at every queue."""
+        now_ms = self._clock.now_ms()
+        step_ms = 1 << max((at_ms - now_ms) // ARRIVAL_STEPS, ARRIVAL_LOOK_MS).bit_length() - 1
+        key = -(-at_ms // step_ms) * step_ms, queue.topic
+        if key not in self._delayed:
+            self._delayed[key] = vhost, queue
+            heapq.heappush(self._due, key)
+            self._some.set()
 
     def look_at(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
         """Look at a queue at `at_ms`, when something may expire."""
@@ -134,6 +152,8 @@ class Expiry:
                     pass
                 continue
             at_ms, topic = heapq.heappop(self._due)
+            if (delayed := self._delayed.pop((at_ms, topic), None)) is not None and _is_there(*delayed):
+                self.expect(*delayed, at_ms)
             known = self._at.get(topic)
             if known is None or known[0] != at_ms:
                 continue  # another look is planned
@@ -149,7 +169,7 @@ class Expiry:
                 self.look_at(known[1], known[2], self._clock.now_ms() + SLOWEST_MS)
 
     async def _look(self, vhost: Vhost, queue: Queue) -> None:
-        if vhost.queue(queue.name) is not queue:
+        if not _is_there(vhost, queue):
             return
         expires_ms = queue.declaration.arguments.expires_ms
         if expires_ms is not None and not await self._is_used(vhost, queue, expires_ms):
@@ -157,6 +177,7 @@ class Expiry:
             await self._definitions.delete_queue(vhost, queue)
             return
         next_ms = await self._take_out(queue)
+        self.cut(queue)
         if next_ms is None and queue.topic in self._arriving:
             now_ms = self._clock.now_ms()
             left_ms = self._arriving[queue.topic] - now_ms
@@ -259,6 +280,10 @@ class Expiry:
         for vhost, name, gateway in transient:
             if gateway in gone:
                 await self._definitions.delete_exchange(vhost, name)
+
+
+def _is_there(vhost: Vhost, queue: Queue) -> bool:
+    return vhost.queue(queue.name) is queue
 
 
 def end_of(message: StoredMessage, lifetime_ms: int | None) -> int | None:

@@ -35,6 +35,8 @@ class QueueFeeds:
         a queue cannot take."""
         self._store, self._clock, self._sort_out = store, clock, sort_out
         self._gateway, self._passed_over = gateway, passed_over
+        self.on_back: Callable[[Queue], object] = lambda queue: None
+        """Callback for a queue that has got messages back."""
         self._feeds: dict[str, QueueFeed] = {}
         self._streams: dict[str, StreamFeed] = {}
 
@@ -48,6 +50,7 @@ class QueueFeeds:
             feed = QueueFeed(
                 self._store, self._clock, queue.topic, queue.group, sort_out, self._idle, consumer, passed_over
             )
+            feed.on_back = lambda: self.on_back(queue)
             feed.is_single = queue.declaration.arguments.single_active_consumer
             self._feeds[queue.topic] = feed
         return feed

@@ -32,6 +32,8 @@ class Routing:
         self._store, self._routes, self._keeps_topics = store, routes, keeps_topics
         self.on_timed: OnTimed = lambda vhost, queue, at_ms: None
         """Callback for each destination queue in which the message will expire."""
+        self.on_delayed: OnTimed = lambda vhost, queue, at_ms: None
+        """Callback for each destination queue of a delayed message, with the time of its arrival there."""
 
     def exchange_of_topic(self, vhost: Vhost, name: str) -> Exchange | None:
         """The exchange of a Topic, declared or not. Only the default virtual host has such, as MQTT's names are its."""
@@ -42,6 +44,12 @@ class Routing:
     def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
         """The message for the queues, or None where nothing keeps it."""
         destinations = [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
+        delay_ms = _delay_ms(vhost, publish)
+        if delay_ms:  # in a queue its life begins with its arrival
+            now_ms += delay_ms
+            for name in queues:
+                if (queue := vhost.queues.get(name)) is not None:
+                    self.on_delayed(vhost, queue, now_ms)
         if vhost.timed or publish.header.has_expiration:
             self._note_times(vhost, publish, queues, now_ms)
         sub_topic, filter_hash = "", 0
@@ -53,11 +61,8 @@ class Routing:
         if not destinations:
             return None
         message = to_message(publish, tuple(destinations), sub_topic, filter_hash, now_ms)
-        exchange = vhost.routing.exchange(publish.exchange)
-        if exchange is not None and exchange.type is ExchangeType.DELAYED:
-            delay_ms = (publish.header.headers or {}).get(DELAY)
-            if isinstance(delay_ms, int) and delay_ms > 0:
-                message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms + delay_ms}
+        if delay_ms:
+            message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms}
         return message
 
     def _note_times(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> None:
@@ -90,6 +95,15 @@ class Routing:
         if len(ids) == 1:
             return queue.topic, ids[0]
         return queue.topic, ids[min(publish.header.priority or 0, len(ids) - 1)]
+
+
+def _delay_ms(vhost: Vhost, publish: Publish) -> int:
+    """Milliseconds by which an exchange delays a publish; 0 for none."""
+    exchange = vhost.routing.exchange(publish.exchange)
+    if exchange is None or exchange.type is not ExchangeType.DELAYED:
+        return 0
+    delay_ms = (publish.header.headers or {}).get(DELAY)
+    return max(delay_ms, 0) if isinstance(delay_ms, int) else 0
 
 
 def places(message: Message) -> Destinations:

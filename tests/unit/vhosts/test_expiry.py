@@ -123,3 +123,31 @@ class ConsumersElsewhere(ConsumerPresence):
 
     def elsewhere(self, queue: Queue) -> int:
         return 1
+
+
+async def test_looks_for_delayed_messages_are_few_and_cut_the_queue() -> None:
+    clock, graves, cut = ManualClock(), Graves(), list[str]()
+    store = MemoryStore(clock)
+    definitions = Definitions(store)
+    await definitions.start()
+    feeds = QueueFeeds(store, clock, lambda queue, tickets, since_ms: tickets)
+    expiry = Expiry(store, definitions, feeds, graves, clock, member_named(store, clock))
+    vhost = definitions.vhost("/")
+    assert vhost is not None
+    wanted = declared_queue("q", "/", durable=True, arguments={"x-max-length": 1})
+    queue, _ = await definitions.declare_queue(vhost, wanted, gateway="g", connection="", now_ms=1)
+    await expiry.start()
+    try:
+        expiry.cut = lambda queue: cut.append(queue.name)
+        for number in range(10_000):
+            expiry.expect_arrival(vhost, queue, clock.now_ms() + number * 360)
+        assert 64 < len(expiry._delayed) < 1_000
+        cut.clear()
+        clock.advance(3_700_000)  # the last look may be late
+        expiry._some.set()
+        await until(lambda: cut, "it is looked at")
+        assert not expiry._delayed
+    finally:
+        await expiry.close()
+        await feeds.close()
+        definitions.close()

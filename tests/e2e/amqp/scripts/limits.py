@@ -117,3 +117,94 @@ def _(stage: Stage) -> object:
     channel.publish("", queue, b"3")
     consumer.wait_deliveries(2)
     return [int(body) for body in consumer.bodies(2) if body != "3"], channel.ready(queue)
+
+
+def _letters(stage: Stage, channel: Channel, **limits: object) -> tuple[str, str]:
+    """A queue, and the one that its dead letters go to, which has limits."""
+    given = {f"x-{name.replace('_', '-')}": value for name, value in limits.items()}
+    dead = channel.queue_declare(stage.name("dead"), arguments=given).queue
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    return channel.queue_declare(stage.name("q"), arguments=arguments).queue, dead
+
+
+def _reject_all(channel: Channel, queue: str) -> None:
+    while (message := channel.get(queue)) is not None:
+        channel.reject(message.delivery_tag, requeue=False)
+
+
+@case("dead letters obey a limit that drops", ["3", "4"])
+def _(stage: Stage) -> object:
+    channel = stage.channel(confirms=True)
+    queue, dead = _letters(stage, channel, max_length=2)
+    channel.publish_all("", queue, "1", "2", "3", "4")
+    _reject_all(channel, queue)
+    channel.wait_ready(queue, 0)
+    channel.wait_ready(dead, 2)
+    return _bodies(channel, dead)
+
+
+@case("dead letters obey a limit that rejects", (["1", "2"], 0))
+def _(stage: Stage) -> object:
+    channel = stage.channel(confirms=True)
+    queue, dead = _letters(stage, channel, max_length=2, overflow="reject-publish")
+    channel.publish_all("", queue, "1", "2", "3", "4")
+    _reject_all(channel, queue)
+    channel.wait_ready(dead, 2)
+    return _bodies(channel, dead), channel.ready(queue)
+
+
+@case("dead letters obey a limit in bytes", ["333"])
+def _(stage: Stage) -> object:
+    channel = stage.channel(confirms=True)
+    queue, dead = _letters(stage, channel, max_length_bytes=5)
+    channel.publish_all("", queue, "111", "222", "333")
+    _reject_all(channel, queue)
+    channel.wait_ready(dead, 1)
+    return _bodies(channel, dead)
+
+
+@case("a chain flows through a queue without room", [("maxlen", "second"), ("expired", "first")])
+def _(stage: Stage) -> object:
+    """What expires in the first queue goes to the second, which takes nothing, and so to the third."""
+    channel = stage.channel(confirms=True)
+    third = channel.queue_declare(stage.name("third")).queue
+    arguments: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": third}
+    second = channel.queue_declare(stage.name("second"), arguments={**arguments, "x-max-length": 0}).queue
+    arguments |= {"x-dead-letter-routing-key": second, "x-message-ttl": 50}
+    first = channel.queue_declare(stage.name("first"), arguments=arguments).queue
+    channel.publish("", first, b"x")
+    channel.wait_ready(third, 1)
+    (letter,) = channel.get_all(third)
+    deaths = (letter.properties.headers or {})["x-death"]
+    return [(each["reason"], stage.plain(each["queue"])) for each in deaths]
+
+
+@case("what is given back obeys a limit that drops", (["2"], ["2", "1"]))
+def _(stage: Stage) -> object:
+    """The head is what came back: it goes. A queue that rejects keeps it."""
+    channel, found = stage.channel(confirms=True), list[list[str]]()
+    for limits in ({"x-max-length": 1}, REJECTS):
+        queue = channel.queue_declare(stage.name(f"q{len(found)}"), arguments=limits).queue
+        channel.publish("", queue, b"1")
+        message = channel.get(queue)
+        assert message is not None
+        channel.publish("", queue, b"2")
+        channel.reject(message.delivery_tag, requeue=True)
+        channel.wait_ready(queue, 1 if limits is not REJECTS else 2)
+        found.append(sorted(_bodies(channel, queue), reverse=True))
+    return tuple(found)
+
+
+@case("what a closed channel gives back obeys a limit that drops", ["3"])
+def _(stage: Stage) -> object:
+    channel, consumer = stage.channel(confirms=True), stage.channel()
+    queue = channel.queue_declare(stage.name("q"), arguments={"x-max-length": 1}).queue
+    consumer.consume(queue)
+    for number in (1, 2):
+        channel.publish("", queue, b"%d" % number)
+        consumer.wait_deliveries(number)
+    consumer.cancel(consumer.seen.deliveries[0].consumer_tag)
+    channel.publish("", queue, b"3")
+    consumer.close()
+    channel.wait_ready(queue, 1)
+    return _bodies(channel, queue)
