@@ -17,7 +17,7 @@ from entrepot.domain.callbacks import hand_over
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.exchanges.routing import UnknownExchange
-from entrepot.domain.message import Message
+from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
@@ -29,6 +29,7 @@ from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import DeathReason, dead_header, goes_round
+from entrepot.protocols.amqp.mapping import CC, bcc_of, further_keys, read_bcc
 from entrepot.protocols.amqp.value_space import ROUTING_KEY
 
 PART: Final = "amqp dead letters"
@@ -165,25 +166,35 @@ class DeadLetters:
         if arguments.dead_letter_exchange is None or vhost is None:
             return None
         exchange, key, data = origin_of(message, self._sender.incidents.unsaid)
-        now_ms = self._clock.now_ms()
+        now_ms, bcc = self._clock.now_ms(), read_bcc(message)
+        before = ContentHeader(data)
+        cc = further_keys(before, CC) if before.may_have_header(b"CC") else []
         header = dead_header(
-            ContentHeader(data),
+            before,
             queue=queue.name,
             reason=reason,
             exchange=exchange,
-            keys=[key],
+            keys=[key, *cc],
             now_seconds=now_ms // 1000,
         )
+        keys = [key, *cc, *bcc]
         if arguments.dead_letter_routing_key is not None:
-            key = ROUTING_KEY.shortened(arguments.dead_letter_routing_key)
+            key, bcc = ROUTING_KEY.shortened(arguments.dead_letter_routing_key), []
+            keys, header = [key], _without_cc(header) if cc else header
         publish = Publish(arguments.dead_letter_exchange, key, False, header, message.body)
-        found = vhost.routing.route(
-            publish.exchange, (key,), lambda: header.headers or {}, lambda: dict(header.values())
-        )
+        found = vhost.routing.route(publish.exchange, keys, lambda: header.headers or {}, lambda: dict(header.values()))
         if isinstance(found, UnknownExchange):
             if self._routing.exchange_of_topic(vhost, publish.exchange) is None:
                 return None
             found = ()  # a Topic without bindings: the letter is stored there
         if reason is not DeathReason.REJECTED:
             found = tuple(name for name in found if not goes_round(header, name))
-        return self._routing.message(vhost, publish, found, now_ms)
+        letter = self._routing.message(vhost, publish, found, now_ms)
+        if letter is not None and bcc:
+            letter.system = {**letter.system, SystemProperty.AMQP_BCC: bcc_of(bcc)}
+        return letter
+
+
+def _without_cc(header: ContentHeader) -> ContentHeader:
+    """The properties without the header CC, whose keys a letter with a key of its own does not go to."""
+    return header.replaced(headers={name: value for name, value in (header.headers or {}).items() if name != CC})

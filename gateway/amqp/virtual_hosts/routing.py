@@ -18,7 +18,7 @@ from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.protocols.amqp.connection_events import Publish
-from entrepot.protocols.amqp.mapping import MQTT_EXCHANGE, to_message
+from entrepot.protocols.amqp.mapping import BCC, MQTT_EXCHANGE, bcc_of, further_keys, to_message, without_bcc
 
 DELAY: Final = "x-delay"
 """Header of messages to an exchange of type x-delayed-message: milliseconds."""
@@ -42,7 +42,7 @@ class Routing:
         return Exchange(name, ExchangeType.TOPIC)
 
     def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
-        """The message for the queues, or None where nothing keeps it."""
+        """The message for the queues, or None where nothing keeps it. The keys of BCC are kept for its dead letter."""
         destinations = [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
         delay_ms = _delay_ms(vhost, publish)
         if delay_ms:  # in a queue its life begins with its arrival
@@ -60,7 +60,12 @@ class Routing:
                 destinations.insert(0, (topic, queue_id))
         if not destinations:
             return None
+        bcc: list[str] = []
+        if publish.header.may_have_header(b"BCC"):
+            bcc, publish = further_keys(publish.header, BCC), without_bcc(publish)
         message = to_message(publish, tuple(destinations), sub_topic, filter_hash, now_ms)
+        if bcc:
+            message.system = {**message.system, SystemProperty.AMQP_BCC: bcc_of(bcc)}
         if delay_ms:
             message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms}
         return message
