@@ -16,7 +16,7 @@ import structlog
 from entrepot.domain.background import background
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import NOT_THERE, EntrepotError
-from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
@@ -47,7 +47,7 @@ ARRIVAL_STEPS: Final = 64
 powers of two, so they are few however many the messages."""
 SLOWEST_MS: Final = 30_000
 """Longest interval between looks at a queue that may need work."""
-SWEEP_SECONDS: Final = 5.0
+SWEEP_SECONDS: Final = 1.0
 """Interval between looks for leftovers of gateways that are gone."""
 USED_PREFIX: Final = "amqp-used/"
 """Prefix of keys with the last use of a queue with x-expires, by its Topic: epoch milliseconds."""
@@ -77,6 +77,9 @@ class Expiry:
         self._task: asyncio.Task[None] | None = None
         self.sweeping = PeriodicWork("queues of gateways that are gone", SWEEP_SECONDS, self._sweep)
         self._written: dict[str, int] = {}
+        self._able_since_ms = clock.now_ms()
+        """Time since when this gateway can tell the use of queues: their leases begin anew after an outage."""
+        self._is_unable = False
         self.cut: Callable[[Queue], object] = lambda queue: None
         """Begins to drop what a queue has beyond its limit."""
         self._delayed: dict[tuple[int, str], tuple[Vhost, Queue]] = {}
@@ -89,6 +92,7 @@ class Expiry:
     async def start(self) -> None:
         """Delete the leftovers of earlier gateways, and watch from here on."""
         await self._sweep()
+        self._able_since_ms = self._clock.now_ms()
         for vhost in self._definitions.vhosts():
             for queue in vhost.queues.values():
                 self.look_at(vhost, queue, self._clock.now_ms())
@@ -243,15 +247,15 @@ class Expiry:
             self.look_at(vhost, queue, self._clock.now_ms())
 
     async def _is_used(self, vhost: Vhost, queue: Queue, expires_ms: int) -> bool:
-        """True if the queue was used recently, at any gateway; then the next look is planned."""
+        """True if the queue was used recently, at any gateway; then the next look is planned. The time in which nobody
+        could use it, as before the start, does not count."""
         now_ms = self._clock.now_ms()
         key = USED_PREFIX + queue.topic.replace("%", "_")
         elsewhere = self.presence.elsewhere(queue) if self.presence is not None else 0
         here = now_ms if self._feeds.consumers(queue) + elsewhere else self._written.get(queue.topic, 0)
-        [kept] = await self._store.key_values.get([key])
+        [kept] = await self._use_told(key)
         last = max(here, 0 if kept is None else int(kept.value))
-        if not last:  # no use is recorded yet: its time begins now
-            last = now_ms
+        last = max(last, self._able_since_ms) if last else now_ms  # no use is recorded yet: its time begins now
         if kept is None or last - int(kept.value) > expires_ms // 4:
             await self._store.key_values.write([KeyValueChange(key, str(last).encode())])
         if now_ms - last >= expires_ms:
@@ -260,6 +264,17 @@ class Expiry:
         again = min(last + expires_ms, now_ms + max(expires_ms // 4, 50)) if here == now_ms else last + expires_ms
         self.look_at(vhost, queue, again)
         return True
+
+    async def _use_told(self, key: str) -> Sequence[KeyValue | None]:
+        """Read a queue's last use. Raises what the store raises; an outage is noted, for nobody could use a queue."""
+        try:
+            found = await self._store.key_values.get([key])
+        except EntrepotError:
+            self._is_unable = True
+            raise
+        if self._is_unable:
+            self._is_unable, self._able_since_ms = False, self._clock.now_ms()
+        return found
 
     # -- gateways that are gone ----------------------------------------------------------------------------------
 
@@ -271,15 +286,36 @@ class Expiry:
         gateways = {queue.gateway for _, queue in owned} | {gateway for _, _, gateway in transient}
         with_consumers = self.presence.gateways if self.presence is not None else set()
         gone = await self._member.leases.gone((gateways | with_consumers) - {self._member.identity.incarnation})
+        deleted = [await self._delete(vhost, queue) for vhost, queue in owned if queue.gateway in gone]
         if self.presence is not None:
-            await self.presence.forget_gateways(gone)
-        for vhost, queue in owned:
-            if queue.gateway in gone:
-                log.info("deleting a queue of a gateway that is gone", queue=queue.name, vhost=vhost.name)
-                await self._definitions.delete_queue(vhost, queue)
+            deleted += [await self._delete(*each) for each in self._unconsumed(gone)]
+            if all(deleted):  # else a later look finds the queues by their consumers
+                await self.presence.forget_gateways(gone)
         for vhost, name, gateway in transient:
             if gateway in gone:
                 await self._definitions.delete_exchange(vhost, name)
+
+    def _unconsumed(self, gone: set[str]) -> list[tuple[Vhost, Queue]]:
+        """Auto-delete queues whose last consumers were at gateways that are gone."""
+        topics = self.presence.only_at(gone) if self.presence is not None and gone else set()
+        return [
+            (vhost, queue)
+            for vhost in (self._definitions.vhosts() if topics else ())
+            for queue in vhost.queues.values()
+            if queue.topic in topics and queue.declaration.auto_delete and not self._feeds.consumers(queue)
+        ]
+
+    async def _delete(self, vhost: Vhost, queue: Queue) -> bool:
+        """Delete a leftover; False if the store refuses, for the others are to go."""
+        if not _is_there(vhost, queue):
+            return True
+        log.info("deleting a queue of a gateway that is gone", queue=queue.name, vhost=vhost.name)
+        try:
+            await self._definitions.delete_queue(vhost, queue)
+        except EntrepotError as error:
+            log.warning("could not delete a queue", queue=queue.name, problem=error.message)
+            return error.code in NOT_THERE
+        return True
 
 
 def _is_there(vhost: Vhost, queue: Queue) -> bool:
