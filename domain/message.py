@@ -89,6 +89,7 @@ class SystemProperty:
     CHECK_AFTER_MS: Final = "check_after_ms"  # milliseconds: allowed silence of a half message's producer
     PLAIN_NAMES: Final = "plain_names"  # "1": ce_ before names of user properties is the MQTT publisher's own
     AMQP: Final = "amqp"  # bytes: exchange, routing key and properties as an AMQP client published them
+    AMQP_BCC: Final = "amqp_bcc"  # bytes: routing keys of an AMQP client's BCC header, which consumers do not get
     BRIDGE: Final = "bridge"  # the bridge that the message came by
     TAKEN_IN: Final = "taken_in"  # of a traced topic's message: door, gateway and client that took it
 

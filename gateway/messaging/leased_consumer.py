@@ -190,6 +190,8 @@ class LeasedConsumer:
         self.definition = ConsumerGroup(group, UNLIMITED_ATTEMPTS)  # until it is known
         self.unanswered = 0
         """Pops without an answer, except those of expired messages: their messages are hidden until the lease ends."""
+        self.pauses = 0
+        """Refusals of pops, and early answers: it asked for nothing for a while after each."""
         self._store, self._clock, self._consumer = store, clock, consumer
         self._on_end, self._on_idle = on_end, on_idle
         self._loop = asyncio.get_running_loop()
@@ -304,6 +306,7 @@ class LeasedConsumer:
             await self.settle()
 
     def _leave_alone(self) -> None:
+        self.pauses += 1
         self._resume_at = self._loop.time() + self._pause_seconds
         self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
 

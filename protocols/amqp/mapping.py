@@ -3,6 +3,7 @@
 | AMQP                                | message                                                          |
 |-------------------------------------|------------------------------------------------------------------|
 | exchange, routing key, properties   | system amqp, byte for byte, as an AMQP consumer gets it          |
+| header BCC                          | system amqp_bcc; a consumer does not get it                      |
 | body                                | body                                                             |
 | content-type                        | system content_type                                              |
 | correlation-id, reply-to            | system correlation_id (bytes), reply_to                          |
@@ -22,13 +23,16 @@ from typing import Final
 from entrepot.domain.message import Destinations, Message, Properties, PropertyValue, SystemProperty, SystemValue
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
-from entrepot.protocols.amqp.field_table import FieldTable, FieldValue
+from entrepot.protocols.amqp.field_table import FieldTable, FieldValue, decode_table, encode_table
 
 MQTT_EXCHANGE: Final = "amq.topic"
 """The exchange whose routing keys are MQTT's topic names."""
 CE_PREFIX: Final = "ce_"
 CE_HEADERS: Final = ("cloudEvents:", "cloudEvents_")
 PROTOCOL: Final = "amqp"
+CC: Final = "CC"
+BCC: Final = "BCC"
+"""Headers with further routing keys."""
 
 
 def to_message(publish: Publish, destinations: Destinations, sub_topic: str, filter_hash: int, now_ms: int) -> Message:
@@ -104,6 +108,35 @@ def origin(exchange: str, routing_key: str, header: ContentHeader) -> bytes:
     """Return the value of `SystemProperty.AMQP`: two short strings, and the content header's flags and properties."""
     source, key = exchange.encode(), routing_key.encode()
     return b"%c%b%c%b%b" % (len(source), source, len(key), key, header.data)
+
+
+def without_bcc(publish: Publish) -> Publish:
+    """Return the publish without its BCC header, as consumers get it."""
+    headers = publish.header.headers or {}
+    if BCC not in headers:
+        return publish
+    kept = {name: value for name, value in headers.items() if name != BCC}
+    return publish._replace(header=publish.header.replaced(headers=kept))
+
+
+def further_keys(header: ContentHeader, name: str) -> list[str]:
+    """Return the routing keys of the header CC or BCC. An invalid header has none."""
+    more = (header.headers or {}).get(name)
+    return [key for key in more if isinstance(key, str)] if isinstance(more, list) else []
+
+
+def bcc_of(keys: list[str]) -> bytes:
+    """Return the value of `SystemProperty.AMQP_BCC`: a table with the keys."""
+    return encode_table({BCC: list(keys)})
+
+
+def read_bcc(message: Message) -> list[str]:
+    """Return the routing keys of the BCC header that a message was published with."""
+    kept = message.system.get(SystemProperty.AMQP_BCC)
+    if not isinstance(kept, bytes):
+        return []
+    keys = decode_table(kept, 0, len(kept))[0].get(BCC)
+    return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
 
 
 def read_origin(kept: bytes) -> tuple[str, str, bytes]:

@@ -44,6 +44,7 @@ _IN_FIELDS: Final = frozenset(
 )
 _UNTOLD: Final = _IN_FIELDS | {
     SystemProperty.AMQP,
+    SystemProperty.AMQP_BCC,
     SystemProperty.PLAIN_NAMES,
     SystemProperty.RETRY_TOPIC,
     SystemProperty.RETRY_QUEUE,

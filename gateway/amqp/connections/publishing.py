@@ -27,13 +27,13 @@ from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.delivery import content_template
 from entrepot.protocols.amqp.errors import AmqpError
-from entrepot.protocols.amqp.mapping import expiration_ms
+from entrepot.protocols.amqp.mapping import BCC, CC, expiration_ms, without_bcc
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 PART: Final = "amqp"
 PUBLISH_OVERHEAD: Final = 1024
 """Estimated memory of the objects around a publish in a transaction, in bytes."""
-FURTHER_KEYS: Final = ("CC", "BCC")
+FURTHER_KEYS: Final = (CC, BCC)
 """Headers with further routing keys: each needs its own right."""
 
 log = structlog.get_logger(__name__)
@@ -148,11 +148,9 @@ class ChannelPublishing:
             self._check(publish)
             publish = self._with_reply_queue(publish)
         queues = self._route(publish)
-        if publish.header.may_have_header(b"BCC"):
-            publish = without_bcc(publish)
         message = services.virtual_hosts.routing.message(vhost, publish, queues, now_ms)
         if not queues and publish.mandatory:
-            self._return(publish)
+            self._return(without_bcc(publish))
         if message is not None and known is not None and publish is given:
             services.remembered.keep(known, vhost, publish, queues, message)
         return message
@@ -305,15 +303,6 @@ class _Sent:
 
 def _bytes_of(publish: Publish) -> int:
     return len(publish.body) + len(publish.header.data) + PUBLISH_OVERHEAD
-
-
-def without_bcc(publish: Publish) -> Publish:
-    """Return the publish without its BCC header, as consumers get it."""
-    headers = publish.header.headers or {}
-    if "BCC" not in headers:
-        return publish
-    kept = {name: value for name, value in headers.items() if name != "BCC"}
-    return publish._replace(header=publish.header.replaced(headers=kept))
 
 
 def not_own_user(header: ContentHeader, login_name: str) -> str:

@@ -9,6 +9,9 @@ promised to be the only one (single active, exclusive) waits until all messages 
 consumer here that was cancelled while its channel lives. After a pop whose answer was lost, as with its broker, it
 waits for the messages that this may have claimed, too. A message that still comes after newer ones is marked late.
 
+Time to live: a message that comes while a consumer waits is delivered, also with a time of 0. Its age at the beginning
+of the wait counts.
+
 ADR 38: one leased consumer. Invariant: no more messages are popped than consumers have credit for.
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -28,6 +31,7 @@ from entrepot.gateway.amqp.feeds.consumers import QueueConsumer
 from entrepot.gateway.amqp.feeds.hunger import Hunger
 from entrepot.gateway.amqp.feeds.late_messages import LateMessages
 from entrepot.gateway.amqp.feeds.narrow_frames import shared_out
+from entrepot.gateway.amqp.feeds.parts_by_rank import parts_by_rank
 from entrepot.gateway.amqp.feeds.rooms import Rooms
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.passed_over import PassedOver, Untaken
@@ -47,6 +51,10 @@ BACK_SECONDS: Final = LEASE_MS / 1000 + 1
 """Longest wait of the next only consumer for others' messages: by then the leases of a dead gateway are over."""
 BACK_LOOKS: Final = 200
 
+SortOut: TypeAlias = Callable[[list[Ticket], int | None], list[Ticket]]
+"""Function that removes popped messages that are not to be delivered, and returns the others. It gets the time, in
+epoch milliseconds, since when consumers have waited for them; None if none has."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -60,7 +68,7 @@ class QueueFeed:
         clock: Clock,
         topic: str,
         group: str,
-        sort_out: Callable[[list[Ticket]], list[Ticket]],
+        sort_out: SortOut,
         on_idle: Callable[[QueueFeed], None],
         consumer: str = "",
         passed_over: PassedOver | None = None,
@@ -78,20 +86,28 @@ class QueueFeed:
         """Consumer promised to be the only one, once all messages that others held have come back."""
         self._former: list[QueueConsumer] = []
         """Consumers that have gone while their channel keeps messages."""
-        self._unanswered = 0
+        self._unanswered = self._pauses = 0
+        self._waiting_since_ms: int | None = None
+        """Time since when consumers here have had credit, and the store was asked for messages."""
         self._late = LateMessages()
-        self._store = store
-        self._sort_out = sort_out
-        self._on_idle = on_idle
-        self._passed_over = passed_over
+        self._store, self._clock = store, clock
+        self._sort_out, self._on_idle, self._passed_over = sort_out, on_idle, passed_over
         """The treatment of messages that consumers cannot take; None where they all can."""
         self._loop = asyncio.get_running_loop()
         self.leased = LeasedConsumer(
-            store, clock, topic, group, lease_ms=LEASE_MS, consumer=consumer, on_idle=self._look_if_idle
+            store,
+            clock,
+            topic,
+            group,
+            lease_ms=LEASE_MS,
+            consumer=consumer,
+            on_end=self._ended,
+            on_idle=self._look_if_idle,
         )
+        self.on_back: Callable[[], object] = lambda: None
+        """Callback for messages that are free again."""
         self.consumers: dict[QueueConsumer, None] = {}
-        self._turn = 0
-        self._getting = 0
+        self._turn = self._getting = 0
         self._pop: asyncio.Task[None] | None = None
         self._is_closed = False
         self._idling: asyncio.TimerHandle | None = None
@@ -142,6 +158,7 @@ class QueueFeed:
     def look(self) -> None:
         """Pop if there is credit, unless a pop is under way."""
         if self._pop is None and not self._is_closed and self._credit():
+            self._begin_to_wait()
             self._pop = self._loop.create_task(self._run())
             self._pop.add_done_callback(self._popped)
 
@@ -173,8 +190,14 @@ class QueueFeed:
 
     # -- the pop -------------------------------------------------------------------------------------------------
 
+    @property
+    def is_waiting(self) -> bool:
+        """True while a consumer here waits for messages: it is served before they expire."""
+        return self._pop is not None and self._waiting_since_ms is not None
+
     async def _run(self) -> None:
         while count := min(self._credit(), MAX_POP_MESSAGES):
+            self._begin_to_wait()
             if count < sum(consumer.held for consumer in self.consumers) // 2:
                 await asyncio.sleep(LINGER_SECONDS)
                 count = min(self._credit(), MAX_POP_MESSAGES)
@@ -183,9 +206,11 @@ class QueueFeed:
             await self._have_all_back()
             popped = await self._popped_by_rank(count)
             try:
-                tickets = self._sort_out(popped)
+                tickets = self._sort_out(popped, self._waiting_since_ms)
                 self._late.mark(tickets)
                 self._hand_out(tickets)
+                if not self._credit():
+                    self._waiting_since_ms = None
             except Exception:
                 self.leased.release([ticket for ticket in popped if ticket.member is None])  # those nobody got
                 raise
@@ -204,6 +229,11 @@ class QueueFeed:
         finally:
             hunger.has_come(priority, is_enough=not 0 < len(popped) < count)
         return popped
+
+    def _begin_to_wait(self) -> None:
+        """Note that consumers wait from now on, unless they have waited for longer without a pause."""
+        if self._waiting_since_ms is None or self.leased.pauses != self._pauses:
+            self._pauses, self._waiting_since_ms = self.leased.pauses, self._clock.now_ms()
 
     def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
         return PopRequest(self.topic, self.group, count, wait_ms)
@@ -239,6 +269,8 @@ class QueueFeed:
     def _popped(self, task: asyncio.Task[None]) -> None:
         """Start the next pop, also after a cancellation before the start; it leaves a refusing store alone."""
         self._pop = None
+        if not self._credit():
+            self._waiting_since_ms = None
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, EntrepotError):
             background(self._loop).failed("AMQP queues", error)
@@ -283,20 +315,10 @@ class QueueFeed:
         self, tickets: list[Ticket], active: Sequence[QueueConsumer], rooms: Rooms[QueueConsumer]
     ) -> None:
         """Hand out messages where consumers differ in priority, or lack credit."""
-        parts: dict[QueueConsumer, list[Ticket]] = {}
-        at = 0
-        while at < len(tickets):
-            best = max((consumer.priority for consumer in active if rooms.has(consumer)), default=None)
-            if best is None:
-                break
-            for consumer in active:
-                if at < len(tickets) and consumer.priority == best and rooms.has(consumer):
-                    parts.setdefault(consumer, []).append(tickets[at])
-                    rooms.take(consumer)
-                    at += 1
-                    self._turn += 1
-        if at < len(tickets):
-            self.leased.release(tickets[at:])
+        parts, left = parts_by_rank(tickets, active, rooms)
+        self._turn += len(tickets) - len(left)
+        if left:
+            self.leased.release(left)
         for consumer, part in parts.items():
             consumer.take(part)
 
@@ -311,7 +333,7 @@ class QueueFeed:
                 found = await self._ask_for_one()
                 if not found:
                     return None
-                tickets = self._sort_out(found)
+                tickets = self._sort_out(found, None)
                 if tickets:
                     self._late.mark(tickets)
                     return tickets[0]
@@ -346,6 +368,10 @@ class QueueFeed:
         self._idling = None
         if self._is_idle and not self._is_closed:
             self._on_idle(self)
+
+    def _ended(self, tickets: Sequence[Ticket], is_back: bool) -> None:
+        if is_back:
+            self.on_back()
 
     async def settle(self) -> None:
         """Return when the store knows all releases, or cannot be told while the leases live."""

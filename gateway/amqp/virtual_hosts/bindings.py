@@ -83,6 +83,8 @@ class Bindings:
             ids = (0,) if topic is None else self._store.topology.queues(topic).writable
             found.append((queue.topic, ids[min(priority, len(ids) - 1)]))
             lifetime_ms = queue.declaration.arguments.message_ttl_ms
+            if queue.is_limited:
+                self._on_timed(vhost, queue, now_ms)
             if lifetime_ms is not None:
                 self._on_timed(vhost, queue, now_ms + lifetime_ms)
             if expires_at_ms is not None:

@@ -8,7 +8,7 @@ made, by a fault of our own, goes to the dead-letter topic of the queue's group,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
@@ -17,10 +17,10 @@ from entrepot.domain.callbacks import hand_over
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import PASSING, Code, EntrepotError
 from entrepot.domain.exchanges.routing import UnknownExchange
-from entrepot.domain.message import Message
+from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
-from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.send import Refusals, Sender, first_refusal
@@ -29,6 +29,7 @@ from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import DeathReason, dead_header, goes_round
+from entrepot.protocols.amqp.mapping import CC, bcc_of, further_keys, read_bcc
 from entrepot.protocols.amqp.value_space import ROUTING_KEY
 
 PART: Final = "amqp dead letters"
@@ -50,6 +51,10 @@ class DeadLetters:
     def __init__(self, definitions: Definitions, routing: Routing, sender: Sender, clock: Clock, spawn: Spawn) -> None:
         self._definitions, self._routing, self._sender = definitions, routing, sender
         self._clock, self._spawn = clock, spawn
+        self.send: Callable[[Vhost, list[Message]], Awaitable[Refusals]] = lambda _, letters: sender.send_and_wait(
+            letters
+        )
+        """The way of letters to their queues, by whose limits it goes; it raises what made all of them fail."""
         self.count = 0
         """Dead letters published since the process began."""
 
@@ -62,13 +67,16 @@ class DeadLetters:
             await self.bury(queue, spent, DeathReason.DELIVERY_LIMIT)
             await self.bury(queue, [ticket for ticket in of if ticket not in spent], DeathReason.REJECTED)
 
-    def sort_out(self, queue: Queue, tickets: list[Ticket]) -> list[Ticket]:
-        """Return the messages to deliver; expired ones are dead-lettered."""
+    def sort_out(self, queue: Queue, tickets: list[Ticket], waiting_since_ms: int | None = None) -> list[Ticket]:
+        """Return the messages to deliver; expired ones are dead-lettered. A message that comes for the first time was
+        delivered when a consumer waited for it: `waiting_since_ms` counts then, not the time of the pop."""
         now_ms, lifetime_ms = self._clock.now_ms(), queue.declaration.arguments.message_ttl_ms
+        # one that was born in the millisecond in which the wait began came later
+        first_ms = now_ms if waiting_since_ms is None else waiting_since_ms - 1
         over: list[Ticket] = []
 
         def look(some: list[Ticket]) -> None:
-            over.extend([each for each in some if each.is_over(now_ms, lifetime_ms)])
+            over.extend([each for each in some if each.is_over(first_ms if each.attempt == 1 else now_ms, lifetime_ms)])
 
         odd = hand_over(tickets, look)
         for ticket, fault in odd:
@@ -105,7 +113,7 @@ class DeadLetters:
         refusals: Refusals = None
         if letters:
             try:
-                refusals = await self._sender.send_and_wait(list(letters.values()))
+                refusals = await self._send(queue, list(letters.values()))
             except EntrepotError as error:
                 refusals = [error] * len(letters)
         waiting = [
@@ -128,12 +136,16 @@ class DeadLetters:
         try:
             letter = self.letter(queue, message, DeathReason.MAXLEN)
             if letter is not None:
-                await self._sender.send_and_wait([letter])
+                await self._send(queue, [letter])
         except EntrepotError as refusal:
             log.warning("dead letters were refused", queue=queue.name, waiting=0, problem=refusal.message)
         except Exception as fault:  # noqa: BLE001 - the publishes after it go on
             reason = f"{type(fault).__name__}: {fault}"
             self._sender.incidents.note(PART, Outcome.SET_ASIDE, reason, place=queue.topic, fault=fault)
+
+    async def _send(self, queue: Queue, letters: list[Message]) -> Refusals:
+        vhost = self._definitions.vhost_in(queue.namespace)
+        return None if vhost is None else await self.send(vhost, letters)
 
     def _letters(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> dict[Ticket, Message]:
         """The letters of those that have a destination; odd messages are set aside."""
@@ -154,25 +166,35 @@ class DeadLetters:
         if arguments.dead_letter_exchange is None or vhost is None:
             return None
         exchange, key, data = origin_of(message, self._sender.incidents.unsaid)
-        now_ms = self._clock.now_ms()
+        now_ms, bcc = self._clock.now_ms(), read_bcc(message)
+        before = ContentHeader(data)
+        cc = further_keys(before, CC) if before.may_have_header(b"CC") else []
         header = dead_header(
-            ContentHeader(data),
+            before,
             queue=queue.name,
             reason=reason,
             exchange=exchange,
-            keys=[key],
+            keys=[key, *cc],
             now_seconds=now_ms // 1000,
         )
+        keys = [key, *cc, *bcc]
         if arguments.dead_letter_routing_key is not None:
-            key = ROUTING_KEY.shortened(arguments.dead_letter_routing_key)
+            key, bcc = ROUTING_KEY.shortened(arguments.dead_letter_routing_key), []
+            keys, header = [key], _without_cc(header) if cc else header
         publish = Publish(arguments.dead_letter_exchange, key, False, header, message.body)
-        found = vhost.routing.route(
-            publish.exchange, (key,), lambda: header.headers or {}, lambda: dict(header.values())
-        )
+        found = vhost.routing.route(publish.exchange, keys, lambda: header.headers or {}, lambda: dict(header.values()))
         if isinstance(found, UnknownExchange):
             if self._routing.exchange_of_topic(vhost, publish.exchange) is None:
                 return None
             found = ()  # a Topic without bindings: the letter is stored there
         if reason is not DeathReason.REJECTED:
             found = tuple(name for name in found if not goes_round(header, name))
-        return self._routing.message(vhost, publish, found, now_ms)
+        letter = self._routing.message(vhost, publish, found, now_ms)
+        if letter is not None and bcc:
+            letter.system = {**letter.system, SystemProperty.AMQP_BCC: bcc_of(bcc)}
+        return letter
+
+
+def _without_cc(header: ContentHeader) -> ContentHeader:
+    """The properties without the header CC, whose keys a letter with a key of its own does not go to."""
+    return header.replaced(headers={name: value for name, value in (header.headers or {}).items() if name != CC})

@@ -1,20 +1,25 @@
 """Overflow: limits of queues by messages or bytes.
 
-A queue that rejects is counted before a publish; one that drops is cut at its head after the durable publish. Gateways
-that publish to one queue at once may exceed its limit by the messages under way.
+A queue that rejects is counted before a publish; one that drops is cut at its head after the durable publish. Dead
+letters are admitted like publishes. A cut follows other arrivals, too: of messages that consumers gave back, delayed
+ones, and those of other protocols. A full queue that rejects leaves the message to the other queues of its route, and
+the publisher gets a refusal. Gateways that publish to one queue at once may exceed its limit by the messages under way.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from entrepot.domain.errors import Code, EntrepotError
+import structlog
+
+from entrepot.domain.errors import NOT_THERE, Code, EntrepotError, raise_if
 from entrepot.domain.message import Message
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
 from entrepot.domain.queues.arguments import Overflow as Policy
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
-from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters, Spawn
 from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.routing import places
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
@@ -23,14 +28,33 @@ from entrepot.gateway.messaging.send_call import Source
 from entrepot.protocols.amqp.deaths import DeathReason
 
 DROP_LEASE_MS: Final = 10_000
+AGAIN_SECONDS: Final = 1.0
+"""Pause before a queue is cut again whose broker did not answer."""
+
+log = structlog.get_logger(__name__)
 
 
 class Overflow:
-    """The limits of all queues."""
+    """The limits of all queues.
 
-    def __init__(self, sender: Sender, counting: Counting, feeds: QueueFeeds, dead_letters: DeadLetters) -> None:
-        self._sender, self._counting = sender, counting
+    Invariant: one cut of a queue is under way at a time here, so that none drops what another is about to drop.
+    """
+
+    def __init__(
+        self, sender: Sender, counting: Counting, feeds: QueueFeeds, dead_letters: DeadLetters, spawn: Spawn
+    ) -> None:
+        self._sender, self._counting, self._spawn = sender, counting, spawn
         self._feeds, self._dead_letters = feeds, dead_letters
+        self._cutting: dict[Queue, asyncio.Task[None]] = {}
+        self._again: set[Queue] = set()
+        """Queues that have got more since their cut under way counted them."""
+        self._is_closed = False
+        dead_letters.send = self.send_letters
+        feeds.on_back = self.begin_cut
+
+    def close(self) -> None:
+        """Begin no more cuts."""
+        self._is_closed = True
 
     def admit(
         self, vhost: Vhost, messages: list[Message], on_sent: OnSent, source: Source = None
@@ -41,32 +65,47 @@ class Overflow:
         self._sender.send(messages, on_sent, source)
         return None
 
+    async def send_letters(self, vhost: Vhost, letters: list[Message]) -> Refusals:
+        """Send dead letters and return the refusals, those of full queues among them. Raises what made all fail."""
+        if not any(topic in vhost.limited for each in letters for topic, _ in places(each)):
+            return await self._sender.send_and_wait(letters)
+        failure, refusals, taken = await self._send_admitted(vhost, letters)
+        raise_if(failure)
+        for queue in self._queues(vhost, taken):
+            self.begin_cut(queue)  # nobody waits: its own letters may lead back here
+        return refusals
+
     async def _admit(self, vhost: Vhost, messages: list[Message], on_sent: OnSent) -> None:
+        failure, refusals, taken = await self._send_admitted(vhost, messages)
+        on_sent(failure, refusals)
+        for queue in self._queues(vhost, taken):
+            await self.cut(queue)
+
+    async def _send_admitted(
+        self, vhost: Vhost, messages: list[Message]
+    ) -> tuple[EntrepotError | None, Refusals, list[Message]]:
+        """Send what the queues have room for; return the failure of all, the refusals, and the messages sent."""
         rejecting = {queue for queue in self._queues(vhost, messages) if _rejects(queue)}
         room = {queue: await self._room(queue) for queue in rejecting}
         taken: list[Message] = []
-        refused: set[int] = set()
+        outcomes: list[_Outcome] = []
         for message in messages:
             wanted = [vhost.limited[topic] for topic, _ in places(message) if topic in vhost.limited]
             full = [queue for queue in wanted if queue in room and not _has_room(room[queue], message)]
             if full:
-                refused.add(id(message))
                 await self._turn_away(full, message)
+            is_taken = not full or _leave_out(full, message)
+            outcomes.append(_Outcome(is_refused=bool(full), is_taken=is_taken))
+            if not is_taken:
                 continue
             for queue in wanted:
-                if queue in room:
+                if queue in room and queue not in full:
                     room[queue] = (room[queue][0] - 1, room[queue][1] - len(message.body))
             taken.append(message)
         failure, refusals = await self._sent(taken)
-        if refused and failure is None:
-            left = iter(refusals or [None] * len(taken))
-            refusals = [
-                EntrepotError(Code.TOO_MANY_REQUESTS, "the queue is full") if id(each) in refused else next(left)
-                for each in messages
-            ]
-        on_sent(failure, refusals)
-        for queue in self._queues(vhost, taken):
-            await self.cut(queue)
+        if failure is None and any(each.is_refused for each in outcomes):
+            refusals = _told(outcomes, refusals)
+        return failure, refusals, taken
 
     async def _sent(self, messages: list[Message]) -> tuple[EntrepotError | None, Refusals]:
         if not messages:
@@ -96,19 +135,83 @@ class Overflow:
             size = arguments.max_length_bytes - await self._counting.ready_bytes(queue)
         return count, size
 
+    # -- cutting -------------------------------------------------------------------------------------------------
+
     async def cut(self, queue: Queue) -> None:
-        """Drop messages beyond the limit from the head, unless the queue rejects."""
+        """Drop messages beyond the limit from the head, unless the queue rejects; return when it is done."""
+        if (cutting := self.begin_cut(queue)) is not None:
+            await asyncio.shield(cutting)
+
+    def begin_cut(self, queue: Queue) -> asyncio.Task[None] | None:
+        """Begin to cut a queue that has got messages in any way; return the cut, or None where there is none."""
+        if not queue.is_limited or _rejects(queue) or self._is_closed:
+            return None
+        self._again.add(queue)
+        cutting = self._cutting.get(queue)
+        if cutting is None:
+            cutting = self._cutting[queue] = self._spawn(self._cut_all(queue))
+        return cutting
+
+    async def _cut_all(self, queue: Queue) -> None:
+        try:
+            while queue in self._again:
+                self._again.discard(queue)
+                await self._cut(queue)
+        except EntrepotError as error:
+            if error.code not in NOT_THERE:
+                log.warning("a queue is longer than its limit", queue=queue.name, problem=error.message)
+                self._spawn(self._cut_later(queue))
+        finally:
+            self._again.discard(queue)
+            del self._cutting[queue]
+
+    async def _cut_later(self, queue: Queue) -> None:
+        await asyncio.sleep(AGAIN_SECONDS)
+        self.begin_cut(queue)
+
+    async def _cut(self, queue: Queue) -> None:
         while not _rejects(queue):
+            leased = self._feeds.of(queue).leased
+            await leased.settle_releases()
             count, size = await self._room(queue)
             if count >= 0 and size >= 0:
                 return
             most = min(int(-count) if count < 0 else 1, MAX_POP_MESSAGES)
-            leased = self._feeds.of(queue).leased
             tickets = await leased.ask(PopRequest(queue.topic, queue.group, most, 0, DROP_LEASE_MS))
             if not tickets:
                 return
             await self._dead_letters.bury(queue, tickets, DeathReason.MAXLEN)
             await leased.settle()
+
+
+class _Outcome(NamedTuple):
+    """The outcome of a message: a full queue may refuse it, and another one take it."""
+
+    is_refused: bool
+    is_taken: bool
+
+
+def _told(outcomes: Sequence[_Outcome], refusals: Refusals) -> Refusals:
+    """The refusals of all messages, from those of the messages taken: a full queue alone makes one."""
+    left = iter(refusals or ())
+    found: list[EntrepotError | None] = []
+    for outcome in outcomes:
+        refusal = next(left, None) if outcome.is_taken else None
+        if refusal is None and outcome.is_refused:
+            refusal = EntrepotError(Code.TOO_MANY_REQUESTS, "the queue is full")
+        found.append(refusal)
+    return found
+
+
+def _leave_out(full: Sequence[Queue], message: Message) -> bool:
+    """Take full queues out of a message's destinations; False if no other is left."""
+    topics = {queue.topic for queue in full}
+    left = [place for place in places(message) if place[0] not in topics]
+    if not left:
+        return False
+    (message.topic, message.queue_id), *further = left
+    message.further_queues = tuple(further)
+    return True
 
 
 def _rejects(queue: Queue) -> bool:

@@ -187,6 +187,12 @@ class ConsumerPresence:
         if keys:
             await self._table.write([KeyValueChange(key, None) for key in keys])
 
+    def only_at(self, gateways: set[str]) -> set[str]:
+        """The Topics of queues that other gateways consume, and of these only the given ones."""
+        return {
+            topic for topic, others in self._others.items() if topic not in self._mine and others.keys() <= gateways
+        }
+
     @property
     def gateways(self) -> set[str]:
         """The other gateways that have consumers."""

@@ -17,8 +17,8 @@ from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 
-SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
-"""Function that removes popped messages of a queue that are not to be delivered."""
+SortOut = Callable[[Queue, list[Ticket], int | None], list[Ticket]]
+"""Function that removes popped messages of a queue that are not to be delivered; see `queue_feed.SortOut`."""
 
 
 class QueueFeeds:
@@ -36,6 +36,8 @@ class QueueFeeds:
         a queue cannot take."""
         self._store, self._clock, self._sort_out = store, clock, sort_out
         self._gateway, self._passed_over = gateway, passed_over
+        self.on_back: Callable[[Queue], object] = lambda queue: None
+        """Callback for a queue that has got messages back."""
         self._feeds: dict[str, QueueFeed] = {}
         self._streams: dict[str, StreamFeed] = {}
 
@@ -49,9 +51,15 @@ class QueueFeeds:
             feed = QueueFeed(
                 self._store, self._clock, queue.topic, queue.group, sort_out, self._idle, consumer, passed_over
             )
+            feed.on_back = lambda: self.on_back(queue)
             feed.is_single = queue.declaration.arguments.single_active_consumer
             self._feeds[queue.topic] = feed
         return feed
+
+    def is_waiting(self, queue: Queue) -> bool:
+        """True while a consumer of the queue here waits for messages."""
+        feed = self._feeds.get(queue.topic)
+        return feed is not None and feed.is_waiting
 
     def activate(self, topic: str, is_active: bool) -> None:
         """Note if the single active consumer of a queue is at this gateway."""

@@ -18,7 +18,7 @@ from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.protocols.amqp.connection_events import Publish
-from entrepot.protocols.amqp.mapping import MQTT_EXCHANGE, to_message
+from entrepot.protocols.amqp.mapping import BCC, MQTT_EXCHANGE, bcc_of, further_keys, to_message, without_bcc
 
 DELAY: Final = "x-delay"
 """Header of messages to an exchange of type x-delayed-message: milliseconds."""
@@ -32,6 +32,8 @@ class Routing:
         self._store, self._routes, self._keeps_topics = store, routes, keeps_topics
         self.on_timed: OnTimed = lambda vhost, queue, at_ms: None
         """Callback for each destination queue in which the message will expire."""
+        self.on_delayed: OnTimed = lambda vhost, queue, at_ms: None
+        """Callback for each destination queue of a delayed message, with the time of its arrival there."""
 
     def exchange_of_topic(self, vhost: Vhost, name: str) -> Exchange | None:
         """The exchange of a Topic, declared or not. Only the default virtual host has such, as MQTT's names are its."""
@@ -40,8 +42,14 @@ class Routing:
         return Exchange(name, ExchangeType.TOPIC)
 
     def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
-        """The message for the queues, or None where nothing keeps it."""
+        """The message for the queues, or None where nothing keeps it. The keys of BCC are kept for its dead letter."""
         destinations = [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
+        delay_ms = _delay_ms(vhost, publish)
+        if delay_ms:  # in a queue its life begins with its arrival
+            now_ms += delay_ms
+            for name in queues:
+                if (queue := vhost.queues.get(name)) is not None:
+                    self.on_delayed(vhost, queue, now_ms)
         if vhost.timed or publish.header.has_expiration:
             self._note_times(vhost, publish, queues, now_ms)
         sub_topic, filter_hash = "", 0
@@ -52,12 +60,14 @@ class Routing:
                 destinations.insert(0, (topic, queue_id))
         if not destinations:
             return None
+        bcc: list[str] = []
+        if publish.header.may_have_header(b"BCC"):
+            bcc, publish = further_keys(publish.header, BCC), without_bcc(publish)
         message = to_message(publish, tuple(destinations), sub_topic, filter_hash, now_ms)
-        exchange = vhost.routing.exchange(publish.exchange)
-        if exchange is not None and exchange.type is ExchangeType.DELAYED:
-            delay_ms = (publish.header.headers or {}).get(DELAY)
-            if isinstance(delay_ms, int) and delay_ms > 0:
-                message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms + delay_ms}
+        if bcc:
+            message.system = {**message.system, SystemProperty.AMQP_BCC: bcc_of(bcc)}
+        if delay_ms:
+            message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms}
         return message
 
     def _note_times(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> None:
@@ -90,6 +100,15 @@ class Routing:
         if len(ids) == 1:
             return queue.topic, ids[0]
         return queue.topic, ids[min(publish.header.priority or 0, len(ids) - 1)]
+
+
+def _delay_ms(vhost: Vhost, publish: Publish) -> int:
+    """Milliseconds by which an exchange delays a publish; 0 for none."""
+    exchange = vhost.routing.exchange(publish.exchange)
+    if exchange is None or exchange.type is not ExchangeType.DELAYED:
+        return 0
+    delay_ms = (publish.header.headers or {}).get(DELAY)
+    return max(delay_ms, 0) if isinstance(delay_ms, int) else 0
 
 
 def places(message: Message) -> Destinations:

@@ -86,6 +86,12 @@ class Queue:
         """True for a stream: read by offset, with nothing removed."""
         return self.declaration.arguments.queue_type is QueueType.STREAM
 
+    @property
+    def is_limited(self) -> bool:
+        """True if it has a limit of messages or bytes. A stream has none: it forgets by age and size."""
+        arguments = self.declaration.arguments
+        return not self.is_stream and (arguments.max_length is not None or arguments.max_length_bytes is not None)
+
     @cached_property
     def topic(self) -> str:
         """The Topic of its messages."""
@@ -211,7 +217,7 @@ class Vhost:
             self.timed.add(queue.name)
         else:
             self.timed.discard(queue.name)
-        if not queue.is_stream and (arguments.max_length is not None or arguments.max_length_bytes is not None):
+        if queue.is_limited:
             self.limited[queue.topic] = queue
         else:
             self.limited.pop(queue.topic, None)

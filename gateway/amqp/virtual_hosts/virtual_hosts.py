@@ -84,9 +84,10 @@ class VirtualHosts:
             lambda: sender.provenance.gateway,
             lambda queue: PassedOver("amqp", sender.incidents, clock, partial(self.dead_letters.came_back, queue)),
         )
-        self.overflow = Overflow(sender, self.counting, self.feeds, self.dead_letters)
+        self.overflow = Overflow(sender, self.counting, self.feeds, self.dead_letters, self.tasks.spawn)
         self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, member)
-        self.routing.on_timed = self.expiry.expect
+        self.expiry.cut = self.overflow.begin_cut
+        self.routing.on_timed, self.routing.on_delayed = self.expiry.expect, self.expiry.expect_arrival
         self.presence = ConsumerPresence(store, clock, member, self._consumers_changed, self.feeds.settle)
         self.expiry.presence = self.presence
         self.consumption = Consumption(sender.traffic)
@@ -110,6 +111,7 @@ class VirtualHosts:
         """Release the consumers' messages, and stop."""
         try:
             await self.expiry.close()
+            self.overflow.close()
             await self.tasks.settle(SETTLE_SECONDS)
             await self.feeds.close()
             await self.presence.settle()
@@ -157,10 +159,7 @@ class VirtualHosts:
         await self.definitions.put_policy(vhost, policy)
         for queue in tuple(vhost.limited.values()):
             if policy in (queue.policy, queue.operator_policy):
-                try:
-                    await self.overflow.cut(queue)
-                except EntrepotError as error:
-                    log.warning("a queue is longer than its policy says", queue=queue.name, problem=error.message)
+                await self.overflow.cut(queue)
         return is_new
 
     # -- queues --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import msgspec
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.routing import UnknownExchange
-from entrepot.gateway.amqp.connections.publishing import all_keys, not_own_user, without_bcc
+from entrepot.gateway.amqp.connections.publishing import all_keys, not_own_user
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
 from entrepot.gateway.messaging.answer import Answer
@@ -133,7 +133,7 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> t
     if isinstance(queues, UnknownExchange):  # a topic without bindings
         queues = ()
     virtual_hosts = frontend.virtual_hosts
-    message = virtual_hosts.routing.message(vhost, without_bcc(publish), queues, virtual_hosts.clock.now_ms())
+    message = virtual_hosts.routing.message(vhost, publish, queues, virtual_hosts.clock.now_ms())
     if message is not None:
         await _sent(frontend, vhost, message)
     return bool(queues), message

@@ -101,7 +101,9 @@ def _masked_header(name: str, value: PropertyValue, headers: set[str]) -> Proper
 
 
 def _masked_system(name: str, value: PropertyValue, headers: set[str]) -> PropertyValue:
-    has_headers = name == SystemProperty.AMQP and bool(headers)  # all headers as the client encoded them
+    has_headers = name in (SystemProperty.AMQP, SystemProperty.AMQP_BCC) and bool(
+        headers
+    )  # all headers as the client encoded them
     return MASK if has_headers else _masked_header(name, value, headers)
 
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.e2e.amqp.scripts import consuming, patterns, publishing, queues, routing
+from tests.e2e.amqp.scripts import consuming, dead_letters, limits, patterns, publishing, queues, routing
 from tests.support.amqp.peers.aio_pika_peer import AioPikaPeer
 from tests.support.amqp.peers.amqplib_peer import AmqplibPeer
 from tests.support.amqp.peers.kombu_peer import KombuPeer
@@ -46,7 +46,9 @@ CLIENTS = {
 }
 
 CASES = [
-    case for scripts in (publishing, consuming, routing, queues, patterns) for case in scripts.CASES.by_feature.values()
+    case
+    for scripts in (publishing, consuming, routing, queues, limits, dead_letters, patterns)
+    for case in scripts.CASES.by_feature.values()
 ]
 
 _NO_NACK = "py-amqp has no basic.nack"

@@ -24,12 +24,12 @@ async def site() -> AsyncIterator[Site]:
 
 
 async def publish(site: Site, *given: tuple[str, bytes]) -> list[bool]:
-    """Publish to queues as one run; True for each that was taken."""
+    """Publish to queues, each with names between commas, as one run; True for each message that all of them took."""
     hosts, answers = site.door.virtual_hosts, []
     messages = []
     for name, body in given:
         wanted = Publish("", name, False, ContentHeader.of(), body)
-        message = hosts.routing.message(site.vhost, wanted, [name], site.clock.now_ms())
+        message = hosts.routing.message(site.vhost, wanted, name.split(","), site.clock.now_ms())
         assert message is not None
         messages.append(message)
 
@@ -74,3 +74,37 @@ async def test_a_queue_that_drops_keeps_the_last(site: Site) -> None:
     queue = await site.queue("q", **{"x-max-length": 2})
     assert await publish(site, ("q", b"1"), ("q", b"2"), ("q", b"3")) == [True, True, True]
     assert await kept(site, queue) == ["2", "3"]
+
+
+async def test_a_full_queue_leaves_the_message_to_the_others(site: Site) -> None:
+    limits = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    full, other, wide = await site.queue("q", **limits), await site.queue("other", **limits), await site.queue("wide")
+    assert await publish(site, ("q", b"1"), ("q,wide", b"2"), ("wide,q,other", b"3"), ("q,other", b"4")) == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert await kept(site, full) == ["1"]
+    assert await kept(site, other) == ["3"]
+    assert await kept(site, wide) == ["2", "3"]
+
+
+async def test_a_refusal_of_the_store_stays_at_its_message(site: Site) -> None:
+    full = await site.queue("q", **{"x-max-length": 1, "x-overflow": "reject-publish"})
+    await site.queue("wide")
+    hosts = site.door.virtual_hosts
+    await site.store.topology.delete_topic("%AMQP%wide")
+    answers: list[Refusals] = []
+    messages = []
+    for names in (["q"], ["q", "wide"], ["wide"]):
+        wanted = Publish("", names[0], False, ContentHeader.of(), b"x")
+        message = hosts.routing.message(site.vhost, wanted, names, site.clock.now_ms())
+        assert message is not None
+        messages.append(message)
+    work = hosts.overflow.admit(site.vhost, messages, lambda failure, refusals: answers.append(refusals))
+    assert work is not None
+    await work
+    codes = [each and each.code for each in answers[0] or ()]
+    assert codes == [None, Code.TOPIC_NOT_FOUND, Code.TOPIC_NOT_FOUND]
+    assert await kept(site, full) == ["x"]

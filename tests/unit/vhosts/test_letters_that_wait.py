@@ -75,7 +75,7 @@ async def test_a_letter_that_is_refused_now_is_published_later(
     dead, _ = await definitions.declare_queue(
         vhost, declared_queue("dead", "/", durable=True, arguments={}), gateway="g", connection="", now_ms=1
     )
-    feeds = QueueFeeds(store, clock, lambda queue, tickets: tickets)
+    feeds = QueueFeeds(store, clock, lambda queue, tickets, since_ms: tickets)
     spawned: list[asyncio.Task[None]] = []
 
     def spawn(work: Any) -> asyncio.Task[None]:

@@ -87,7 +87,7 @@ async def store() -> MemoryStore:
 
 @pytest.fixture
 async def feed(store: MemoryStore) -> AsyncIterator[QueueFeed]:
-    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets: tickets, lambda feed: None)
+    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets, since_ms: tickets, lambda feed: None)
     yield feed
     await feed.close()
 
@@ -275,7 +275,7 @@ async def test_who_comes_and_goes_in_one_moment_holds_up_nobody(store: MemorySto
 
 
 async def test_what_is_sorted_out_is_handed_to_nobody(store: MemoryStore) -> None:
-    def sort_out(tickets: list[Ticket]) -> list[Ticket]:
+    def sort_out(tickets: list[Ticket], since_ms: int | None) -> list[Ticket]:
         for ticket in tickets:
             if ticket.message.body == b"b":
                 ticket.acknowledge()
@@ -318,7 +318,7 @@ async def test_a_feed_is_kept_while_something_is_got_of_it(monkeypatch: pytest.M
     await store.topology.put_group(ConsumerGroup("q", max_attempts=UNLIMITED_ATTEMPTS))
     await append_all(store, Message(TOPIC, b"m", queue_id=0))
     idle: list[QueueFeed] = []
-    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets: tickets, idle.append)
+    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets, since_ms: tickets, idle.append)
     getting = asyncio.create_task(feed.get())
     await until(lambda: feed._idling is None, "it has been looked whether it is idle")
     answer.set_result(None)
@@ -332,7 +332,7 @@ async def test_a_feed_is_kept_while_something_is_got_of_it(monkeypatch: pytest.M
 
 async def test_a_feed_whose_last_consumer_leaves_without_a_pop_is_idle(store: MemoryStore) -> None:
     idle: list[QueueFeed] = []
-    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets: tickets, idle.append)
+    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets, since_ms: tickets, idle.append)
     consumer = Taker(0)
     feed.add(consumer)
     await until(lambda: feed._idling is None, "it has been looked whether it is idle")
@@ -380,3 +380,36 @@ async def test_a_wait_is_told_where_it_matters(store: MemoryStore, feed: QueueFe
     await put(store, "1")
     await until(lambda: taker.bodies == ["1"], "it is there")
     assert told == [10]
+
+
+async def test_who_waits_is_told_since_when(store: MemoryStore) -> None:
+    clock = ManualClock()
+    waited: list[int | None] = []
+
+    def sort_out(tickets: list[Ticket], since_ms: int | None) -> list[Ticket]:
+        waited.extend([since_ms] * len(tickets))
+        return tickets
+
+    feed = QueueFeed(store, clock, TOPIC, "q", sort_out, lambda feed: None)
+    taker, began = Taker(2), clock.now_ms()
+    feed.add(taker)
+    await until(lambda: feed.is_waiting, "it waits")
+    clock.advance(1)
+    await put(store, "a")
+    await until(lambda: len(taker.tickets) == 1, "it has credit left")
+    clock.advance(1)
+    await put(store, "b")
+    await until(lambda: len(taker.tickets) == 2 and not feed.is_waiting, "it has no credit left")
+    clock.advance(1)
+    await put(store, "c")
+    clock.advance(1)
+    again = clock.now_ms()
+    taker.tickets[0].acknowledge()
+    feed.look()
+    await until(lambda: len(taker.tickets) == 3, "it has credit again")
+    assert waited == [began, began, again]
+    taker.tickets[1].release()
+    taker.tickets[2].acknowledge()
+    assert await feed.get() is not None
+    assert waited == [began, began, again, None], "basic.get does not wait"
+    await feed.close()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.queues.declaration import declared_queue
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry, end_of
-from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence, PresenceRecord
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.member.record import DECLARED_DEAD, LEASE_PREFIX
 from tests.support.amqp.publishers import Site
 from tests.support.gateways.members import member_named
+from tests.support.stores.replaced import replaced
 from tests.support.stores.steps import append, pop
 
 
@@ -60,6 +63,93 @@ async def test_a_use_at_one_gateway_is_known_at_all(site: Site) -> None:
     assert await two._is_used(site.vhost, queue, 1000)
     site.clock.advance(1)
     assert not await two._is_used(site.vhost, queue, 1000)
+
+
+async def test_a_lease_begins_anew_after_downtime(site: Site) -> None:
+    before = expiry_of(site, "before")
+    queue = await site.queue("q", **{"x-expires": 1000})
+    before.used(site.vhost, queue)
+    assert await before._is_used(site.vhost, queue, 1000)
+    site.clock.advance(5_000)
+    after = expiry_of(site, "after")
+    assert await after._is_used(site.vhost, queue, 1000)
+    site.clock.advance(999)
+    assert await after._is_used(site.vhost, queue, 1000)
+    site.clock.advance(1)
+    assert not await after._is_used(site.vhost, queue, 1000)
+
+
+async def test_a_lease_begins_anew_after_an_outage_of_the_store(site: Site) -> None:
+    expiry, own = expiry_of(site, "here"), site.store.key_values
+    queue = await site.queue("q", **{"x-expires": 1000})
+    expiry.used(site.vhost, queue)
+    assert await expiry._is_used(site.vhost, queue, 1000)
+
+    async def get(keys: Sequence[str]) -> list[KeyValue | None]:
+        raise EntrepotError(Code.UNAVAILABLE, "not now")
+
+    site.store.key_values = replaced(own, get=get)
+    site.clock.advance(500)
+    with pytest.raises(EntrepotError):
+        await expiry._is_used(site.vhost, queue, 1000)
+    site.store.key_values = own
+    site.clock.advance(5_000)
+    assert await expiry._is_used(site.vhost, queue, 1000)
+    site.clock.advance(1_000)
+    assert not await expiry._is_used(site.vhost, queue, 1000)
+
+
+async def test_a_queue_without_a_recorded_use_begins_its_time(site: Site) -> None:
+    """Such as one that a policy lets expire from now on."""
+    expiry, queue = expiry_of(site, "here"), await site.queue("q")
+    site.clock.advance(5_000)
+    assert await expiry._is_used(site.vhost, queue, 1000)
+
+
+class Consumed(ConsumerPresence):
+    """Consumers at gateways, by the Topic of a queue."""
+
+    def __init__(self, others: dict[str, set[str]]) -> None:
+        self._mine = {}
+        self._others = {topic: dict.fromkeys(names, PresenceRecord(1, 1)) for topic, names in others.items()}
+        self.forgotten: set[str] = set()
+
+    async def forget_gateways(self, gone: set[str]) -> None:
+        self.forgotten |= gone
+
+
+async def test_auto_delete_queues_go_with_the_gateway_of_their_last_consumer(site: Site) -> None:
+    await site.store.key_values.write([KeyValueChange(LEASE_PREFIX + "alive", b"1")])
+    topics = {}
+    for name, is_auto in (("both", True), ("alone", True), ("kept", False), ("elsewhere", True)):
+        wanted = declared_queue(name, "/", durable=True, auto_delete=is_auto, arguments={})
+        made, _ = await site.definitions.declare_queue(site.vhost, wanted, gateway="g", connection="", now_ms=1)
+        topics[name] = made.topic
+    await owned(site, "exclusive", "gone")
+    expiry = expiry_of(site, "here")
+    expiry.presence = consumed = Consumed(
+        {
+            topics["both"]: {"gone", "alive"},
+            topics["alone"]: {"gone"},
+            topics["kept"]: {"gone"},
+            topics["elsewhere"]: {"alive"},
+        }
+    )
+    delete, refused = site.definitions.delete_queue, ["alone"]
+
+    async def delete_queue(vhost: Vhost, queue: Queue) -> None:
+        if queue.name in refused:
+            raise EntrepotError(Code.UNAVAILABLE, "not now")
+        await delete(vhost, queue)
+
+    expiry._definitions = replaced(site.definitions, delete_queue=delete_queue)
+    await expiry._sweep()
+    assert sorted(site.vhost.queues) == ["alone", "both", "elsewhere", "kept"], "one refusal keeps no other"
+    assert not consumed.forgotten
+    refused.clear()
+    await expiry._sweep()
+    assert sorted(site.vhost.queues) == ["both", "elsewhere", "kept"]
+    assert consumed.forgotten == {"gone"}
 
 
 @pytest.mark.parametrize(
