@@ -2,6 +2,9 @@
 
 A name is resolved once for a connection, and the connection goes to a checked address: a second look-up could give
 another answer. A literal address in a URL is checked likewise.
+
+Which addresses are public is written here, by the IANA's registries of special-purpose addresses: the answers of
+`ipaddress` differ from one version of Python to the next.
 """
 
 from __future__ import annotations
@@ -16,8 +19,29 @@ _TRANSLATED: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Netwo
 """Prefixes of IPv4/IPv6 translators: the embedded IPv4 address counts."""
 
 
+_SPECIAL: Final = tuple(
+    map(
+        ipaddress.IPv4Network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+            *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        ),
+    )
+)
+"""IPv4 addresses that are not public (RFC 6890 and its registry)."""
+_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+"""All IPv6 addresses that may be public."""
+_SPECIAL_UNICAST: Final = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+"""Those of them that are not: of protocols such as Teredo, of documentation, and of 6to4."""
+
+
+NO_ADDRESS: Final = "its name has no address that is public, or in webhooks.allowed_networks"
+"""What is told of a name that is not known, and of one that leads inside: nobody learns which names are there."""
+
+
 class ForbiddenAddressError(OSError):
-    """A sink is at an address that is not allowed."""
+    """A sink is at an address that is not allowed.  The text does not tell what a name leads to."""
 
 
 class AddressPolicy:
@@ -35,13 +59,14 @@ class AddressPolicy:
         address = _inner(address)
         if any(address.version == network.version and address in network for network in self._networks):
             return True
-        return address.is_global and not address.is_multicast and not address.is_reserved
+        return is_public(address)
 
     def check(self, host: str, text: str) -> None:
         """Raise ForbiddenAddressError unless the address is allowed."""
         if not self.allows(text):
+            is_literal = host == text
             raise ForbiddenAddressError(
-                f"{host!r} is at {text}, which is not public and in none of webhooks.allowed_networks"
+                f"{text} is not public, and in none of webhooks.allowed_networks" if is_literal else NO_ADDRESS
             )
 
     def check_host(self, host: str) -> None:
@@ -51,6 +76,13 @@ class AddressPolicy:
         except ValueError:
             return
         self.check(host, host)
+
+
+def is_public(address: Address) -> bool:
+    """True if an address may be reached from anywhere."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return not any(address in network for network in _SPECIAL)
+    return address in _UNICAST and not any(address in network for network in _SPECIAL_UNICAST)
 
 
 def _inner(address: Address) -> Address:

@@ -7,7 +7,7 @@ import ssl
 
 import aiohttp
 
-from entrepot.gateway.events.webhooks.addresses import ForbiddenAddressError
+from entrepot.gateway.events.webhooks.addresses import NO_ADDRESS, ForbiddenAddressError
 from entrepot.gateway.events.webhooks.sink_connection import MAX_HEAD, LongHeadError
 
 
@@ -16,7 +16,7 @@ def words_of(error: Exception, timeout_seconds: float) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout_seconds:g} s"
     if isinstance(error, ForbiddenAddressError):
-        return str(error)
+        return f"cannot connect: {error}"
     if isinstance(error, aiohttp.InvalidURL):
         return "its URL cannot be sent to: the host is not a canonical name or address"
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
@@ -24,7 +24,7 @@ def words_of(error: Exception, timeout_seconds: float) -> str:
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return "cannot connect: TLS was not agreed on"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "cannot connect: its name is not known"
+        return f"cannot connect: {NO_ADDRESS}"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect: {_system_words(error.os_error)}"
     if isinstance(error, LongHeadError):

@@ -17,7 +17,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from entrepot.domain.url import target_of
-from entrepot.gateway.events.webhooks.addresses import AddressPolicy, ForbiddenAddressError, checked_socket
+from entrepot.gateway.events.webhooks.addresses import NO_ADDRESS, AddressPolicy, ForbiddenAddressError, checked_socket
 from entrepot.gateway.events.webhooks.sink_answer import Answer
 from entrepot.gateway.events.webhooks.sink_connection import SinkConnector
 from entrepot.gateway.events.webhooks.sink_faults import words_of
@@ -50,7 +50,9 @@ class CheckingResolver(AbstractResolver):
         found = await self._resolver.resolve(host, port, family)
         allowed = [each for each in found if self._policy.allows(each["host"])]
         if not allowed:
-            self._policy.check(host, found[0]["host"] if found else "")
+            at = [each["host"] for each in found]
+            log.info("a webhook's name leads to no allowed address", seldom=host, host=host, addresses=at)
+            raise ForbiddenAddressError(NO_ADDRESS)
         return allowed
 
     async def close(self) -> None:
@@ -93,7 +95,7 @@ class SinkSession:
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:  # TimeoutError is an OSError
             cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             if isinstance(cause, ForbiddenAddressError):
-                return Answer(0, fault=str(cause), is_forbidden=True)
+                return Answer(0, fault=words_of(cause, timeout_seconds), is_forbidden=True)
             log.debug("a request to a sink failed", sink=url, exc_info=error)
             is_forbidden = isinstance(error, aiohttp.InvalidURL)
             return Answer(0, fault=words_of(error, timeout_seconds), is_forbidden=is_forbidden)

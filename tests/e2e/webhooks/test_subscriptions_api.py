@@ -189,7 +189,7 @@ def test_names_that_lie_inside_are_refused_when_they_are_resolved(
             path = f"/api/v1/groups/webhook~{made.json()['id']}/dead-letters"
             wait_until(lambda path=path: bool(inner.get(path).json().get("value")), "something to list")  # type: ignore[misc]
             reason = inner.get(path).json()["value"][0]["reason"]
-            assert "not public" in reason or "not a canonical" in reason
+            assert "no address that is public" in reason or "not a canonical" in reason
             assert receiver.seen(name) == []
 
 

@@ -9,6 +9,7 @@ from entrepot.gateway.events.webhooks.addresses import (
     ForbiddenAddressError,
     checked_socket,
 )
+from entrepot.gateway.events.webhooks.sink_faults import words_of
 from entrepot.gateway.events.webhooks.sink_session import CheckingResolver
 from tests.support.cases import cases
 
@@ -17,9 +18,20 @@ REFUSED = [
     "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
     "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12::1", "ff02::1", "2001:db8::1",
     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1", "2002:7f00:1::", "2002:a00:1::",
+    "192.0.0.1", "192.0.0.170", "192.88.99.1", "203.0.113.9", "fec0::1", "2001::1", "2001:2::1", "2001:1ff::1",
+    "3fff::1", "5f00::1", "100::1", "::7f00:1", "4000::1", "64:ff9b:1::a00:1",
     "no address", "",
 ]  # fmt: skip
-ALLOWED = ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+ALLOWED = [
+    "8.8.8.8",
+    "1.1.1.1",
+    "2606:4700::1111",
+    "::ffff:8.8.8.8",
+    "64:ff9b::808:808",
+    "192.0.1.1",
+    "2001:200::1",
+    "3ffe::1",
+]
 
 
 @cases("address", REFUSED)
@@ -39,7 +51,7 @@ def test_networks_that_are_let_in() -> None:
 
 
 async def test_a_name_gives_only_what_is_allowed() -> None:
-    with pytest.raises(ForbiddenAddressError, match="not public"):
+    with pytest.raises(ForbiddenAddressError, match=r"^its name has no address that is public"):
         await CheckingResolver(AddressPolicy([])).resolve("localhost", 80)
     found = await CheckingResolver(AddressPolicy(["127.0.0.0/8"])).resolve("localhost", 80)
     assert {each["host"] for each in found} == {"127.0.0.1"}
@@ -54,3 +66,18 @@ def test_the_socket_is_the_last_to_look() -> None:
     made = checked_socket(AddressPolicy(["127.0.0.1/32"]), info)
     assert not made.getblocking()
     made.close()
+
+
+def test_nobody_learns_which_names_lead_inside() -> None:
+    """A name that is not known, and one that leads inside, are told alike."""
+    import socket
+    from unittest.mock import Mock
+
+    import aiohttp
+
+    unknown = aiohttp.ClientConnectorDNSError(Mock(), socket.gaierror(-2, "Name or service not known"))
+    with pytest.raises(ForbiddenAddressError) as inside:
+        AddressPolicy([]).check("db.internal", "10.2.3.4")
+    assert words_of(unknown, 1) == words_of(inside.value, 1)
+    with pytest.raises(ForbiddenAddressError, match=r"10\.2\.3\.4 is not public"):
+        AddressPolicy([]).check_host("10.2.3.4")
