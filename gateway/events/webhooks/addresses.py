@@ -37,7 +37,7 @@ _SPECIAL_UNICAST: Final = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:d
 
 
 NO_ADDRESS: Final = "its name has no address that is public, or in webhooks.allowed_networks"
-"""What is told of a name that is not known, and of one that leads inside: nobody learns which names are there."""
+"""The words for a name that is not known, and for one that leads inside: nobody learns which names are there."""
 
 
 class ForbiddenAddressError(OSError):
