@@ -18,8 +18,9 @@ from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.publishing import ChannelPublishing
 from entrepot.gateway.amqp.connections.services import AmqpServices
+from entrepot.gateway.amqp.connections.set_apart import Apart, SetApart, tags_up_to
 from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
-from entrepot.gateway.amqp.connections.templates import Held, template_for
+from entrepot.gateway.amqp.connections.templates import Handed, Held, template_for
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
@@ -36,15 +37,6 @@ PART: Final = "amqp"
 TOO_NARROW: Final = "the properties of the message do not fit a frame of the client"
 NO_ACK_BATCH: Final = 200
 """Maximum number of messages in one delivery to a consumer without acknowledgements, while the socket accepts them."""
-
-
-class Handed:
-    """The delivery of some tickets, which is their `member`.  `since`: its time, in seconds of the loop's clock."""
-
-    __slots__ = ("consumer", "queue", "since")
-
-    def __init__(self, queue: Queue, consumer: Consumer | None, since: float) -> None:
-        self.queue, self.consumer, self.since = queue, consumer, since
 
 
 class Consumer:
@@ -106,6 +98,7 @@ class ChannelConsuming:
         "_before_end",
         "_client",
         "_fit",
+        "_got",
         "_next_tag",
         "_out",
         "_publishing",
@@ -132,8 +125,9 @@ class ChannelConsuming:
         self.consumers: dict[str, Consumer] = {}
         self.held: dict[int, Held] = {}
         self.prefetch = self.channel_prefetch = 0
-        self.tx: list[Settlement] = []
-        """A transaction's settlements, applied at commit."""
+        self.tx = SetApart()
+        self._got = 0
+        """Unsettled messages of basic.get, which no prefetch limit counts."""
         self._next_tag = 1
         self._fit = MessagesThatFit()
 
@@ -147,11 +141,12 @@ class ChannelConsuming:
         fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
         if consumer.no_ack:
             return min(NO_ACK_BATCH, fitting)
-        room = self.services.settings.max_unacknowledged - len(self.held)
+        unsettled = len(self.held) + self.tx.count
+        room = self.services.settings.max_unacknowledged - unsettled
         if consumer.prefetch:
             room = min(room, consumer.prefetch - consumer.held)
         if self.channel_prefetch:
-            room = min(room, self.channel_prefetch - len(self.held))
+            room = min(room, self.channel_prefetch - unsettled + self._got)
         return max(min(room, fitting), 0)
 
     def has_room(self) -> None:
@@ -262,6 +257,7 @@ class ChannelConsuming:
             ticket.acknowledge()
         else:
             self._hold((ticket,), tag, Handed(queue, None, services.loop.time()))
+            self._got += 1
         services.virtual_hosts.consumption.delivered(queue, [len(template.body)], int(is_again))
         return True
 
@@ -269,17 +265,29 @@ class ChannelConsuming:
 
     def settle(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
         """Apply a run of acknowledgements and rejections.  Raises PRECONDITION_FAILED for an unknown tag."""
-        if self._publishing.is_tx:
-            self.tx += settlements
-            return None
-        return self.apply(settlements)
+        if not self._publishing.is_tx:
+            return self._apply(settlements)
+        for method, tag, multiple, requeue in settlements:
+            tags = tags_up_to(self.held, method, tag, self._next_tag) if multiple else [tag]
+            self.tx.add(
+                (method, tag, multiple, requeue), dict(zip(tags, self._take(method, tag, multiple), strict=True))
+            )
+        return None
 
-    def apply(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
+    def commit(self) -> Awaitable[None] | None:
+        """Settle what the transaction has set apart."""
+        settlements, taken = self.tx.end()
+        return self._apply(settlements, iter(taken))
+
+    def roll_back(self) -> None:
+        self.held = self.tx.given_back(self.held)
+
+    def _apply(self, settlements: Sequence[Settlement], apart: Apart = None) -> Awaitable[None] | None:
         acknowledged: list[Held] = []
         dead: list[Held] = []
         try:
             for method, tag, multiple, requeue in settlements:
-                found = self._take(method, tag, multiple)
+                found = self._take(method, tag, multiple) if apart is None else next(apart)
                 if method == ACK:
                     acknowledged += found
                 elif requeue:
@@ -305,10 +313,7 @@ class ChannelConsuming:
             if found is None:
                 raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, method)
             return [found]
-        if tag and tag not in held and (tag >= self._next_tag or not held or tag < next(iter(held))):
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, method)
-        tags = [each for each in held if not tag or each <= tag]
-        return [held.pop(each) for each in tags]
+        return [held.pop(each) for each in tags_up_to(held, method, tag, self._next_tag)]
 
     def _requeue(self, found: list[Held]) -> list[Held]:
         """Requeue messages and return those over the delivery limit, which become dead letters."""
@@ -329,12 +334,13 @@ class ChannelConsuming:
             consumer = held.member.consumer
             if consumer is not None:
                 consumer.held -= 1
+            else:
+                self._got -= 1
         self.has_room()
 
     def recover(self) -> None:
         """Requeue all unsettled messages (basic.recover)."""
-        found = list(self.held.values())
-        self.held.clear()
+        found, self.held = list(self.held.values()), {}
         for held in found:
             held.release()
         self._settled(found)
@@ -386,8 +392,8 @@ class ChannelConsuming:
         """Requeue everything and end all consumers."""
         for tag in tuple(self.consumers):
             self.cancel(tag)
+        self.roll_back()
         held, self.held = self.held, {}
-        self.tx = []
         for each in held.values():
             each.release()
             if each.member.consumer is not None:
