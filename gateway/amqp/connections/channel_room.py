@@ -6,6 +6,7 @@ from collections.abc import Sized
 from typing import Final, Protocol
 
 from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
+from entrepot.gateway.amqp.connections.set_apart import SetApart
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 
 NO_ACK_BATCH: Final = 200
@@ -28,12 +29,13 @@ class Limited(Protocol):
 
 class ChannelRoom:
     """The room of one channel.  `prefetch`: the limit of each later consumer; `channel_prefetch`: of all of them
-    together.  `held`: the channel's unsettled messages; `most_held`: the server's own limit of them."""
+    together.  `held`: the channel's unsettled messages; `apart`: those that its transaction has settled, which take
+    room until the commit; `most_held`: the server's own limit of both."""
 
-    __slots__ = ("_fit", "_held", "_most_held", "_out", "channel_prefetch", "gotten", "prefetch")
+    __slots__ = ("_apart", "_fit", "_held", "_most_held", "_out", "channel_prefetch", "gotten", "prefetch")
 
-    def __init__(self, out: ChannelOutput, held: Sized, most_held: int) -> None:
-        self._out, self._held, self._most_held = out, held, most_held
+    def __init__(self, out: ChannelOutput, held: Sized, apart: SetApart, most_held: int) -> None:
+        self._out, self._held, self._apart, self._most_held = out, held, apart, most_held
         self.prefetch = self.channel_prefetch = 0
         self.gotten = 0
         """Unsettled messages of basic.get: they take none of the channel's prefetch, as at RabbitMQ."""
@@ -46,7 +48,7 @@ class ChannelRoom:
     @property
     def room(self) -> int:
         """The number of messages that all consumers with acknowledgements can take."""
-        room = min(self._most_held - len(self._held), self._fitting())
+        room = min(self._most_held - self._unsettled, self._fitting())
         if self.channel_prefetch:
             room = min(room, self._left_of_prefetch)
         return max(room, 0)
@@ -63,7 +65,11 @@ class ChannelRoom:
 
     @property
     def _left_of_prefetch(self) -> int:
-        return self.channel_prefetch - (len(self._held) - self.gotten)
+        return self.channel_prefetch - (self._unsettled - self.gotten)
+
+    @property
+    def _unsettled(self) -> int:
+        return len(self._held) + self._apart.count
 
     def _fitting(self) -> int:
         """The number of messages for which the client's socket has room."""

@@ -19,8 +19,9 @@ from entrepot.gateway.amqp.connections.channel_room import ChannelRoom
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.publishing import ChannelPublishing
 from entrepot.gateway.amqp.connections.services import AmqpServices
+from entrepot.gateway.amqp.connections.set_apart import Apart, SetApart, tags_up_to
 from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
-from entrepot.gateway.amqp.connections.templates import Held, template_for
+from entrepot.gateway.amqp.connections.templates import Handed, Held, template_for
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.odd_messages import set_aside
@@ -34,15 +35,6 @@ from entrepot.protocols.amqp.value_space import USUAL_FRAME_MAX
 
 PART: Final = "amqp"
 TOO_NARROW: Final = "the properties of the message do not fit a frame of the client"
-
-
-class Handed:
-    """The delivery of some tickets, which is their `member`.  `since`: its time, in seconds of the loop's clock."""
-
-    __slots__ = ("consumer", "queue", "since")
-
-    def __init__(self, queue: Queue, consumer: Consumer | None, since: float) -> None:
-        self.queue, self.consumer, self.since = queue, consumer, since
 
 
 class Consumer:
@@ -143,9 +135,8 @@ class ChannelConsuming:
         self._publishing, self._before_end = publishing, before_end
         self.consumers: dict[str, Consumer] = {}
         self.held: dict[int, Held] = {}
-        self.room = ChannelRoom(out, self.held, services.settings.max_unacknowledged)
-        self.tx: list[Settlement] = []
-        """A transaction's settlements, applied at commit."""
+        self.tx = SetApart()
+        self.room = ChannelRoom(out, self.held, self.tx, services.settings.max_unacknowledged)
         self._next_tag = 1
         self._looks = 0
 
@@ -271,17 +262,29 @@ class ChannelConsuming:
 
     def settle(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
         """Apply a run of acknowledgements and rejections.  Raises PRECONDITION_FAILED for an unknown tag."""
-        if self._publishing.is_tx:
-            self.tx += settlements
-            return None
-        return self.apply(settlements)
+        if not self._publishing.is_tx:
+            return self._apply(settlements)
+        for method, tag, multiple, requeue in settlements:
+            tags = tags_up_to(self.held, method, tag, self._next_tag) if multiple else [tag]
+            self.tx.add(
+                (method, tag, multiple, requeue), dict(zip(tags, self._take(method, tag, multiple), strict=True))
+            )
+        return None
 
-    def apply(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
+    def commit(self) -> Awaitable[None] | None:
+        """Settle what the transaction has set apart."""
+        settlements, taken = self.tx.end()
+        return self._apply(settlements, iter(taken))
+
+    def roll_back(self) -> None:
+        self.tx.give_back(self.held)
+
+    def _apply(self, settlements: Sequence[Settlement], apart: Apart = None) -> Awaitable[None] | None:
         acknowledged: list[Held] = []
         dead: list[Held] = []
         try:
             for method, tag, multiple, requeue in settlements:
-                found = self._take(method, tag, multiple)
+                found = self._take(method, tag, multiple) if apart is None else next(apart)
                 if method == ACK:
                     acknowledged += found
                 elif requeue:
@@ -307,10 +310,7 @@ class ChannelConsuming:
             if found is None:
                 raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, method)
             return [found]
-        if tag and tag not in held and (tag >= self._next_tag or not held or tag < next(iter(held))):
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, method)
-        tags = [each for each in held if not tag or each <= tag]
-        return [held.pop(each) for each in tags]
+        return [held.pop(each) for each in tags_up_to(held, method, tag, self._next_tag)]
 
     def _requeue(self, found: list[Held]) -> list[Held]:
         """Requeue messages and return those over the delivery limit, which become dead letters."""
@@ -390,9 +390,9 @@ class ChannelConsuming:
         """Requeue everything and end all consumers."""
         for tag in tuple(self.consumers):
             self.cancel(tag)
+        self.roll_back()
         held = dict(self.held)
         self.held.clear()
-        self.tx = []
         for each in held.values():
             each.release()
             if each.member.consumer is not None:

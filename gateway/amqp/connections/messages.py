@@ -203,9 +203,8 @@ def tx_select(channel: AmqpChannel, method: AmqpMethod) -> None:
 async def tx_commit(channel: AmqpChannel, method: AmqpMethod) -> None:
     _check_tx(channel)
     await channel.publishing.commit()
-    settlements, channel.consuming.tx = channel.consuming.tx, []
-    queues = {held.member.queue for held in channel.consuming.held.values()}
-    work = channel.consuming.apply(settlements)
+    queues = channel.consuming.tx.queues()
+    work = channel.consuming.commit()
     if work is not None:
         await work
     for queue in queues:
@@ -216,7 +215,7 @@ async def tx_commit(channel: AmqpChannel, method: AmqpMethod) -> None:
 def tx_rollback(channel: AmqpChannel, method: AmqpMethod) -> None:
     _check_tx(channel)
     channel.publishing.roll_back()
-    channel.consuming.tx = []
+    channel.consuming.roll_back()
     channel.out.send(TxRollbackOk())
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from entrepot.domain.queues.arguments import QueueType
 from entrepot.domain.value_space import OnUnsaid
 from entrepot.gateway.amqp.connections.streams import StreamTicket
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.protocols.amqp.consumed import template_of
 from entrepot.protocols.amqp.delivery import ContentTemplate
@@ -15,6 +16,21 @@ from entrepot.protocols.amqp.recorded import template_of_record
 
 Held: TypeAlias = Ticket | StreamTicket
 """A delivered and unsettled message; its `member` tells of its delivery."""
+
+
+class HoldingConsumer(Protocol):
+    """A consumer, with the number of its unsettled messages."""
+
+    held: int
+
+
+class Handed:
+    """The delivery of some tickets, which is their `member`.  `since`: its time, in seconds of the loop's clock."""
+
+    __slots__ = ("consumer", "queue", "since")
+
+    def __init__(self, queue: Queue, consumer: HoldingConsumer | None, since: float) -> None:
+        self.queue, self.consumer, self.since = queue, consumer, since
 
 
 def template_for(ticket: Held, queue_type: QueueType, unsaid: OnUnsaid) -> ContentTemplate:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable
+from dataclasses import replace
 
 from entrepot.domain.access.model import Action
 from entrepot.domain.exchanges import exchange as exchanges
@@ -61,10 +62,16 @@ def queue_to_read(channel: AmqpChannel, name: str) -> Queue:
     return queue_of(channel, name)
 
 
+def without_line_ends(name: str) -> str:
+    """Return a name as it is declared and deleted: RabbitMQ takes CR and LF out of it."""
+    return name.replace("\r", "").replace("\n", "")
+
+
 # -- exchanges -------------------------------------------------------------------------------------------------------
 
 
 def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable[None] | None:
+    method = replace(method, exchange=without_line_ends(method.exchange))
     vhost, services = channel.vhost, channel.services
     exchanges.check_not_default(method.exchange)
     if method.passive:
@@ -98,6 +105,7 @@ def _answer_exchange(channel: AmqpChannel, method: ExchangeDeclare) -> None:
 
 
 async def exchange_delete(channel: AmqpChannel, method: ExchangeDelete) -> None:
+    method = replace(method, exchange=without_line_ends(method.exchange))
     vhost, services = channel.vhost, channel.services
     exchanges.check_deletable(method.exchange, vhost.name)
     services.access.check_change(channel.client, vhost, Action.DELETE, method.exchange)
@@ -132,6 +140,7 @@ def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
 
 
 async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
+    method = replace(method, queue=without_line_ends(method.queue))
     vhost, services, name = channel.vhost, channel.services, method.queue
     if name.startswith(REPLY_TO_QUEUE):
         _declare_reply_queue(channel, method)
@@ -252,7 +261,7 @@ async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
 
 async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
     vhost, services = channel.vhost, channel.services
-    name = method.queue or channel.last_queue
+    name = without_line_ends(method.queue) or channel.last_queue
     if not name:
         raise AmqpError(ReplyCode.NOT_FOUND, f"no {queue_text(name, vhost.name)}")
     services.access.check_change(channel.client, vhost, Action.DELETE, name)

@@ -61,7 +61,7 @@ def channel_shape(channel: AmqpChannel) -> dict[str, Any]:
         "confirm": publishing.confirms,
         "transactional": publishing.is_tx,
         "messages_uncommitted": len(publishing.transaction),
-        "acks_uncommitted": len(consuming.tx),
+        "acks_uncommitted": consuming.tx.count,
     }
 
 

@@ -53,6 +53,7 @@ CASES = [
 
 _NO_NACK = "py-amqp has no basic.nack"
 _NO_TX = "amqplib has no transactions"
+_ONCE = "aio-pika itself refuses a second acknowledgement of a message"
 _OWN_PROPERTIES = "it gives every message properties of its own"
 
 CANNOT: dict[tuple[str, str], str] = {
@@ -60,6 +61,8 @@ CANNOT: dict[tuple[str, str], str] = {
     ("aio-pika", "no properties"): _OWN_PROPERTIES,
     ("aio-pika", "a connection is cut: all comes again, marked"): "aio-pika does not give its socket away",
     ("aio-pika", "a name for replies can be declared while its client waits"): "aiormq refuses RabbitMQ's own names",
+    ("aio-pika", "transactions: an unknown tag is refused at the acknowledgement"): _ONCE,
+    ("aio-pika", "transactions: a prefetch limit is free at the commit"): _ONCE,
     ("kombu", "nack with requeue: at the old place, marked"): _NO_NACK,
     ("kombu", "nack without requeue"): _NO_NACK,
     ("kombu", "internal exchange"): "py-amqp declares none",
@@ -67,6 +70,9 @@ CANNOT: dict[tuple[str, str], str] = {
     ("amqplib", "no properties"): _OWN_PROPERTIES,
     ("amqplib", "transactions"): _NO_TX,
     ("amqplib", "transactions of acknowledgements"): _NO_TX,
+    ("amqplib", "transactions: an unknown tag is refused at the acknowledgement"): _NO_TX,
+    ("amqplib", "transactions: recover leaves what is acknowledged"): _NO_TX,
+    ("amqplib", "transactions: a prefetch limit is free at the commit"): _NO_TX,
 }
 """(client, feature): why not."""
 

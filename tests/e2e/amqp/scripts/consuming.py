@@ -334,3 +334,65 @@ def _(stage: Stage) -> object:
 
     server.wait(refused, "the name is gone")
     return *((each.queue.removeprefix(name), each.messages, each.consumers) for each in found), refused()
+
+
+@case("transactions: an unknown tag is refused at the acknowledgement", [406, 406, 406])
+def _(stage: Stage) -> object:
+    """Neither a tag of the future nor one that the transaction has settled waits for the commit to be refused."""
+    publishing, found = stage.channel(confirms=True), list[int]()
+    queue = publishing.queue_declare(stage.name("q")).queue
+    publishing.publish_all("", queue, "1", "2")
+    for wrong in ("beyond", "twice", "twice, multiple"):
+        channel = stage.channel()
+        channel.tx_select()
+        message = channel.get(queue)
+        assert message is not None
+        channel.ack(message.delivery_tag)
+        channel.ack(message.delivery_tag + (wrong == "beyond"), multiple=wrong != "twice")
+        found.append(stage.refusal(lambda channel=channel: channel.queue_declare(queue, passive=True))[1])
+    return found
+
+
+@case("transactions: recover leaves what is acknowledged", ([2], ["1"], True))
+def _(stage: Stage) -> object:
+    """What the transaction has acknowledged does not come back; after a rollback it does."""
+    channel = stage.channel(confirms=False)
+    queue = channel.queue_declare(stage.name("q")).queue
+    channel.tx_select()
+    channel.publish_all("", queue, "1", "2")
+    channel.tx_commit()
+    one, two = channel.get(queue), channel.get(queue)
+    assert one is not None and two is not None
+    channel.ack(one.delivery_tag)
+    channel.recover()
+    channel.wait_ready(queue, 1)
+    again = channel.get(queue)
+    assert again is not None
+    channel.ack(again.delivery_tag)
+    channel.tx_rollback()
+    channel.recover()
+    channel.wait_ready(queue, 2)
+    back = [channel.get(queue), channel.get(queue)]
+    bodies = [each.body.decode() for each in back if each is not None]
+    channel.tx_commit()
+    return [int(again.body)], bodies[:1], all(each is not None and each.redelivered for each in back)
+
+
+@case("transactions: a prefetch limit is free at the commit", [1, 1, 2])
+def _(stage: Stage) -> object:
+    publishing, channel = stage.channel(confirms=True), stage.channel()
+    queue = publishing.queue_declare(stage.name("q")).queue
+    publishing.publish_all("", queue, "1", "2")
+    channel.tx_select()
+    channel.qos(1, whole_channel=True)
+    channel.consume(queue)
+    (first,) = channel.wait_deliveries(1)
+    found = [len(channel.seen.deliveries)]
+    channel.ack(first.delivery_tag)
+    publishing.wait_ready(queue, 1)
+    channel.tx_rollback()
+    found.append(len(channel.seen.deliveries))
+    channel.ack(first.delivery_tag)
+    channel.tx_commit()
+    channel.wait_deliveries(2)
+    return [*found, len(channel.seen.deliveries)]
