@@ -7,7 +7,7 @@ return to their place in the queue.
 from __future__ import annotations
 
 from asyncio import Task
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,6 +22,7 @@ from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.connections.set_apart import Apart, SetApart, tags_up_to
 from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
 from entrepot.gateway.amqp.connections.templates import Handed, Held, template_for
+from entrepot.gateway.amqp.connections.turns import Turns
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.odd_messages import set_aside
@@ -110,10 +111,10 @@ class ChannelConsuming:
     __slots__ = (
         "_before_end",
         "_client",
-        "_looks",
         "_next_tag",
         "_out",
         "_publishing",
+        "_turns",
         "_vhost",
         "consumers",
         "held",
@@ -138,19 +139,18 @@ class ChannelConsuming:
         self.tx = SetApart()
         self.room = ChannelRoom(out, self.held, self.tx, services.settings.max_unacknowledged)
         self._next_tag = 1
-        self._looks = 0
+        self._turns = Turns(
+            services.loop, self.room, self._queues, lambda queue: services.virtual_hosts.feeds.feeding(queue).look()
+        )
 
     # -- credit --------------------------------------------------------------------------------------------------
 
+    def _queues(self) -> Iterator[Queue]:
+        return (consumer.queue for consumer in self.consumers.values())
+
     def has_room(self) -> None:
-        """Note that credit may have grown.  Queues of one channel come first in turn: the first one may take it all."""
-        feeds = self.services.virtual_hosts.feeds
-        queues = list(dict.fromkeys(consumer.queue for consumer in self.consumers.values()))
-        if len(queues) > 1:
-            self._looks = (self._looks + 1) % len(queues)
-            queues = queues[self._looks :] + queues[: self._looks]
-        for queue in queues:
-            feeds.feeding(queue).look()
+        """Note that credit may have grown."""
+        self._turns.look()
 
     def set_prefetch(self, count: int, *, of_channel: bool) -> None:
         if of_channel:
@@ -388,6 +388,7 @@ class ChannelConsuming:
 
     def close(self) -> None:
         """Requeue everything and end all consumers."""
+        self._turns.close()
         for tag in tuple(self.consumers):
             self.cancel(tag)
         self.roll_back()
