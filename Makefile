@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go peers-etcd peers-maven peers-java-sdk engine lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-go-sdk peers-rust engine lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -134,7 +134,7 @@ proto: setup ## generate the stubs of protocols from their .proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium
-peers: setup peers-npm peers-go peers-etcd peers-maven peers-java-sdk ## install Debian's, npm's, Go's and Maven's clients and servers that the tests use
+peers: setup peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-go-sdk peers-rust ## install Debian's, npm's, Go's, Maven's and cargo's clients and servers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
 	missing=; for p in $(PEERS); do dpkg-query -W -f='$${Status}' "$$p" 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
@@ -204,6 +204,26 @@ peers-java-sdk:
 	  jar=rocketmq-client-java-$$version.jar; [ -e $$into/$$jar ] && { echo "peers: $$jar is there"; continue; }; \
 	  if mvn -B -q dependency:copy -Dartifact=org.apache.rocketmq:rocketmq-client-java:$$version -DoutputDirectory=$$PWD/$$into >$$into/log 2>&1; \
 	  then echo "peers: $$jar is there"; else tail -3 $$into/log; echo "peers: Maven did not fetch $$jar; its tests are skipped"; fi; done
+
+# Programs with RocketMQ's Go module and Rust crate, each built once; PEERS_GO=no and PEERS_RUST=no leave them out.  The
+# crate needs no protoc.
+peers-go-sdk:
+	@if [ "$(PEERS_GO)" = no ]; then echo "peers: RocketMQ's Go SDK is left out"; exit 0; fi; \
+	if ! command -v go >/dev/null; then echo "peers: no Go here, RocketMQ's Go SDK is not built; its tests are skipped"; exit 0; fi; \
+	from=tests/peers/rocketmq-go; into=$$from/built; program=$$into/rocketmq-go-host; mkdir -p $$into; \
+	if [ $$program -nt $$from/main.go ] && [ $$program -nt $$from/go.mod ]; then echo "peers: RocketMQ's Go SDK is there"; exit 0; fi; \
+	if go -C $$from build -ldflags='-s -w' -o built/rocketmq-go-host . 2>$$into/log; \
+	then echo "peers: RocketMQ's Go SDK is there"; \
+	else tail -3 $$into/log; echo "peers: Go did not build RocketMQ's Go SDK (the module proxy does not have it?): its tests are skipped"; fi
+
+peers-rust:
+	@if [ "$(PEERS_RUST)" = no ]; then echo "peers: RocketMQ's Rust SDK is left out"; exit 0; fi; \
+	if ! command -v cargo >/dev/null; then echo "peers: no cargo here, RocketMQ's Rust SDK is not built; its tests are skipped"; exit 0; fi; \
+	from=tests/peers/rocketmq-rust; into=$$from/built; program=$$into/rocketmq-rust-host; mkdir -p $$into; \
+	if [ $$program -nt $$from/src/main.rs ] && [ $$program -nt $$from/Cargo.lock ]; then echo "peers: RocketMQ's Rust SDK is there"; exit 0; fi; \
+	if cargo build --quiet --locked --manifest-path $$from/Cargo.toml --target-dir $$into/target 2>$$into/log; \
+	then cp $$into/target/debug/rocketmq-rust-host $$into/; rm -rf $$into/target; echo "peers: RocketMQ's Rust SDK is there"; \
+	else tail -3 $$into/log; echo "peers: cargo did not build RocketMQ's Rust SDK: its tests are skipped"; fi
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock

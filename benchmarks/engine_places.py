@@ -16,7 +16,8 @@ import pytest
 
 from benchmarks.processes import ENTREPOT, ROOT, BenchmarkError, Server, running, stop
 from benchmarks.remote import broker
-from tests.support.rocketmq.cluster import FETCHED, RocketMqCluster
+from tests.support.rocketmq.cluster import RocketMqCluster
+from tests.support.rocketmq.java_process import FETCHED
 
 RECEIVED: Final = 32
 """Most messages that RocketMQ gives at once; the RocketMQ door gives as many at both sides."""

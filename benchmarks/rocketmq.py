@@ -114,7 +114,7 @@ def _ours() -> Iterator[Place]:
 def _theirs(flush: str) -> Iterator[Place]:
     with rocketmq(flush, proxy=True, lives_long=True) as cluster:
         processes = tuple(process.pid for process in cluster.processes)
-        yield Place(f"RocketMQ, {flush}", cluster.proxy_port, processes, cluster)
+        yield Place(f"RocketMQ, {flush}", cluster.proxies[0].port, processes, cluster)
 
 
 def _warm_up(place: Place, seconds: float) -> None:

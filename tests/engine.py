@@ -16,7 +16,8 @@ import pytest
 
 from tests.support.etcd.cluster import EtcdCluster, require_etcd
 from tests.support.processes.deployment import GatewayProcess
-from tests.support.rocketmq.cluster import RocketMqCluster, require_rocketmq
+from tests.support.rocketmq.cluster import RocketMqCluster
+from tests.support.rocketmq.java_process import require_rocketmq
 
 GATEWAYS = ("one", "two")
 

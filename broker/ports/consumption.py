@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from entrepot.broker.consume.settling import Receipts
 from entrepot.broker.ports.availability import AvailabilityWatch
@@ -70,6 +71,14 @@ class Consumption:
         definition = self._registry.groups.get(group)
         return definition is not None and (definition.fifo or self._core.consumption.is_full(topic, group))
 
+    def _expected(self, topic: str, group: str, now_ms: int) -> float:
+        """Return when waiters of a group look for what comes back to it: at no time if there are none."""
+        found, definition = self._registry.topics.get(topic), self._registry.groups.get(group)
+        if found is None or definition is None or not self._core.polling.is_awaited_by(topic, group):
+            return inf
+        due = self._core.consumption.next_due(found, definition, now_ms)
+        return inf if due is None else due
+
     async def change_invisible_duration(
         self,
         topic: str,
@@ -84,12 +93,13 @@ class Consumption:
         def change() -> list[EntrepotError | None]:
             now_ms = self._core.now_ms()
             held = self._failing(topic, group, receipts, now_ms, suspend=suspend) if release else []
+            expected = self._expected(topic, group, now_ms)
             outcomes = self._core.consumption.change_invisible(
                 topic, group, receipts, invisible_ms, release=release, suspend=suspend, now_ms=now_ms
             )
             if held:
                 self._core.tracer.settled(HopKind.RETRIED, topic, group, held, now_ms, reason or GIVEN_BACK)
-            if release:
+            if release or self._expected(topic, group, now_ms) < expected:
                 self._core.polling.wake(topic, group)
             return outcomes
 

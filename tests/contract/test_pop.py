@@ -112,6 +112,20 @@ async def test_a_long_poll_is_woken_by_an_expiry(store: Store, clock: ManualCloc
     assert (again.message.body, again.attempt) == (b"a", 2)
 
 
+async def test_a_long_poll_is_woken_at_an_earlier_expiry(store: Store, clock: ManualClock):
+    for name in ("t", "other"):
+        await store.topology.put_topic(Topic(name, queues=1))
+    await append(store, "t", "a")
+    first = await pop(store, "t", invisible_ms=2 * LONG_POLL_MS)
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
+    for _ in range(3):  # each is durable when it is answered: by then the pop has found nothing, and waits
+        await append(store, "other", "b")
+    await store.consumption.change_invisible_duration("t", "g", handles(first), 30, release=False)
+    clock.advance(30)
+    [again] = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+    assert (again.message.body, again.attempt) == (b"a", 2)
+
+
 async def test_a_long_poll_ends_empty_after_its_time(store: Store):
     await store.topology.put_topic(Topic("t", queues=1))
     assert await pop(store, "t", wait_ms=20) == []

@@ -43,6 +43,7 @@ DIFFERENT: Final[dict[str, dict[str, str]]] = {
     },
     "pop": {
         "test_a_long_poll_is_woken_by_an_expiry": LATE_RETURN,
+        "test_a_long_poll_is_woken_at_an_earlier_expiry": TIME,
         "test_where_a_group_begins": TIME,
         "test_a_small_pop_passes_over_what_is_spent": LATE_RETURN,
     },

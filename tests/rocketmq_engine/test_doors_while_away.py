@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes.deployment import GatewayProcess
-from tests.support.rocketmq.cluster import JavaProcess, RocketMqCluster, on_rocketmq
+from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
 from tests.support.rocketmq.door_words import AWAY, LATE, TAKEN, Words, words
 from tests.support.rocketmq.in_front import running_at
+from tests.support.rocketmq.java_process import JavaProcess
 from tests.support.rocketmq.store_load import GOES_ON_SECONDS
 
 pytestmark = on_rocketmq

@@ -15,7 +15,8 @@ from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic
 from entrepot.gateway.clock import SystemClock
 from entrepot.store_client.rocketmq import open_rocketmq
-from tests.support.rocketmq.cluster import START_SECONDS, RocketMqCluster, on_rocketmq
+from tests.support.rocketmq.cluster import RocketMqCluster, on_rocketmq
+from tests.support.rocketmq.java_process import START_SECONDS
 from tests.support.rocketmq.store_load import Publisher, Tails, bodies_of, everything
 from tests.support.seed import seeded
 from tests.support.stores.steps import refusal_of

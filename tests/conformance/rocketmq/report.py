@@ -8,6 +8,7 @@ from typing import Final
 from tests.conformance.rocketmq.all_conversations import CONVERSATIONS
 from tests.conformance.rocketmq.differences import DIFFERENCES, Difference
 from tests.conformance.rocketmq.kept import OURS, THEIRS, kept
+from tests.conformance.rocketmq.sdks import report as sdks
 
 _HEAD: Final = """
 ## RocketMQ: beside its proxy
@@ -42,6 +43,7 @@ def lines() -> Iterator[str]:
     yield from (_line(each) for each in DIFFERENCES if each.better)
     yield "\n### What differs\n"
     yield from (_line(each) for each in DIFFERENCES if each.conversations and not each.better)
+    yield from sdks.lines()
 
 
 def _line(one: Difference) -> str:

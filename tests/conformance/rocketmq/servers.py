@@ -64,4 +64,4 @@ def _theirs(directory: Path) -> Iterator[Server]:
             cluster.put_topic(topic, 1, conversation.message_type)
             cluster.put_group(group, fifo=conversation.fifo, max_attempts=conversation.max_attempts)
 
-        yield Server(f"127.0.0.1:{cluster.proxy_port}", prepare)
+        yield Server(f"127.0.0.1:{cluster.proxies[0].port}", prepare)

@@ -201,22 +201,20 @@ def test_after_the_last_attempt_it_is_a_dead_letter(
         peer.shutdown(client)
 
 
-def test_lite_topics_are_pushed(server: ServerProcess, topic: str, group: str) -> None:
-    """By the Python client, the one that has them among its public names."""
-    with RocketMqPeer(server.address("grpc")) as peer:
-        producer = peer.producer(topic)
-        consumer = peer.ask("lite_push", group=group, topic=topic, lite_topics=["a", "b"])
-        for name in ("a", "b", "c"):
-            peer.send(producer, topic, name.encode(), lite=name)
-        wait_until(lambda: len(peer.done.get(consumer, ())) == 2, lambda: str(peer.pushed))
-        assert sorted((each.lite, each.body) for each in peer.pushed[consumer]) == [("a", b"a"), ("b", b"b")]
-        peer.ask("unsubscribe_lite", client=consumer, lite_topic="a")
-        peer.send(producer, topic, b"a again", lite="a")
-        peer.send(producer, topic, b"b again", lite="b")
-        wait_until(lambda: len(peer.done[consumer]) == 3, lambda: str(peer.pushed))
-        assert peer.pushed[consumer][-1].body == b"b again"
-        peer.shutdown(consumer)
-        peer.shutdown(producer)
+def test_lite_topics_are_pushed(peer: RocketMqPeer, topic: str, group: str) -> None:
+    producer = peer.producer(topic)
+    consumer = peer.lite_push(group, topic, ["a", "b"])
+    for name in ("a", "b", "c"):
+        peer.send(producer, topic, name.encode(), lite=name)
+    wait_until(lambda: len(peer.done[consumer]) == 2, lambda: str(peer.pushed))
+    assert sorted((each.lite, each.body) for each in peer.pushed[consumer]) == [("a", b"a"), ("b", b"b")]
+    peer.ask("unsubscribe_lite", client=consumer, lite_topic="a")
+    peer.send(producer, topic, b"a again", lite="a")
+    peer.send(producer, topic, b"b again", lite="b")
+    wait_until(lambda: len(peer.done[consumer]) == 3, lambda: str(peer.pushed))
+    assert peer.pushed[consumer][-1].body == b"b again"
+    peer.shutdown(consumer)
+    peer.shutdown(producer)
 
 
 @pytest.mark.soak

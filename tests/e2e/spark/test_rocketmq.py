@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from entrepot.domain.errors import EntrepotError
 from entrepot.spark_ingest.job.run import NOT_REPORTED
 from entrepot.spark_ingest.tables import TableFormat, open_table
-from tests.support.rocketmq.cluster import START_SECONDS, RocketMqCluster
+from tests.support.rocketmq.cluster import RocketMqCluster
+from tests.support.rocketmq.java_process import START_SECONDS
 from tests.support.rocketmq.topics import RocketMqWriter
 from tests.support.spark.ingest_job import START_SECONDS as COMMAND_SECONDS
 from tests.support.spark.ingest_job import ingest_command

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import socket
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +14,8 @@ import pytest
 
 from tests.support.processes.ports import free_port, free_ports_apart
 from tests.support.processes.started import Started
+from tests.support.rocketmq.java_process import START_SECONDS, JavaProcess, require_rocketmq
+from tests.support.rocketmq.proxies import CLUSTER, ProxyProcess
 from tests.support.rocketmq.remoting_client import (
     CLUSTER_INFO,
     PUT_GROUP,
@@ -27,21 +25,8 @@ from tests.support.rocketmq.remoting_client import (
     RemotingClient,
     RemotingError,
 )
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.waiting import wait_until
 
-PEERS: Final = Path(__file__).resolve().parents[2] / "peers"
-VERSION: Final = re.findall("<rocketmq.version>(.*)<", (PEERS / "pom.xml").read_text())[0]
-FETCHED: Final = PEERS / "rocketmq"
-"""Where `make peers` puts the jars, with a stamp when they are all there."""
-CLUSTER: Final = "tests"
-START_SECONDS: Final = 4 * PATIENCE_SECONDS
-"""Three JVMs, one after the other."""
-_OPENED: Final = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/java.lang")
-"""Packages that RocketMQ reaches into; a Java of 17 or later would refuse it."""
-_SHORT_LIFE: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Flags of a Java that lives for minutes: it compiles quickly, and not far."""
-_LONG_HEAPS: Final = 8
-"""Heaps of one that lives long, by those of the others."""
 _FAST_PORT: Final = 2
 """A broker listens on the port this far below its own, too."""
 _BROKER: Final = {
@@ -80,69 +65,6 @@ _CONTROLLED: Final = {
 """A replica is missed after three seconds.  What is confirmed is at all replicas that may become the master."""
 
 
-def require_rocketmq() -> None:
-    """Skip the test where RocketMQ cannot run."""
-    if shutil.which("java") is None or shutil.which("setpriv") is None:
-        pytest.skip("RocketMQ needs Java, and setpriv")
-    if not (FETCHED / f".fetched-{VERSION}").exists():
-        pytest.skip(f"RocketMQ {VERSION} is not fetched (make peers, with Java and Maven)")
-
-
-class JavaProcess:
-    """One of the cluster's programs.  It does not outlive the tests, however they end."""
-
-    def __init__(
-        self, directory: Path, name: str, main: str, heap_mib: int, arguments: Sequence[str], flags: Sequence[str]
-    ) -> None:
-        self.name = name
-        self._directory = directory
-        self._log = directory / f"{name}.log"
-        opened = [flag for package in _OPENED for flag in ("--add-opens", f"{package}=ALL-UNNAMED")]
-        memory = [f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m", f"-XX:MaxDirectMemorySize={2 * heap_mib}m"]
-        java = ["java", f"-Duser.home={directory}", *opened, *memory, *flags, "-cp", f"{FETCHED}/lib/*"]
-        self._command = ["setpriv", "--pdeathsig", "KILL", *java, main, *arguments]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start, without waiting."""
-        homes = {"ROCKETMQ_HOME": str(self._directory), "RMQ_PROXY_HOME": str(self._directory)}
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self._directory), **homes}
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=self._directory,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-
-    def check(self) -> None:
-        """Fail if it has ended."""
-        assert self._process is not None
-        assert self._process.poll() is None, f"{self.name} ended with {self._process.returncode}:\n{self.log_text()}"
-
-    def stop(self) -> int:
-        """SIGTERM, and wait for the end; the exit code."""
-        assert self._process is not None
-        self._process.terminate()
-        return self._process.wait(PATIENCE_SECONDS)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(PATIENCE_SECONDS)
-
-    def log_text(self) -> str:
-        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
-
-
 @dataclass
 class BrokerPlace:
     """A broker by its name and number of replica, and its port."""
@@ -176,7 +98,7 @@ class RocketMqCluster(Started):
     ) -> None:
         require_rocketmq()
         self.directory = directory
-        self.name_server_port, self.proxy_port = free_port(), free_port()
+        self.name_server_port = free_port()
         self.controller_ports = [free_port() for _ in range(controllers)] if controlled else []
         self._settings = dict(settings or {})
         self._wants_proxy, self._lives_long = proxy, lives_long
@@ -184,6 +106,7 @@ class RocketMqCluster(Started):
         for _ in range(brokers):
             self._place()
         self.processes: list[JavaProcess] = []
+        self.proxies: list[ProxyProcess] = []
 
     def _place(self) -> BrokerPlace:
         number = len(self.brokers)
@@ -205,8 +128,17 @@ class RocketMqCluster(Started):
             self._begin_broker(place)
         wait_until(self.knows_all, self.log_text, START_SECONDS)
         if self._wants_proxy:
-            self._begin("proxy", "proxy.ProxyStartup", 128, ["-pm", "cluster", "-pc", self._write_proxy()])
-            wait_until(self._proxy_is_ready, self.log_text, START_SECONDS)
+            self.start_proxies(1)
+
+    def start_proxies(self, count: int, settings: dict[str, Any] | None = None) -> None:
+        """Start so many, one after the other, and wait until each takes calls."""
+        for number in range(count):
+            name, lives_long = f"proxy-{number}", self._lives_long
+            proxy = ProxyProcess(self.directory, self.name_server_port, name, settings, lives_long=lives_long)
+            self.proxies.append(proxy)
+            self.processes.append(proxy)
+            proxy.start()
+            proxy.wait_ready()
 
     def add_broker(self) -> BrokerPlace:
         """Start one more broker, and wait until the name server knows it."""
@@ -232,10 +164,9 @@ class RocketMqCluster(Started):
         return "\n".join(f"{process.name}:\n{process.log_text()}" for process in self.processes)
 
     def _begin(self, name: str, main: str, heap_mib: int, arguments: list[str]) -> None:
-        if self._lives_long:
-            heap_mib *= _LONG_HEAPS
-        flags = () if self._lives_long else _SHORT_LIFE
-        process = JavaProcess(self.directory, name, f"org.apache.rocketmq.{main}", heap_mib, arguments, flags)
+        process = JavaProcess(
+            self.directory, name, f"org.apache.rocketmq.{main}", heap_mib, arguments, lives_long=self._lives_long
+        )
         self.processes.append(process)
         process.start()
 
@@ -244,10 +175,6 @@ class RocketMqCluster(Started):
             process.check()
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    def _proxy_is_ready(self) -> bool:
-        """True once it says so: before that it listens, and answers nobody."""
-        return self._listens(self.proxy_port) and "startup successfully" in self.processes[-1].log_text()
 
     def knows_all(self) -> bool:
         """True once the name server knows every broker; fails if a process has ended."""
@@ -289,14 +216,15 @@ class RocketMqCluster(Started):
         }
         self._at_brokers(PUT_TOPIC, fields, b"", brokers)
 
-    def put_group(self, name: str, *, fifo: bool = False, max_attempts: int = 17) -> None:
-        """Make or change a consumer group at all brokers."""
+    def put_group(self, name: str, *, fifo: bool = False, max_attempts: int = 17, lite_topic: str = "") -> None:
+        """Make or change a consumer group at all brokers.  `lite_topic`: the topic whose lite topics it consumes."""
         definition = {
             "groupName": name,
             "consumeEnable": True,
             "consumeFromMinEnable": True,
             "consumeMessageOrderly": fifo,
             "retryMaxTimes": max_attempts - 1,
+            "attributes": {"+lite.bind.topic": lite_topic} if lite_topic else {},
         }
         self._at_brokers(PUT_GROUP, None, json.dumps(definition).encode(), None)
 
@@ -366,20 +294,6 @@ class RocketMqCluster(Started):
     def _write(self, name: str, settings: dict[str, Any]) -> str:
         path = self.directory / f"{name}.conf"
         path.write_text("".join(f"{key}={_text(value)}\n" for key, value in settings.items()))
-        return str(path)
-
-    def _write_proxy(self) -> str:
-        settings = {
-            "rocketMQClusterName": CLUSTER,
-            "namesrvAddr": f"127.0.0.1:{self.name_server_port}",
-            "proxyMode": "cluster",
-            "localServeAddr": "127.0.0.1",
-            "grpcServerPort": self.proxy_port,
-            "remotingListenPort": free_port(),
-            "transactionHeartbeatPeriodSecond": 1,  # until then brokers know nobody to ask after a transaction
-        }
-        path = self.directory / "proxy.json"
-        path.write_text(json.dumps(settings))
         return str(path)
 
 

@@ -26,6 +26,7 @@ function options (others) {
   const sessionCredentials = said.access_key
     ? { accessKey: said.access_key, accessSecret: said.secret }
     : undefined
+  if (said.as_published) return { endpoints: said.endpoints, namespace: '', logger: quiet, ...others }
   return {
     endpoints: said.endpoints,
     namespace: said.namespace || '',
@@ -67,6 +68,18 @@ function shown (message) {
 }
 
 const sleep = seconds => new Promise(resolve => setTimeout(resolve, seconds * 1000))
+
+function listener (handle, busy, failures) {
+  return {
+    async consume (message) {
+      say({ pushed: handle, message: shown(message) })
+      if (message.deliveryAttempt <= failures) return rocketmq.ConsumeResult.FAILURE
+      await sleep(busy)
+      say({ pushed: handle, done: message.messageId })
+      return rocketmq.ConsumeResult.SUCCESS
+    }
+  }
+}
 
 const verbs = {
   async producer ({ topics, resolution }) {
@@ -124,24 +137,29 @@ const verbs = {
 
   async push ({ group, subscriptions, busy = 0, failures = 0 }) {
     const handle = next()
-    const messageListener = {
-      async consume (message) {
-        say({ pushed: handle, message: shown(message) })
-        if (message.deliveryAttempt <= failures) return rocketmq.ConsumeResult.FAILURE
-        await sleep(busy)
-        say({ pushed: handle, done: message.messageId })
-        return rocketmq.ConsumeResult.SUCCESS
-      }
-    }
+    const messageListener = listener(handle, busy, failures)
     return keep(new rocketmq.PushConsumer(options({
       consumerGroup: group, subscriptions: wanted(subscriptions), messageListener
     })), handle)
   },
 
+  async lite_push ({ group, topic, lite_topics: names }) {
+    const handle = next()
+    const consumer = await new rocketmq.LitePushConsumerBuilder().setClientConfiguration(options({}))
+      .setConsumerGroup(group).bindTopic(topic).setMessageListener(listener(handle, 0, 0)).build()
+    for (const name of names) await consumer.subscribeLite(name)
+    clients.set(handle, consumer)
+    return handle
+  },
+
+  async unsubscribe_lite ({ client, lite_topic: name }) {
+    await clients.get(client).unsubscribeLite(name)
+  },
+
   async shutdown ({ client }) {
     const found = clients.get(client)
     clients.delete(client)
-    await found.shutdown()
+    await (found.shutdown ? found.shutdown() : found.close())
   }
 }
 

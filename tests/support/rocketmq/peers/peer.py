@@ -1,13 +1,12 @@
-"""A published client in a process of its own, as the tests use it: the Python wheel or the Node package."""
+"""A published client in a process of its own, as the tests use it."""
 
 from __future__ import annotations
 
 import base64
 import itertools
 import json
-import shutil
 import subprocess
-import sys
+import tempfile
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ from typing import Any, Self
 
 import pytest
 
-from tests.support.processes.node_host import ENVIRONMENT, MODULES, PEERS
+from tests.support.processes.node_host import PEERS
+from tests.support.rocketmq.peers.hosts import HOSTS, environment_of
 
 ANSWER_SECONDS = 60.0
 EVERYTHING = ("tag", "*")
-NODE_PACKAGE = "rocketmq-client-nodejs"
 
 
 class RefusedError(Exception):
@@ -29,6 +28,10 @@ class RefusedError(Exception):
     def __init__(self, text: str, code: int | None) -> None:
         super().__init__(text)
         self.code = code
+
+
+class NotInClientError(Exception):
+    """The client has nothing that does this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,10 @@ def _received(said: dict[str, Any]) -> Received:
 
 class RocketMqPeer:
     """`pushed` has what push consumers were handed, by their handle, in order; `done` the ids that they finished;
-    `checked` the ids of transactions that the producer was asked about."""
+    `checked` the ids of transactions that the producer was asked about.  `others`: of the connection, as a host reads
+    them; with `as_published` a client keeps all its defaults."""
 
-    def __init__(self, endpoints: str, language: str = "python", **others: str) -> None:
+    def __init__(self, endpoints: str, language: str = "python", **others: Any) -> None:
         self.endpoints, self._language, self._others = endpoints, language, others
         self.pushed: dict[int, list[Received]] = {}
         self.done: dict[int, list[str]] = {}
@@ -67,23 +71,23 @@ class RocketMqPeer:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
+        host = HOSTS[self._language]
+        if absent := host.absent():
+            pytest.skip(absent)
+        self._home = tempfile.TemporaryDirectory(prefix="rocketmq-client", ignore_cleanup_errors=True)
+        home = Path(self._home.name)
         said = json.dumps({"endpoints": self.endpoints, **self._others})
-        here = Path(__file__).parent
-        command = [sys.executable, str(here / "python_host.py"), said]
-        environment = None
-        if self._language == "node":
-            if shutil.which("node") is None or not (MODULES / NODE_PACKAGE).exists():
-                pytest.skip(f"{NODE_PACKAGE} is not installed: make peers")
-            command = ["node", str(here / "node_host.js"), said]
-            environment = {**ENVIRONMENT, "HOME": "/tmp"}
-        self._process = subprocess.Popen(
-            command,
-            cwd=PEERS if self._language == "node" else None,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        python = self._language == "python"
+        with (home / "errors").open("wb") as errors:
+            self._process = subprocess.Popen(
+                [*host.command(home), said],
+                cwd=None if python else PEERS,
+                env=None if python else environment_of(home),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         threading.Thread(target=self._read, args=(self._process,), daemon=True).start()
         return self
 
@@ -100,6 +104,11 @@ class RocketMqPeer:
         if self._process is not None:
             self._process.kill()
             self._process.wait(20)
+            self._home.cleanup()
+
+    def errors_text(self) -> str:
+        """The end of what it wrote to its standard error."""
+        return (Path(self._home.name) / "errors").read_text(errors="replace")[-2000:]
 
     def begin(self, verb: str, **given: Any) -> Future[Any]:
         """Ask, without waiting for the answer."""
@@ -112,7 +121,7 @@ class RocketMqPeer:
         return answer
 
     def ask(self, verb: str, **given: Any) -> Any:
-        """What the client answers.  Raises RefusedError."""
+        """What the client answers.  Raises RefusedError, and NotInClientError."""
         return self.begin(verb, **given).result(ANSWER_SECONDS)
 
     # -- verbs -------------------------------------------------------------------------------------------------------
@@ -133,6 +142,12 @@ class RocketMqPeer:
 
     def push(self, group: str, topic: str, wanted: tuple[str, str] = EVERYTHING, **others: Any) -> int:
         found: int = self.ask("push", group=group, subscriptions={topic: wanted}, **others)
+        self.pushed.setdefault(found, [])
+        self.done.setdefault(found, [])
+        return found
+
+    def lite_push(self, group: str, topic: str, lite_topics: list[str]) -> int:
+        found: int = self.ask("lite_push", group=group, topic=topic, lite_topics=lite_topics)
         self.pushed.setdefault(found, [])
         self.done.setdefault(found, [])
         return found
@@ -173,6 +188,8 @@ class RocketMqPeer:
                     self.done.setdefault(said["pushed"], []).append(said["done"])
             elif "checked" in said:
                 self.checked.append(said["checked"])
+            elif said.get("missing"):
+                self._answers.pop(said["answer"]).set_exception(NotInClientError(said["error"]))
             elif "error" in said:
                 self._answers.pop(said["answer"]).set_exception(RefusedError(said["error"], said["code"]))
             else:

@@ -43,7 +43,8 @@ RESOLUTIONS = {
 class Host:
     def __init__(self, said: dict[str, Any]) -> None:
         credentials = Credentials(said.get("access_key", ""), said.get("secret", ""))
-        self._configuration = ClientConfiguration(said["endpoints"], credentials, said.get("namespace", ""), 10)
+        given = {} if said.get("as_published") else {"request_timeout": 10}
+        self._configuration = ClientConfiguration(said["endpoints"], credentials, said.get("namespace", ""), **given)
         self._tls = bool(said.get("root_certificates"))
         if self._tls:
             with open(said["root_certificates"], "rb") as file:
