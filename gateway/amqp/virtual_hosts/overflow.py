@@ -29,7 +29,7 @@ from entrepot.protocols.amqp.deaths import DeathReason
 
 DROP_LEASE_MS: Final = 10_000
 AGAIN_SECONDS: Final = 1.0
-"""Pause before a queue is cut again whose broker did not answer."""
+"""Pause before a queue is cut again: its broker did not answer, or it may be a cluster that counts late."""
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +48,8 @@ class Overflow:
         self._cutting: dict[Queue, asyncio.Task[None]] = {}
         self._again: set[Queue] = set()
         """Queues that have got more since their cut under way counted them."""
+        self._later: set[Queue] = set()
+        """Queues that are looked at once more."""
         self._is_closed = False
         dead_letters.send = self.send_letters
         feeds.on_back = self.begin_cut
@@ -146,6 +148,10 @@ class Overflow:
         """Begin to cut a queue that has got messages in any way; return the cut, or None where there is none."""
         if not queue.is_limited or _rejects(queue) or self._is_closed:
             return None
+        self._look_later(queue)
+        return self._begin(queue)
+
+    def _begin(self, queue: Queue) -> asyncio.Task[None]:
         self._again.add(queue)
         cutting = self._cutting.get(queue)
         if cutting is None:
@@ -160,26 +166,32 @@ class Overflow:
         except EntrepotError as error:
             if error.code not in NOT_THERE:
                 log.warning("a queue is longer than its limit", queue=queue.name, problem=error.message)
-                self._spawn(self._cut_later(queue))
+                self._look_later(queue)
         finally:
             self._again.discard(queue)
             del self._cutting[queue]
 
-    async def _cut_later(self, queue: Queue) -> None:
-        await asyncio.sleep(AGAIN_SECONDS)
-        self.begin_cut(queue)
+    def _look_later(self, queue: Queue) -> None:
+        if queue not in self._later:
+            self._later.add(queue)
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._look_again, queue)
+
+    def _look_again(self, queue: Queue) -> None:
+        self._later.discard(queue)
+        if not self._is_closed:
+            self._begin(queue)
 
     async def _cut(self, queue: Queue) -> None:
-        while not _rejects(queue):
-            leased = self._feeds.of(queue).leased
-            await leased.settle_releases()
-            count, size = await self._room(queue)
-            if count >= 0 and size >= 0:
-                return
+        """Drop what one count finds too much: a second one at once might be late, and drop too many."""
+        leased = self._feeds.of(queue).leased
+        await leased.settle_releases()
+        count, size = await self._room(queue)
+        while (count < 0 or size < 0) and not _rejects(queue):
             most = min(int(-count) if count < 0 else 1, MAX_POP_MESSAGES)
             tickets = await leased.ask(PopRequest(queue.topic, queue.group, most, 0, DROP_LEASE_MS))
             if not tickets:
                 return
+            count, size = count + len(tickets), size + sum(ticket.size for ticket in tickets)
             await self._dead_letters.bury(queue, tickets, DeathReason.MAXLEN)
             await leased.settle()
 

@@ -76,6 +76,11 @@ CANNOT: dict[tuple[str, str], str] = {
 }
 """(client, feature): why not."""
 
+LATE_AT_ROCKETMQ = {
+    "what a closed channel gives back obeys a limit that drops": "its messages are back later than the look for them",
+}
+"""Features that are not held in front of RocketMQ, with why not: the next arrival applies the limit."""
+
 BEHIND_THE_DOOR = (
     "consume and acknowledge",
     "a connection is cut: all comes again, marked",

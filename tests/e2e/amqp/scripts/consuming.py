@@ -345,6 +345,7 @@ def _(stage: Stage) -> object:
     for wrong in ("beyond", "twice", "twice, multiple"):
         channel = stage.channel()
         channel.tx_select()
+        publishing.wait_ready(queue, 2)
         message = channel.get(queue)
         assert message is not None
         channel.ack(message.delivery_tag)

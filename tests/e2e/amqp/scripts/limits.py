@@ -195,10 +195,12 @@ def _(stage: Stage) -> object:
     return tuple(found)
 
 
-@case("what a closed channel gives back obeys a limit that drops", ["3"])
+@case("what a closed channel gives back obeys a limit that drops", (["1", "2"], ["3"]))
 def _(stage: Stage) -> object:
     channel, consumer = stage.channel(confirms=True), stage.channel()
-    queue = channel.queue_declare(stage.name("q"), arguments={"x-max-length": 1}).queue
+    dead = channel.queue_declare(stage.name("dead")).queue
+    arguments = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    queue = channel.queue_declare(stage.name("q"), arguments=arguments).queue
     consumer.consume(queue)
     for number in (1, 2):
         channel.publish("", queue, b"%d" % number)
@@ -206,5 +208,5 @@ def _(stage: Stage) -> object:
     consumer.cancel(consumer.seen.deliveries[0].consumer_tag)
     channel.publish("", queue, b"3")
     consumer.close()
-    channel.wait_ready(queue, 1)
-    return _bodies(channel, queue)
+    channel.wait_ready(dead, 2)
+    return sorted(_bodies(channel, dead)), _bodies(channel, queue)
