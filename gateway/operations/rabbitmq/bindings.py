@@ -14,7 +14,7 @@ from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing, rows_of
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing, rows_of
 from entrepot.gateway.operations.rabbitmq.rows import BindingRow, BindingRows
 from entrepot.gateway.operations.rabbitmq.server import (
     GET,
@@ -110,10 +110,17 @@ class Bindings:
 
     @BINDINGS.get(_BETWEEN + "/{props}", "getBinding", "Get a binding", _SOURCE)
     async def show(
-        self, vhost: PlainName, source: PlainName, kind: PlainName, destination: PlainName, props: PlainName
+        self,
+        vhost: PlainName,
+        source: PlainName,
+        kind: PlainName,
+        destination: PlainName,
+        props: PlainName,
+        query: ColumnsAsked,
     ) -> BindingRow:
         found = self._rabbitmq.vhost(vhost)
-        return binding_shape(_one(found, exchange_name(source), kind, destination, props), found)
+        binding = _one(found, exchange_name(source), kind, destination, props)
+        return chosen(query, binding_shape(binding, found))
 
     @BINDINGS.delete(_BETWEEN + "/{props}", "deleteBinding", "Delete a binding", _DESTINATION, change="binding deleted")
     async def delete(

@@ -15,7 +15,7 @@ from entrepot.gateway.operations.local_views import amqp_connections as views
 from entrepot.gateway.operations.nouns.amqp import missing_connection
 from entrepot.gateway.operations.nouns.connected_clients import MAX_REASON
 from entrepot.gateway.operations.rabbitmq.everywhere import all_rows, name_missing
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, Rows, listing
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, Rows, chosen, listing
 from entrepot.gateway.operations.rabbitmq.rows import (
     ChannelRow,
     ChannelRows,
@@ -62,9 +62,9 @@ class Connections:
         return await self._listed(query, asked, views.CONNECTIONS, vhost=self._rabbitmq.vhost(name).name)
 
     @CONNECTIONS.get("/connections/{name}", "getConnection", "Get a connection", _GET)
-    async def show(self, name: PlainName) -> ConnectionRow:
+    async def show(self, name: PlainName, query: ColumnsAsked) -> ConnectionRow:
         found: Row = (await self._connection(name))["connection"]
-        return found
+        return chosen(query, found)
 
     @CONNECTIONS.get(
         "/connections/{name}/channels", "listConnectionChannels", "List the channels of a connection", _GET
@@ -95,11 +95,11 @@ class Connections:
         return await self._listed(query, asked, views.CHANNELS)
 
     @CONNECTIONS.get("/channels/{name}", "getChannel", "Get a channel", _GET)
-    async def channel(self, name: PlainName) -> ChannelRow:
+    async def channel(self, name: PlainName, query: ColumnsAsked) -> ChannelRow:
         self._check_enabled()
         missing = MissingError("channel-not-found", "The channel does not exist", f"there is no channel {name[:120]!r}")
         found = await found_anywhere(self._peers, views.CHANNEL, {"name": name}, dict[str, Any], missing)
-        return _without(found, "gateway", "answered")
+        return chosen(query, _without(found, "gateway", "answered"))
 
     @CONNECTIONS.get("/consumers", "listConsumers", "List consumers", _LIST)
     async def consumers(self, query: ListingAsked, asked: Asked) -> ConsumerRows:

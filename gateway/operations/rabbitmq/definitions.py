@@ -14,7 +14,7 @@ from entrepot.domain.exchanges.exchange import RESERVED_PREFIX
 from entrepot.gateway.amqp.virtual_hosts.vhost import vhost_of
 from entrepot.gateway.operations.local_views.amqp_shapes import plain
 from entrepot.gateway.operations.rabbitmq.importing import Import
-from entrepot.gateway.operations.rabbitmq.listing import Flag, Row
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, Flag, Row, chosen
 from entrepot.gateway.operations.rabbitmq.permissions import permission_rows
 from entrepot.gateway.operations.rabbitmq.rows import Definitions, DefinitionsShown
 from entrepot.gateway.operations.rabbitmq.server import new_noun
@@ -65,10 +65,10 @@ class AllDefinitions:
         self._rabbitmq, self._topology, self._version = rabbitmq, topology, version
 
     @DEFINITIONS.get("", "exportDefinitions", "Export all definitions", SUPER_USERS)
-    async def export(self) -> Definitions:
+    async def export(self, query: ColumnsAsked) -> Definitions:
         vhosts, administration = self._rabbitmq.vhosts, self._rabbitmq.security.administration
         users = [{"name": row["name"], "tags": row["tags"]} for row in map(user_shape, administration.users())]
-        return {
+        found = {
             **self._head(),
             "users": users,
             "vhosts": [{"name": vhost.name} for vhost in vhosts],
@@ -78,16 +78,17 @@ class AllDefinitions:
             "global_parameters": [],
             **_of_vhosts(vhosts),
         }
+        return chosen(query, found)
 
     @DEFINITIONS.get("/{vhost}", "exportVhostDefinitions", "Export the definitions of a virtual host", SUPER_USERS)
-    async def export_of(self, vhost: PlainName) -> Definitions:
+    async def export_of(self, vhost: PlainName, query: ColumnsAsked) -> Definitions:
         found = [self._rabbitmq.vhost(vhost)]
         answer = {**self._head(), "parameters": _operator_policies(found), **_of_vhosts(found)}
         for rows in answer.values():
             if isinstance(rows, list):
                 for row in rows:
                     row.pop("vhost", None)
-        return answer
+        return chosen(query, answer)
 
     @DEFINITIONS.post(
         "",

@@ -42,6 +42,8 @@ ONE_BY_ONE: Final = ("vhosts", "users", "permissions", "parameters", "policies")
 """Kinds imported one by one, because each changes the checks of the next."""
 _IN_ORDER: Final = (*ONE_BY_ONE, "exchanges", "queues", "bindings")
 _NO_COUNTERPART: Final = ("topic_permissions", "global_parameters")
+_DURABLE: Final = {"durable": True}
+"""The meaning of a row that does not say it: definitions are of durable things."""
 _ABOUT_ITSELF: Final = frozenset(
     ("rabbit_version", "rabbitmq_version", "product_name", "product_version", "metadata", "rabbitmq_definition_format",
      "original_vhost_name", "explanation", "default_queue_type", "description", "original_cluster_name")
@@ -176,11 +178,11 @@ class Import:
             self._leave_out(kind, row, f"without {', '.join(unknown)}: there is nothing like that here")
 
     async def _take_exchange(self, row: Row) -> None:
-        name, body = lenient(Named, row).name, lenient(ExchangeBody, row)
+        name, body = lenient(Named, row).name, lenient(ExchangeBody, {**_DURABLE, **row})
         await self._virtual_hosts.declare_exchange(self._of(row), body.exchange(name))
 
     async def _take_queue(self, row: Row) -> None:
-        name, body, vhost = lenient(Named, row).name, lenient(QueueBody, row), self._of(row)
+        name, body, vhost = lenient(Named, row).name, lenient(QueueBody, {**_DURABLE, **row}), self._of(row)
         kind = row.get("type")
         if kind not in (None, "classic"):
             body = msgspec.structs.replace(body, arguments={"x-queue-type": kind, **arguments_of(body.arguments)})

@@ -13,13 +13,13 @@ from entrepot.domain.queues.declaration import declared_queue
 from entrepot.gateway.operations.local_views.amqp_connections import COUNTS
 from entrepot.gateway.operations.local_views.amqp_shapes import node_name
 from entrepot.gateway.operations.rabbitmq.everywhere import name_missing
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.message_stats import MessageRates, totals_of_all
 from entrepot.gateway.operations.rabbitmq.overview_shapes import (
-    ClusterName,
+    ClusterNameRow,
     OverviewRow,
     StatusShown,
-    WhoAmI,
+    WhoAmIRow,
 )
 from entrepot.gateway.operations.rabbitmq.publishing import PublishBody, publish_of, published
 from entrepot.gateway.operations.rabbitmq.queues import add_counts
@@ -84,7 +84,7 @@ class RabbitMqServer:
         self._rates = MessageRates(lambda: {ALL: totals_of_all(rabbitmq.frontend)}, monotonic)
 
     @RABBITMQ_SERVER.get("/overview", "getOverview", "Get an overview of the server", _GET)
-    async def overview(self, asked: Asked) -> OverviewRow:
+    async def overview(self, query: ColumnsAsked, asked: Asked) -> OverviewRow:
         frontend = self._rabbitmq.frontend
         self._rates.look()
         stats = self._rates.stats(ALL, totals_of_all(frontend))
@@ -92,18 +92,18 @@ class RabbitMqServer:
         counted = await self._peers.gather(COUNTS)
         name_missing(asked, counted)
         shown = self._overview(frontend, counted.answers.values())
-        return {**shown, "message_stats": stats, "queue_totals": totals}
+        return chosen(query, {**shown, "message_stats": stats, "queue_totals": totals})
 
     @RABBITMQ_SERVER.get("/whoami", "whoAmI", "Get the authenticated user", NO_RIGHTS)
-    async def who_am_i(self, asked: Asked) -> WhoAmI:
+    async def who_am_i(self, query: ColumnsAsked, asked: Asked) -> WhoAmIRow:
         principal = asked.principal
         user = self._rabbitmq.security.administration.user(principal.name)
         is_super = principal.is_anonymous or (user is not None and user.is_super)
-        return WhoAmI(principal.name, [_TAGS] if is_super else [])
+        return chosen(query, {"name": principal.name, "tags": [_TAGS] if is_super else []})
 
     @RABBITMQ_SERVER.get("/cluster-name", "getClusterName", "Get the name of the cluster", _GET)
-    async def cluster_name(self) -> ClusterName:
-        return ClusterName(self._cluster_name())
+    async def cluster_name(self, query: ColumnsAsked) -> ClusterNameRow:
+        return chosen(query, {"name": self._cluster_name()})
 
     @RABBITMQ_SERVER.get(
         "/extensions", "listExtensions", "List extensions of the management UI: always none", NO_RIGHTS
@@ -126,11 +126,11 @@ class RabbitMqServer:
         return await listing(query, [self._node()])
 
     @RABBITMQ_SERVER.get("/nodes/{name}", "getNode", "Get this gateway as a node", _GET)
-    async def node(self, name: PlainName) -> NodeRow:
+    async def node(self, name: PlainName, query: ColumnsAsked) -> NodeRow:
         found = self._node()
         if name != found["name"]:
             raise MissingError("node-not-found", "The node does not exist", f"there is no node {name[:80]!r} here")
-        return found
+        return chosen(query, found)
 
     @RABBITMQ_SERVER.get("/health/checks/alarms", "checkAlarms", _CHECK, _GET)
     @RABBITMQ_SERVER.get("/health/checks/local-alarms", "checkLocalAlarms", _CHECK, _GET)

@@ -9,7 +9,7 @@ import msgspec
 
 from entrepot.domain.queues.policy import ApplyTo, Policy
 from entrepot.gateway.amqp.virtual_hosts import needs
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.rows import NothingRows, PolicyRow, PolicyRows
 from entrepot.gateway.operations.rabbitmq.server import GOVERN, LIST, check_sayable, missing, new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import policy_shape
@@ -78,11 +78,11 @@ class Policies:
         return await listing(query, self._rows([self._rabbitmq.vhost(vhost)]))
 
     @_both("get", "/{vhost}/{name}", "get{one}", "Get one of the {whose}", LIST)
-    async def show(self, vhost: PlainName, name: PlainName) -> PolicyRow:
+    async def show(self, vhost: PlainName, name: PlainName, query: ColumnsAsked) -> PolicyRow:
         found = self._rabbitmq.vhost(vhost)
         for row in self._rows([found]):
             if row["name"] == name:
-                return row
+                return chosen(query, row)
         raise missing("policy", name, found)
 
     @_both(

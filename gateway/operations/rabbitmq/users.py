@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.rows import UserRow, UserRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.row.asked import Asked
@@ -58,11 +58,11 @@ class RabbitMqUsers:
         return await listing(query, [user_shape(each) for each in self._administration.users()])
 
     @RABBITMQ_USERS.get("/{name}", "getRabbitMqUser", "Get a user", SUPER_USERS)
-    async def show(self, name: PlainName) -> UserRow:
+    async def show(self, name: PlainName, query: ColumnsAsked) -> UserRow:
         user = self._administration.user(name)
         if user is None:
             raise _missing(name)
-        return user_shape(user)
+        return chosen(query, user_shape(user))
 
     @RABBITMQ_USERS.put(
         "/{name}", "putRabbitMqUser", "Create or change a user", SUPER_USERS, change=TOLD_BELOW, example=_EXAMPLE

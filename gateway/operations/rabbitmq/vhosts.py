@@ -9,7 +9,7 @@ from entrepot.domain.access.model import Request as Need
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import DEFAULT_NAMESPACE, is_hidden_topic, split_name
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.rows import VhostRow, VhostRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.row.asked import Asked
@@ -43,8 +43,8 @@ class Vhosts:
         return await listing(query, [_shape(each) for each in self._rabbitmq.vhosts])
 
     @VHOSTS.get("/{name}", "getVhost", "Get a virtual host", _of(Action.GET))
-    async def show(self, name: PlainName) -> VhostRow:
-        return _shape(self._rabbitmq.vhost(name))
+    async def show(self, name: PlainName, query: ColumnsAsked) -> VhostRow:
+        return chosen(query, _shape(self._rabbitmq.vhost(name)))
 
     @VHOSTS.put("/{name}", "createVhost", "Create a virtual host", _of(Action.CREATE))
     async def put(self, name: PlainName) -> Declared:
