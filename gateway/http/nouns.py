@@ -65,6 +65,7 @@ from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS, Bindings
 from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS, Connections
 from entrepot.gateway.operations.rabbitmq.definitions import DEFINITIONS, AllDefinitions
 from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES, Exchanges
+from entrepot.gateway.operations.rabbitmq.health_checks import HEALTH_CHECKS, HealthChecks
 from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER, RabbitMqServer
 from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS, Permissions
 from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES, Parameters, Policies
@@ -160,6 +161,9 @@ class NounObjects:
         store, settings, rabbitmq = parts.store, parts.settings, RabbitMq(self.doors.amqp, parts.security)
         return {
             RABBITMQ_SERVER: RabbitMqServer(rabbitmq, store, peers, settings, parts.addresses, parts.is_ready),
+            HEALTH_CHECKS: HealthChecks(
+                rabbitmq, store, settings, peers.name, parts.addresses, parts.is_ready, parts.clock.now_ms
+            ),
             VHOSTS: Vhosts(rabbitmq, store.topology),
             CONNECTIONS: Connections(rabbitmq, peers),
             EXCHANGES: Exchanges(rabbitmq),

@@ -52,6 +52,7 @@ from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS
 from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS
 from entrepot.gateway.operations.rabbitmq.definitions import DEFINITIONS
 from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES
+from entrepot.gateway.operations.rabbitmq.health_checks import HEALTH_CHECKS
 from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER
 from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS
 from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES
@@ -108,6 +109,7 @@ NOUNS: Final[tuple[Noun, ...]] = (
     INGEST_JOBS,
     HEALTH,
     RABBITMQ_SERVER,
+    HEALTH_CHECKS,
     VHOSTS,
     CONNECTIONS,
     EXCHANGES,

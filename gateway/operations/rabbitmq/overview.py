@@ -13,6 +13,7 @@ from entrepot.domain.queues.declaration import declared_queue
 from entrepot.gateway.operations.local_views.amqp_connections import COUNTS
 from entrepot.gateway.operations.local_views.amqp_shapes import node_name
 from entrepot.gateway.operations.rabbitmq.everywhere import name_missing
+from entrepot.gateway.operations.rabbitmq.health_checks import protocol_of
 from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.message_stats import MessageRates, totals_of_all
 from entrepot.gateway.operations.rabbitmq.overview_shapes import (
@@ -28,7 +29,7 @@ from entrepot.gateway.operations.rabbitmq.server import new_noun, resource_name
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.rights import NO_RIGHTS, Right, cluster
-from entrepot.gateway.operations.row.shapes import Checked, PlainName
+from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.gateway.settings.version import own_version
 
 if TYPE_CHECKING:
@@ -49,15 +50,8 @@ FEATURE_FLAGS: Final = {
     "virtual_host_metadata": "Virtual hosts have descriptions and tags",
 }
 """RabbitMQ's feature flags that hold here, with descriptions."""
-_PROTOCOLS: Final = {
-    "amqps": "amqp/ssl",
-    "mqtts": "mqtt/ssl",
-    "ws": "http/web-mqtt",
-    "wss": "https/web-mqtt",
-}
 _TAGS: Final = "administrator"
 _GET: Final = cluster(Action.GET)
-_CHECK: Final = "Check that the store works and all listeners are up"
 
 RABBITMQ_SERVER: Final = new_noun()
 
@@ -132,15 +126,6 @@ class RabbitMqServer:
             raise MissingError("node-not-found", "The node does not exist", f"there is no node {name[:80]!r} here")
         return chosen(query, found)
 
-    @RABBITMQ_SERVER.get("/health/checks/alarms", "checkAlarms", _CHECK, _GET)
-    @RABBITMQ_SERVER.get("/health/checks/local-alarms", "checkLocalAlarms", _CHECK, _GET)
-    @RABBITMQ_SERVER.get("/healthchecks/node", "checkNode", _CHECK, _GET)
-    async def check(self) -> Checked:
-        failure = self._store.condition.failure
-        if failure is not None:
-            return Checked(failure.message)
-        return Checked("" if self._is_ready() else "the server is not ready")
-
     @RABBITMQ_SERVER.get(
         "/aliveness-test/{vhost}",
         "testAliveness",
@@ -169,7 +154,7 @@ class RabbitMqServer:
             "type": "disc",
             "running": self._is_ready(),
             "mem_alarm": False,
-            "disk_free_alarm": self._store.condition.failure is not None,
+            "disk_free_alarm": self._store.condition.failure is not None or frontend.is_full,
             "partitions": [],
             "sockets_used": len(frontend.conversations),
         }
@@ -201,11 +186,10 @@ class RabbitMqServer:
         found = []
         for door, address in self._addresses.items():
             host, _, port = address.rpartition(":")
-            name = "https" if door == "http" and self._settings.http.tls_certificate is not None else door
             found.append(
                 {
                     "node": node_name(frontend.virtual_hosts.gateway),
-                    "protocol": _PROTOCOLS.get(name, name),
+                    "protocol": protocol_of(door, is_tls=self._settings.http.tls_certificate is not None),
                     "ip_address": host.strip("[]"),
                     "port": int(port),
                 }

@@ -21,7 +21,13 @@ BETWEEN = "/bindings/%2F/e/shop/q/jobs"
 
 ROUTES: list[Row] = [
     *(needs("GET", path, LOOK) for path in ("/overview", "/cluster-name", "/feature-flags", "/nodes", "/nodes/n")),
-    *(needs("GET", f"/health/checks/{name}", LOOK) for name in ("alarms", "local-alarms")),
+    *(
+        needs("GET", f"/health/checks/{name}", LOOK)
+        for name in (
+            *("alarms", "local-alarms", "virtual-hosts", "node-is-quorum-critical", "node-is-mirror-sync-critical"),
+            *("port-listener/x", "protocol-listener/http", "certificate-expiration/4/weeks"),
+        )
+    ),
     needs("GET", "/healthchecks/node", LOOK),
     needs("GET", "/whoami"),
     needs("GET", "/extensions"),
