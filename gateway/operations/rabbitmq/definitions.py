@@ -19,7 +19,7 @@ from entrepot.gateway.operations.rabbitmq.permissions import permission_rows
 from entrepot.gateway.operations.rabbitmq.rows import Definitions, DefinitionsShown
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import binding_shape, exchange_shape, policy_shape
-from entrepot.gateway.operations.rabbitmq.users import user_shape
+from entrepot.gateway.operations.rabbitmq.users import user_definition
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.problem import bad_request
 from entrepot.gateway.operations.row.rights import SUPER_USERS
@@ -67,7 +67,7 @@ class AllDefinitions:
     @DEFINITIONS.get("", "exportDefinitions", "Export all definitions", SUPER_USERS)
     async def export(self, query: ColumnsAsked) -> Definitions:
         vhosts, administration = self._rabbitmq.vhosts, self._rabbitmq.security.administration
-        users = [{"name": row["name"], "tags": row["tags"]} for row in map(user_shape, administration.users())]
+        users = [user_definition(each) for each in administration.users()]
         found = {
             **self._head(),
             "users": users,

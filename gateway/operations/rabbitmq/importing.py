@@ -23,7 +23,7 @@ from entrepot.gateway.operations.rabbitmq.permissions import PermissionBody, set
 from entrepot.gateway.operations.rabbitmq.policies import PolicyBody
 from entrepot.gateway.operations.rabbitmq.queues import QueueBody
 from entrepot.gateway.operations.rabbitmq.server import arguments_of
-from entrepot.gateway.operations.rabbitmq.users import UserBody, create_user, unknown_tags
+from entrepot.gateway.operations.rabbitmq.users import UserBody, create_user
 from entrepot.gateway.operations.rabbitmq.vhosts import create_vhost
 from entrepot.gateway.operations.row.problem import bad_request
 from entrepot.gateway.operations.row.reading import lenient
@@ -81,6 +81,7 @@ class Import:
         """Import everything.  Raises BAD_REQUEST before anything is imported, or a general failure, such
         as a failed store."""
         every = {kind: self._rows(kind, given.get(kind)) for kind in (*_IN_ORDER, *_NO_COUNTERPART)}
+        every["users"].sort(key=lambda row: "administrator" not in str(row.get("tags")))  # the first one must be super
         for kind in _IN_ORDER:
             rows = every[kind]
             width = 1 if kind in ONE_BY_ONE else AT_ONCE
@@ -139,12 +140,7 @@ class Import:
             if user.is_super is not ("administrator" in body.all_tags):
                 self._leave_out("users", row, "the user is there already, and stays super or not as it is")
             return
-        if not body.password:
-            raise bad_request("its password is a hash that cannot be used: create the user with a password")
-        strange = unknown_tags(body.all_tags)
         await create_user(self._administration, self._by, name, body)
-        if strange:
-            self._leave_out("users", row, f"tags {', '.join(strange)}: give the user rights instead")
 
     async def _take_permission(self, row: Row) -> None:
         user = row.get("user")

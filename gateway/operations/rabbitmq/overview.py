@@ -26,6 +26,7 @@ from entrepot.gateway.operations.rabbitmq.publishing import PublishBody, publish
 from entrepot.gateway.operations.rabbitmq.queues import add_counts
 from entrepot.gateway.operations.rabbitmq.rows import FeatureFlagRows, NodeRow, NodeRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun, resource_name
+from entrepot.gateway.operations.rabbitmq.users import ADMINISTRATOR, tags_of
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.rights import NO_RIGHTS, Right, cluster
@@ -50,7 +51,6 @@ FEATURE_FLAGS: Final = {
     "virtual_host_metadata": "Virtual hosts have descriptions and tags",
 }
 """RabbitMQ's feature flags that hold here, with descriptions."""
-_TAGS: Final = "administrator"
 _GET: Final = cluster(Action.GET)
 
 RABBITMQ_SERVER: Final = new_noun()
@@ -92,8 +92,8 @@ class RabbitMqServer:
     async def who_am_i(self, query: ColumnsAsked, asked: Asked) -> WhoAmIRow:
         principal = asked.principal
         user = self._rabbitmq.security.administration.user(principal.name)
-        is_super = principal.is_anonymous or (user is not None and user.is_super)
-        return chosen(query, {"name": principal.name, "tags": [_TAGS] if is_super else []})
+        tags = [ADMINISTRATOR] if principal.is_anonymous else [] if user is None else tags_of(user)
+        return chosen(query, {"name": principal.name, "tags": tags})
 
     @RABBITMQ_SERVER.get("/cluster-name", "getClusterName", "Get the name of the cluster", _GET)
     async def cluster_name(self, query: ColumnsAsked) -> ClusterNameRow:

@@ -16,6 +16,7 @@ from entrepot.gateway.operations.row.shapes import EXAMPLES, Like, Part, Shown, 
 from entrepot.gateway.operations.row.shapes import Row as ShownRow
 
 NODE_NAME: Final = "entrepot@gateway-1"
+HASHING: Final = "rabbit_password_hashing_sha256"
 
 
 _RowT = TypeVar("_RowT", bound=ShownRow)
@@ -223,6 +224,16 @@ class RabbitMqUserShown(RabbitMqRow, frozen=True):
 shown_as(RabbitMqUserShown("bob", ["administrator"], {}))
 
 
+class UserDefinition(RabbitMqUserShown, frozen=True):
+    """A user with the hash of its password"""
+
+    password_hash: str
+    hashing_algorithm: str
+
+
+shown_as(UserDefinition("bob", ["management"], {}, "nt4D+YZPgExuWon05KjON1/eeqr58JWoY36XOXpPAeLd/081", HASHING))
+
+
 class PermissionShown(RabbitMqRow, frozen=True):
     """A user's rights in a virtual host: regular expressions of names"""
 
@@ -257,7 +268,7 @@ class DefinitionsShown(RabbitMqRow, frozen=True):
     rabbitmq_version: str
     product_name: str
     product_version: str
-    users: list[RabbitMqUserShown]
+    users: list[UserDefinition]
     vhosts: list[VhostShown]
     permissions: list[PermissionShown]
     topic_permissions: list[Any]
@@ -281,7 +292,7 @@ shown_as(
         "3.13.0",
         "Entrepôt",
         "1.0.0",
-        _example(RabbitMqUserShown),
+        _example(UserDefinition),
         _example(VhostShown),
         _example(PermissionShown),
         [],

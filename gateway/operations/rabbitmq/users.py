@@ -1,6 +1,6 @@
-"""Users in RabbitMQ's API: `administrator` is a super user.  For super users only.
+"""Users in RabbitMQ's API, for super users only: `administrator` is one; other tags are kept and give no rights.
 
-Invariant: secrets are never returned.
+Invariant: secrets are never returned, but for hashes in definitions.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from entrepot.gateway.operations.row.problem import MissingError, bad_request
 from entrepot.gateway.operations.row.rights import SUPER_USERS
 from entrepot.gateway.operations.row.shapes import Declared, LenientBody, Like, PlainName
 from entrepot.gateway.security.changes import By, UserChange
+from entrepot.gateway.security.rabbitmq_hashes import SHA256, kept_hash, shown_hash
 
 if TYPE_CHECKING:
     from entrepot.gateway.security.administration import Administration
     from entrepot.gateway.security.records import UserRecord
 
 ADMINISTRATOR: Final = "administrator"
-MANAGEMENT: Final = "management"
-"""Tag of users with access to this API: every user has it, as rights decide."""
+MAX_TAGS: Final = 64
+MAX_TAG_LENGTH: Final = 256
 
 RABBITMQ_USERS: Final = new_noun("/users")
 _EXAMPLE: Final = {"password": "a long one", "tags": "administrator"}
@@ -34,6 +35,7 @@ class UserBody(LenientBody, frozen=True):
 
     password: str | None = None
     password_hash: str | None = None
+    hashing_algorithm: str = SHA256
     tags: Annotated[Any, Like(str | list[str])] = None
 
     @property
@@ -44,7 +46,23 @@ class UserBody(LenientBody, frozen=True):
             return [tag.strip() for tag in given.split(",") if tag.strip()]
         if not (isinstance(given, list) and all(isinstance(each, str) for each in given)):
             raise bad_request("tags: Input should be a valid list")
-        return given
+        if len(given) > MAX_TAGS or any(len(each) > MAX_TAG_LENGTH for each in given):
+            raise bad_request(f"tags: up to {MAX_TAGS}, each of up to {MAX_TAG_LENGTH} characters")
+        return list(dict.fromkeys(given))
+
+    def change(self) -> UserChange:
+        """Return the change that the body asks for.  Raises BAD_REQUEST."""
+        tags = self.all_tags
+        hashed = self.password_hash
+        if hashed and self.password is None:
+            hashed = kept_hash(hashed, self.hashing_algorithm)
+        others = tuple(each for each in tags if each != ADMINISTRATOR)
+        return UserChange(
+            self.password,
+            ADMINISTRATOR in tags,
+            password_hash=None if self.password is not None else hashed,
+            tags=others,
+        )
 
 
 class RabbitMqUsers:
@@ -68,9 +86,6 @@ class RabbitMqUsers:
         "/{name}", "putRabbitMqUser", "Create or change a user", SUPER_USERS, change=TOLD_BELOW, example=_EXAMPLE
     )
     async def put(self, name: PlainName, body: UserBody, asked: Asked) -> Declared:
-        strange = unknown_tags(body.all_tags)
-        if strange:
-            raise bad_request(f"{', '.join(strange)}: tags are {ADMINISTRATOR} and {MANAGEMENT}; give rights instead")
         return Declared(await create_user(self._administration, _author(asked), name, body))
 
     @RABBITMQ_USERS.delete("/{name}", "deleteRabbitMqUser", "Delete a user", SUPER_USERS, change=TOLD_BELOW)
@@ -84,21 +99,27 @@ def _author(asked: Asked) -> By:
 
 
 async def create_user(administration: Administration, by: By, name: str, body: UserBody) -> bool:
-    """Create or change a user; True if it is new.  Raises BAD_REQUEST for a hashed password, PRECONDITION_FAILED."""
-    if body.password_hash:
-        raise bad_request("RabbitMQ's password hashes cannot be used: give the user a password")
-    change = UserChange(body.password, ADMINISTRATOR in body.all_tags)
-    _, is_new = await administration.put_user(by, name, change)
+    """Create or change a user; True if it is new.  Raises BAD_REQUEST, PRECONDITION_FAILED."""
+    _, is_new = await administration.put_user(by, name, body.change())
     return is_new
 
 
-def unknown_tags(tags: list[str]) -> list[str]:
-    """Tags without a meaning here."""
-    return [tag for tag in tags if tag not in (ADMINISTRATOR, MANAGEMENT)]
-
-
 def user_shape(user: UserRecord) -> Row:
-    return {"name": user.name, "tags": [ADMINISTRATOR] if user.is_super else [], "limits": {}}
+    return {"name": user.name, "tags": tags_of(user), "limits": {}}
+
+
+def tags_of(user: UserRecord) -> list[str]:
+    """The tags of a user."""
+    return [*([ADMINISTRATOR] if user.is_super else []), *user.tags]
+
+
+def user_definition(user: UserRecord) -> Row:
+    """A user as definitions tell it, with the hash of its password."""
+    found: Row = {"name": user.name, "tags": tags_of(user), "limits": {}}
+    if user.password_hash is None:
+        return {**found, "password_hash": "", "hashing_algorithm": SHA256}
+    hashed, algorithm = shown_hash(user.password_hash)
+    return {**found, "password_hash": hashed, "hashing_algorithm": algorithm}
 
 
 def _missing(name: str) -> MissingError:

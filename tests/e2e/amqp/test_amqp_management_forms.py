@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from uuid import uuid4
 
 import httpx2
@@ -102,3 +104,21 @@ def test_permissions_are_given_to_users_that_are_there(managed: Managed) -> None
         assert (answer.json()["error"], answer.json()["reason"]) == ("bad_request", "vhost_or_user_not_found")
     answer = managed.ask("PUT", "/permissions/%2F/guest", {"configure": ".*"})
     assert answer.status_code == 400
+
+
+def test_a_user_with_a_hash_logs_in_and_keeps_its_tags(managed: Managed) -> None:
+    for algorithm, digest in (("sha256", hashlib.sha256), ("sha512", hashlib.sha512)):
+        user, named = name(), f"rabbit_password_hashing_{algorithm}"
+        hashed = base64.b64encode(b"salt" + digest(b"salt" + user.encode()).digest()).decode()
+        given = {"password_hash": hashed, "hashing_algorithm": named, "tags": "monitoring,management"}
+        assert managed.do("PUT", f"/users/{user}", given) == 201
+        assert managed.get(f"/users/{user}?columns=tags") == {"tags": ["monitoring", "management"]}
+        assert managed.get("/whoami", user=user) == {"name": user, "tags": ["monitoring", "management"]}
+        assert managed.ask("GET", "/whoami", user=user, password="other").status_code == 401
+        [row] = [each for each in managed.get("/definitions")["users"] if each["name"] == user]
+        assert row["tags"] == ["monitoring", "management"]
+        assert (row["password_hash"], row["hashing_algorithm"]) == (hashed, named)
+        managed.do("DELETE", f"/users/{user}")
+        assert managed.do("POST", "/definitions", {"users": [row]}) in (201, 204)
+        assert managed.get("/whoami", user=user)["name"] == user
+        managed.do("DELETE", f"/users/{user}")

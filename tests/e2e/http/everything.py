@@ -278,7 +278,10 @@ def _server(ask: Asking) -> None:
         "parameters",
     ):
         ask("GET", f"/api/{path}")
-    for path in ("health/checks/alarms", "health/checks/local-alarms", "healthchecks/node", "vhost-limits"):
+    checks = ("alarms", "local-alarms", "virtual-hosts", "node-is-quorum-critical", "node-is-mirror-sync-critical")
+    port = ask("GET", "/api/overview").json()["listeners"][0]["port"]
+    ports = (f"port-listener/{port}", "protocol-listener/http", "certificate-expiration/4/weeks")
+    for path in (*(f"health/checks/{each}" for each in (*checks, *ports)), "healthchecks/node", "vhost-limits"):
         ask("GET", f"/api/{path}")
     [node] = ask("GET", "/api/nodes").json()
     ask("GET", f"/api/nodes/{node['name']}")
