@@ -68,7 +68,7 @@ class AmqpFrontend:
             clock,
             self._loop,
             self._storage_full,
-            AmqpAccess(security),
+            AmqpAccess(security, virtual_hosts.parameters),
             RememberedPublishes(virtual_hosts.definitions, security, virtual_hosts.store.topology),
         )
         self.counters = self.services.counters
@@ -77,6 +77,7 @@ class AmqpFrontend:
         self._looking: asyncio.TimerHandle | None = None
         security.watch_principals(self._rights_changed)
         virtual_hosts.on_declared_dead.append(self._fence)
+        virtual_hosts.parameters.on_change.append(self.services.remembered.forget)
 
     async def start(self) -> None:
         """Load the definitions and follow them.  Raises what the store raises."""

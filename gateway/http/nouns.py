@@ -66,13 +66,16 @@ from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS, Connec
 from entrepot.gateway.operations.rabbitmq.definitions import DEFINITIONS, AllDefinitions
 from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES, Exchanges
 from entrepot.gateway.operations.rabbitmq.health_checks import HEALTH_CHECKS, HealthChecks
+from entrepot.gateway.operations.rabbitmq.limits import LIMITS, RabbitMqLimits
 from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER, RabbitMqServer
+from entrepot.gateway.operations.rabbitmq.parameters import PARAMETERS, Parameters
 from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS, Permissions
-from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES, Parameters, Policies
+from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, POLICIES, Policies
 from entrepot.gateway.operations.rabbitmq.publishing import EXCHANGE_PUBLISHING, ExchangePublishing
 from entrepot.gateway.operations.rabbitmq.queue_messages import QUEUE_MESSAGES, MessagesOfQueues
 from entrepot.gateway.operations.rabbitmq.queues import QUEUES, Queues
 from entrepot.gateway.operations.rabbitmq.server import RabbitMq
+from entrepot.gateway.operations.rabbitmq.topic_permissions import TOPIC_PERMISSIONS, TopicPermissions
 from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS, RabbitMqUsers
 from entrepot.gateway.operations.rabbitmq.vhosts import VHOSTS, Vhosts
 from entrepot.gateway.operations.row.operation import Noun
@@ -171,11 +174,13 @@ class NounObjects:
             QUEUES: Queues(rabbitmq, peers),
             QUEUE_MESSAGES: MessagesOfQueues(rabbitmq, parts.sender.incidents),
             BINDINGS: Bindings(rabbitmq),
-            RABBITMQ_USERS: RabbitMqUsers(parts.security.administration),
+            RABBITMQ_USERS: RabbitMqUsers(rabbitmq),
             PERMISSIONS: Permissions(rabbitmq),
             POLICIES: Policies(rabbitmq, is_operators=False),
             OPERATOR_POLICIES: Policies(rabbitmq, is_operators=True),
-            PARAMETERS: Parameters(),
+            LIMITS: RabbitMqLimits(rabbitmq),
+            TOPIC_PERMISSIONS: TopicPermissions(rabbitmq),
+            PARAMETERS: Parameters(rabbitmq),
             DEFINITIONS: AllDefinitions(rabbitmq, store.topology, settings.amqp.product_version),
         }
 

@@ -81,7 +81,7 @@ SETUP_NEEDED: Final = Problem(401, "setup-token-needed", "The first user is defi
 
 MISSING: Final = (
     *("topic", "namespace", "subscription", "message", "retained", "session", "client", "trace", "user", "consent"),
-    *("vhost", "channel", "connection", "node", "permission", "policy", "job"),
+    *("vhost", "channel", "connection", "node", "permission", "policy", "job", "parameter"),
 )
 """Nouns of `MissingError`."""
 

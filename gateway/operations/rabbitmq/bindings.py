@@ -13,6 +13,7 @@ from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.topic_keys import check_key_bound
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
 from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing, rows_of
 from entrepot.gateway.operations.rabbitmq.rows import BindingRow, BindingRows
@@ -103,7 +104,9 @@ class Bindings:
         binding = Binding(exchange_name(source), destination, body.routing_key, arguments, _kind(kind))
         exchange = self._exchange(vhost, binding.source)
         self._rabbitmq.check(asked.principal, needs.to_bind(namespace_of(vhost), binding, exchange))
-        await self._rabbitmq.virtual_hosts.bind(self._rabbitmq.vhost(vhost), binding)
+        found, virtual_hosts = self._rabbitmq.vhost(vhost), self._rabbitmq.virtual_hosts
+        check_key_bound(virtual_hosts.parameters, found, asked.principal.name, binding)
+        await virtual_hosts.bind(found, binding)
         place = (quote(part, safe="") for part in (binding.destination, properties_key(binding)))
         asked.answer_headers["location"] = "/".join(place)
         return Created(None)

@@ -61,6 +61,30 @@ class Connections:
     async def listed_of(self, name: PlainName, query: ListingAsked, asked: Asked) -> ConnectionRows:
         return await self._listed(query, asked, views.CONNECTIONS, vhost=self._rabbitmq.vhost(name).name)
 
+    @CONNECTIONS.get("/vhosts/{name}/channels", "listVhostChannels", "List open channels of a virtual host", _LIST)
+    async def channels_in(self, name: PlainName, query: ListingAsked, asked: Asked) -> ChannelRows:
+        return await self._listed(query, asked, views.CHANNELS, vhost=self._rabbitmq.vhost(name).name)
+
+    @CONNECTIONS.get("/connections/username/{name}", "listUserConnections", "List open connections of a user", _LIST)
+    async def listed_of_user(self, name: PlainName, query: ListingAsked, asked: Asked) -> ConnectionRows:
+        return await self._listed(query, asked, views.CONNECTIONS, user=name)
+
+    @CONNECTIONS.delete(
+        "/connections/username/{name}",
+        "closeUserConnections",
+        "Close all connections of a user",
+        cluster(Action.UPDATE),
+        change="connections closed",
+    )
+    async def close_of_user(self, name: PlainName, head: ReasonHead, asked: Asked) -> None:
+        self._check_enabled()
+        reason = (head.reason or DEFAULT_REASON)[:MAX_REASON]
+        rows, found = await all_rows(self._peers, views.CONNECTIONS, {"user": name})
+        check_complete(found, f"not all connections of {name[:80]!r} are known")
+        closed = await self._peers.gather(views.CLOSE, {"names": [row["name"] for row in rows], "reason": reason})
+        check_complete(closed, f"not all connections of {name[:80]!r} are closed")
+        asked.tell(f"AMQP connections of {name}", reason)
+
     @CONNECTIONS.get("/connections/{name}", "getConnection", "Get a connection", _GET)
     async def show(self, name: PlainName, query: ColumnsAsked) -> ConnectionRow:
         found: Row = (await self._connection(name))["connection"]

@@ -64,10 +64,6 @@ class Permissions:
         rows = permission_rows(self._administration, self._rabbitmq.vhosts)
         return await listing(query, [row for row in rows if row["user"] == name])
 
-    @PERMISSIONS.get("/topic-permissions", "listTopicPermissions", "List topic permissions: always none", SUPER_USERS)
-    async def listed_of_topics(self, query: ListingAsked) -> PermissionRows:
-        return await listing(query, [])
-
     @PERMISSIONS.get(_ONE, "getPermissions", "Get a user's permissions in a virtual host", SUPER_USERS)
     async def show(self, vhost: PlainName, user: PlainName, query: ColumnsAsked) -> PermissionRow:
         return chosen(query, self._one(self._rabbitmq.vhost(vhost), user))
