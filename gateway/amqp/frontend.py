@@ -68,15 +68,16 @@ class AmqpFrontend:
             clock,
             self._loop,
             self._storage_full,
-            AmqpAccess(security),
+            AmqpAccess(security, virtual_hosts.parameters),
             RememberedPublishes(virtual_hosts.definitions, security, virtual_hosts.store.topology),
         )
         self.counters = self.services.counters
         self.conversations: set[AmqpConversation] = set()
-        self._is_stopping = self._is_full = False
+        self._is_stopping = self.is_full = False
         self._looking: asyncio.TimerHandle | None = None
         security.watch_principals(self._rights_changed)
         virtual_hosts.on_declared_dead.append(self._fence)
+        virtual_hosts.parameters.on_change.append(self.services.remembered.forget)
 
     async def start(self) -> None:
         """Load the definitions and follow them.  Raises what the store raises."""
@@ -122,8 +123,8 @@ class AmqpFrontend:
 
     def _storage_full(self) -> None:
         """Block all publishing connections for a while, because the store refuses messages."""
-        if not self._is_full:
-            self._is_full = True
+        if not self.is_full:
+            self.is_full = True
             log.warning("publishing AMQP connections are blocked: the store is full")
             self._loop.call_later(FULL_SECONDS, self._look_for_room)
         for conversation in tuple(self.conversations):
@@ -131,7 +132,7 @@ class AmqpFrontend:
 
     def _look_for_room(self) -> None:
         """Unblock all connections; the next refusal blocks them again."""
-        self._is_full = False
+        self.is_full = False
         for conversation in tuple(self.conversations):
             conversation.unblock()
 

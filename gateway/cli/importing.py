@@ -36,8 +36,8 @@ def rabbitmq(
 ) -> int:
     """Import virtual hosts, users, permissions, exchanges, queues, bindings and policies.
 
-    Omitted definitions are listed with the reason; the exit code is then 1. Password hashes of RabbitMQ cannot be
-    used: such users are listed, to be created with `entrepot user create`. The import may be repeated.
+    Omitted definitions are listed with the reason; the exit code is then 1. Users keep their passwords, by RabbitMQ's
+    hashes, and their tags. The import may be repeated.
     """
     given = _read(definitions)
     path = "/api/definitions" if vhost is None else f"/api/definitions/{segment(vhost)}"
@@ -69,14 +69,13 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _parts(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the definitions in parts with a limited number of rows."""
-    others = {kind: rows for kind, rows in given.items() if kind not in (*_FIRST, *_LAST)}
+    yield {kind: rows for kind, rows in given.items() if kind not in (*_FIRST, *_LAST)}
     for kind in (*_FIRST, *_LAST):
         rows = given.get(kind, [])
         if not isinstance(rows, list):
             raise CommandError(f"the definitions cannot be used: {kind} is not an array", USAGE)
         for start in range(0, len(rows), ROWS_PER_REQUEST):
             yield {kind: rows[start : start + ROWS_PER_REQUEST]}
-    yield others
 
 
 def _tell(done: dict[str, int], left_out: list[dict[str, Any]]) -> None:

@@ -30,6 +30,7 @@ from entrepot.gateway.http.requests.methods import PathMethods, as_get
 from entrepot.gateway.http.requests.page_guard import guarded
 from entrepot.gateway.http.requests.problems import install
 from entrepot.gateway.http.requests.publish import PublishingAtOnce
+from entrepot.gateway.http.requests.rabbitmq_paths import drop_last_slash
 from entrepot.gateway.http.requests.request_times import ROUTED, RequestTimes, TimedPublish
 from entrepot.gateway.http.requests.serving import ServedOperations
 from entrepot.gateway.http.streaming.event_socket import EventSockets
@@ -85,6 +86,7 @@ def routed(operations: ServedOperations, rest: FastAPI, sockets: AsgiApp) -> Asg
         if scope["type"] == "websocket":
             await sockets(scope, receive, send)
             return
+        drop_last_slash(scope)
         send = kept_private(scope, send)
         asked, answered = as_get(scope, send) if scope["method"] == "HEAD" else (scope, send)
         if asked is not scope:

@@ -65,13 +65,17 @@ from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS, Bindings
 from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS, Connections
 from entrepot.gateway.operations.rabbitmq.definitions import DEFINITIONS, AllDefinitions
 from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES, Exchanges
+from entrepot.gateway.operations.rabbitmq.health_checks import HEALTH_CHECKS, HealthChecks
+from entrepot.gateway.operations.rabbitmq.limits import LIMITS, RabbitMqLimits
 from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER, RabbitMqServer
+from entrepot.gateway.operations.rabbitmq.parameters import PARAMETERS, Parameters
 from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS, Permissions
-from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES, Parameters, Policies
+from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, POLICIES, Policies
 from entrepot.gateway.operations.rabbitmq.publishing import EXCHANGE_PUBLISHING, ExchangePublishing
 from entrepot.gateway.operations.rabbitmq.queue_messages import QUEUE_MESSAGES, MessagesOfQueues
 from entrepot.gateway.operations.rabbitmq.queues import QUEUES, Queues
 from entrepot.gateway.operations.rabbitmq.server import RabbitMq
+from entrepot.gateway.operations.rabbitmq.topic_permissions import TOPIC_PERMISSIONS, TopicPermissions
 from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS, RabbitMqUsers
 from entrepot.gateway.operations.rabbitmq.vhosts import VHOSTS, Vhosts
 from entrepot.gateway.operations.row.operation import Noun
@@ -160,6 +164,9 @@ class NounObjects:
         store, settings, rabbitmq = parts.store, parts.settings, RabbitMq(self.doors.amqp, parts.security)
         return {
             RABBITMQ_SERVER: RabbitMqServer(rabbitmq, store, peers, settings, parts.addresses, parts.is_ready),
+            HEALTH_CHECKS: HealthChecks(
+                rabbitmq, store, settings, peers.name, parts.addresses, parts.is_ready, parts.clock.now_ms
+            ),
             VHOSTS: Vhosts(rabbitmq, store.topology),
             CONNECTIONS: Connections(rabbitmq, peers),
             EXCHANGES: Exchanges(rabbitmq),
@@ -167,11 +174,13 @@ class NounObjects:
             QUEUES: Queues(rabbitmq, peers),
             QUEUE_MESSAGES: MessagesOfQueues(rabbitmq, parts.sender.incidents),
             BINDINGS: Bindings(rabbitmq),
-            RABBITMQ_USERS: RabbitMqUsers(parts.security.administration),
+            RABBITMQ_USERS: RabbitMqUsers(rabbitmq),
             PERMISSIONS: Permissions(rabbitmq),
             POLICIES: Policies(rabbitmq, is_operators=False),
             OPERATOR_POLICIES: Policies(rabbitmq, is_operators=True),
-            PARAMETERS: Parameters(),
+            LIMITS: RabbitMqLimits(rabbitmq),
+            TOPIC_PERMISSIONS: TopicPermissions(rabbitmq),
+            PARAMETERS: Parameters(rabbitmq),
             DEFINITIONS: AllDefinitions(rabbitmq, store.topology, settings.amqp.product_version),
         }
 

@@ -52,12 +52,16 @@ from entrepot.gateway.operations.rabbitmq.bindings import BINDINGS
 from entrepot.gateway.operations.rabbitmq.connections import CONNECTIONS
 from entrepot.gateway.operations.rabbitmq.definitions import DEFINITIONS
 from entrepot.gateway.operations.rabbitmq.exchanges import EXCHANGES
+from entrepot.gateway.operations.rabbitmq.health_checks import HEALTH_CHECKS
+from entrepot.gateway.operations.rabbitmq.limits import LIMITS
 from entrepot.gateway.operations.rabbitmq.overview import RABBITMQ_SERVER
+from entrepot.gateway.operations.rabbitmq.parameters import PARAMETERS
 from entrepot.gateway.operations.rabbitmq.permissions import PERMISSIONS
-from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, PARAMETERS, POLICIES
+from entrepot.gateway.operations.rabbitmq.policies import OPERATOR_POLICIES, POLICIES
 from entrepot.gateway.operations.rabbitmq.publishing import EXCHANGE_PUBLISHING
 from entrepot.gateway.operations.rabbitmq.queue_messages import QUEUE_MESSAGES
 from entrepot.gateway.operations.rabbitmq.queues import QUEUES
+from entrepot.gateway.operations.rabbitmq.topic_permissions import TOPIC_PERMISSIONS
 from entrepot.gateway.operations.rabbitmq.users import RABBITMQ_USERS
 from entrepot.gateway.operations.rabbitmq.vhosts import VHOSTS
 from entrepot.gateway.operations.row.operation import Noun
@@ -108,6 +112,7 @@ NOUNS: Final[tuple[Noun, ...]] = (
     INGEST_JOBS,
     HEALTH,
     RABBITMQ_SERVER,
+    HEALTH_CHECKS,
     VHOSTS,
     CONNECTIONS,
     EXCHANGES,
@@ -119,6 +124,8 @@ NOUNS: Final[tuple[Noun, ...]] = (
     PERMISSIONS,
     POLICIES,
     OPERATOR_POLICIES,
+    LIMITS,
+    TOPIC_PERMISSIONS,
     PARAMETERS,
     DEFINITIONS,
     SESSION,

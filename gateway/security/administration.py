@@ -112,7 +112,8 @@ class Administration:
         told = ", ".join(
             word
             for word, is_said in (
-                ("password changed", change.password is not None),
+                ("password changed", change.password is not None or change.password_hash is not None),
+                (f"tags: {' '.join(record.tags)}", bool(change.tags)),
                 ("signing secret changed", change.signing_secret is not None),
                 (f"super: {record.is_super}", change.is_super is not None),
                 (f"enabled: {record.is_enabled}", change.is_enabled is not None),
@@ -203,6 +204,10 @@ class Administration:
             record = msgspec.structs.replace(
                 record, password_hash=password_hash, scram=scram, credential=_new_credential()
             )
+        if change.password_hash is not None and (change.password_hash or None) != record.password_hash:
+            record = msgspec.structs.replace(
+                record, password_hash=change.password_hash or None, scram=None, credential=_new_credential()
+            )
         if change.signing_secret is not None:
             _check_signing_secret(change.signing_secret)
             record = msgspec.structs.replace(
@@ -210,7 +215,8 @@ class Administration:
             )
         is_super = record.is_super if change.is_super is None else change.is_super
         is_enabled = record.is_enabled if change.is_enabled is None else change.is_enabled
-        return msgspec.structs.replace(record, is_super=is_super, is_enabled=is_enabled)
+        tags = record.tags if change.tags is None else change.tags
+        return msgspec.structs.replace(record, is_super=is_super, is_enabled=is_enabled, tags=tags)
 
     def _check_a_super_user_stays(self, name: str, record: UserRecord | None) -> None:
         if record is not None and record.is_super and record.is_enabled:

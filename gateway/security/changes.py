@@ -18,6 +18,10 @@ class UserChange:
     is_enabled: bool | None = None
     signing_secret: str | None = None
     """New signing secret; empty removes it."""
+    password_hash: str | None = None
+    """A hash instead of the password, as `rabbitmq_hashes.kept_hash` makes it; empty removes the password."""
+    tags: tuple[str, ...] | None = None
+    """RabbitMQ's tags beside `administrator`."""
 
 
 @dataclass(frozen=True, slots=True)

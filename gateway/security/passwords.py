@@ -20,6 +20,8 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.rabbitmq_hashes import is_rabbitmqs
+from entrepot.gateway.security.rabbitmq_hashes import is_right as is_right_by_rabbitmq
 from entrepot.gateway.security.records import ScramKeys, UserRecord
 from entrepot.gateway.settings.security import SecuritySettings
 from entrepot.gateway.settings.table import KIB
@@ -91,6 +93,10 @@ class PasswordChecker:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _verify(self, hashed: str, password: bytes) -> bool:
+        if is_rabbitmqs(hashed):
+            is_right = is_right_by_rabbitmq(hashed, password)
+            self._verify(self._nobodys_hash or "", password)  # it costs as much as for other names
+            return is_right
         try:
             return self._hasher.verify(hashed, password)
         except (VerificationError, InvalidHashError):

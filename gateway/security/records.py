@@ -1,8 +1,8 @@
 """The stored records of users and policies: `user/<name>` and `acl/<subject>`, as JSON.
 
-No answer contains a secret: a password is kept as an argon2id hash and as SCRAM-SHA-256 keys, and neither is ever
-shown. A signing secret (RocketMQ's secret key) is kept as it is, since checking a signature needs it. So it is never
-the password.
+No answer contains a secret: a password is kept as an argon2id hash, or the hash of RabbitMQ that came, and as
+SCRAM-SHA-256 keys. Only definitions that go out have the hash, for super users. A signing secret (RocketMQ's secret
+key) is kept as it is, since checking a signature needs it. So it is never the password.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class UserRecord(msgspec.Struct, frozen=True):
     password_hash: str | None = None
     scram: ScramKeys | None = None
     signing_secret: str | None = None
+    tags: tuple[str, ...] = ()
+    """RabbitMQ's tags beside `administrator`, which is `is_super`.  They give no rights."""
 
 
 class StatementRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

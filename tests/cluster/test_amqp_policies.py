@@ -24,7 +24,7 @@ def api(gateway: GatewayProcess, method: str, path: str, **options: Any) -> Any:
 
 def test_what_one_gateway_is_told_holds_at_the_other(shared: ClusterProcesses) -> None:
     here, there = shared.gateways
-    api(here, "PUT", "/queues/%2F/q", json={})
+    api(here, "PUT", "/queues/%2F/q", json={"durable": True})
     api(here, "PUT", "/policies/%2F/p", json={"pattern": "^q$", "definition": {"max-length": 2}})
     wait_until(lambda: [each["name"] for each in api(there, "GET", "/policies")] == ["p"], "the policy is known")
     assert api(there, "GET", "/queues/%2F/q")["effective_policy_definition"] == {"max-length": 2}

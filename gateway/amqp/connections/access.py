@@ -19,6 +19,8 @@ from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.names import PROTOCOL
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.needs import message_name
+from entrepot.gateway.amqp.virtual_hosts.parameters import Parameters
+from entrepot.gateway.amqp.virtual_hosts.topic_keys import check_key_bound, check_keys_written
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 from entrepot.gateway.security.security import Security
 from entrepot.protocols.amqp.errors import AmqpError
@@ -33,8 +35,8 @@ class AmqpAccess:
     """Access checks, each raising ACCESS_REFUSED.  A caller checks before the lookup, so that a refusal reveals
     nothing."""
 
-    def __init__(self, security: Security) -> None:
-        self._security = security
+    def __init__(self, security: Security, parameters: Parameters) -> None:
+        self._security, self._parameters = security, parameters
 
     def check_publish(self, client: ClientInfo, vhost: Vhost, exchange: str, keys: Sequence[str]) -> None:
         """Check publishing with these routing keys, CC and BCC included: a fast form of `needs.to_publish`, run for
@@ -46,6 +48,7 @@ class AmqpAccess:
             name = message_name(namespace, exchange, key)
             if principal is None or not allows(principal, Action.PUB, ResourceType.TOPIC, name, PROTOCOL):
                 self._refuse(client, vhost, "write", "exchange", exchange)
+        check_keys_written(self._parameters, vhost, client.login_name, exchange, keys)
 
     def check_read(self, client: ClientInfo, vhost: Vhost, queue: str) -> None:
         """Check consuming from the queue of that name, whether or not it exists."""
@@ -59,6 +62,8 @@ class AmqpAccess:
     def check_bind(self, client: ClientInfo, vhost: Vhost, binding: Binding, source: Exchange | None) -> None:
         """Check making the binding, whether or not its source exists."""
         self._check(client, vhost, needs.to_bind(vhost.namespace, binding, source))
+        if not self._security.is_open:
+            check_key_bound(self._parameters, vhost, client.login_name, binding)
 
     def check_dead_letters(self, client: ClientInfo, vhost: Vhost, queue: str, arguments: QueueArguments) -> None:
         """Check dead-lettering from the queue to the exchange and routing key of its arguments."""

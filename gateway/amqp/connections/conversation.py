@@ -7,7 +7,7 @@ channels and exclusive queues are given up once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -18,9 +18,11 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
 from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
 from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.limits import channel_refusal, connection_refusal
 from entrepot.gateway.amqp.connections.login import CERTIFIED_MECHANISMS, credentials_of
 from entrepot.gateway.amqp.connections.messages import HANDLERS
 from entrepot.gateway.amqp.connections.services import AmqpServices
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 from entrepot.gateway.transport.driver import Driver
 from entrepot.protocols.amqp.connection import ServerConnection
 from entrepot.protocols.amqp.connection_events import (
@@ -53,6 +55,9 @@ class Connections(Protocol):
 
     def refusal(self) -> str | None:
         """The reason to refuse new connections now, or None."""
+
+    def logged_in(self) -> Iterator[AmqpConversation]:
+        """The open connections that have a virtual host."""
 
 
 class AmqpConversation:
@@ -182,6 +187,8 @@ class AmqpConversation:
             self._handle(machine.close(ReplyCode.CONNECTION_FORCED, refused))
         elif vhost is None:
             self._handle(machine.close(ReplyCode.NOT_ALLOWED, f"vhost {name} not found", 10, 40))
+        elif limit := self._limit(vhost):
+            self._handle(machine.close(ReplyCode.NOT_ALLOWED, limit, 10, 40))
         else:
             self.client.vhost = vhost
             self.client.connected_at_ms = self._services.clock.now_ms()
@@ -190,6 +197,12 @@ class AmqpConversation:
                 self.driver.admitted()
                 self.driver.deadline_moved()
         self._go_on()
+
+    def _limit(self, vhost: Vhost) -> str | None:
+        """The limit that refuses this connection, in words, or None."""
+        parameters = self._services.virtual_hosts.parameters
+        others = (each.client for each in self._connections.logged_in())
+        return connection_refusal(parameters, vhost, self.client.login_name, others)
 
     def _go_on(self) -> None:
         for event in self.machine.go_on():
@@ -242,6 +255,12 @@ class AmqpConversation:
     def _open_channel(self, number: int) -> None:
         vhost, driver = self.client.vhost, self.driver
         if vhost is not None and driver is not None:
+            parameters, user = self._services.virtual_hosts.parameters, self.client.login_name
+            opened = ((each.client.login_name, len(each.channels)) for each in self._connections.logged_in())
+            refused = channel_refusal(parameters, user, opened)
+            if refused is not None:
+                self.close_connection(ReplyCode.NOT_ALLOWED, refused)
+                return
             out = ChannelOutput(self.machine, driver, number)
             self.channels[number] = AmqpChannel(self._services, self.client, vhost, out, HANDLERS, self)
 

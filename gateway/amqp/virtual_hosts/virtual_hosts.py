@@ -32,6 +32,7 @@ from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
 from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry
 from entrepot.gateway.amqp.virtual_hosts.overflow import Overflow
+from entrepot.gateway.amqp.virtual_hosts.parameters import MAX_QUEUES, Parameters
 from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
 from entrepot.gateway.amqp.virtual_hosts.queue_feeds import QueueFeeds
 from entrepot.gateway.amqp.virtual_hosts.routing import Routing
@@ -74,6 +75,7 @@ class VirtualHosts:
         self.store, self.definitions, self.clock = store, definitions, clock
         self._member, self._max_queues = member, settings.max_queues
         self.tasks = BackgroundTasks("AMQP")
+        self.parameters = Parameters(store.key_values)
         self.counting = Counting(store)
         self.routing = Routing(store, routes, keeps_topics=settings.exchange_topics)
         self.dead_letters = DeadLetters(definitions, self.routing, sender, clock, self.tasks.spawn)
@@ -103,6 +105,7 @@ class VirtualHosts:
 
     async def start(self) -> None:
         """Learn the definitions and follow them. Raises what the store raises."""
+        await self.parameters.start()
         await self.definitions.start()
         await self.presence.start()
         await self.expiry.start()
@@ -118,6 +121,7 @@ class VirtualHosts:
             self.presence.close()
             await self.tasks.cancel()
         finally:
+            self.parameters.close()
             self.definitions.close()
 
     # -- exchanges -----------------------------------------------------------------------------------------------
@@ -178,6 +182,7 @@ class VirtualHosts:
                 queue_declaration.check_new_name(wanted.name)
             if sum(len(each.queues) for each in self.definitions.vhosts()) >= self._max_queues:
                 raise EntrepotError(Code.PRECONDITION_FAILED, f"queue limit ({self._max_queues}) is reached")
+            self._check_room(vhost, wanted.name)
             found, is_new = await self.definitions.declare_queue(
                 vhost, wanted, gateway=self.gateway, connection=owner, now_ms=self.clock.now_ms()
             )
@@ -192,6 +197,13 @@ class VirtualHosts:
         _check_same(queue_declaration.inequivalence(found.declared, wanted, vhost.name))
         self.used(found)
         return found, False
+
+    def _check_room(self, vhost: Vhost, name: str) -> None:
+        """Raise PRECONDITION_FAILED where a virtual host has as many queues as it may."""
+        most = self.parameters.vhost(vhost.namespace).limits.get(MAX_QUEUES, -1)
+        if 0 <= most <= len(vhost.queues):
+            text = f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({most}) is reached"
+            raise EntrepotError(Code.PRECONDITION_FAILED, text)
 
     def used(self, queue: Queue) -> None:
         """Note that the queue was declared or used by basic.get."""

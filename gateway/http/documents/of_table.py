@@ -126,7 +126,8 @@ def _checked(schemas: Schemas) -> Schema:
 
 
 def _told_by(kind: Any, example: Any, schemas: Schemas) -> Schema:
-    return {"schema": schemas.of(kind), "example": example}
+    """A check may tell more than its status, such as a port."""
+    return {"schema": {**schemas.of(kind), "additionalProperties": True}, "example": example}
 
 
 class _Works(Part, frozen=True):

@@ -87,6 +87,12 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "kind": ("`q`: to a queue; `e`: to an exchange", "q"),
     "destination": ("The destination of the binding", "jobs"),
     "props": ("The binding's `properties_key`", "~"),
+    "port": ("A port", "5672"),
+    "protocol": ("A protocol of RabbitMQ: `amqp`, `amqp/ssl`, `mqtt`, `http`", "amqp"),
+    "within": ("A number of units", "4"),
+    "unit": ("`days`, `weeks`, `months` or `years`", "weeks"),
+    "limit": ("A limit of RabbitMQ", "max-connections"),
+    "component": ("A component of RabbitMQ", "operator_policy"),
 }
 
 

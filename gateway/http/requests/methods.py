@@ -12,6 +12,8 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from entrepot.gateway.http.requests.asgi import Scope, Send, answer
 from entrepot.gateway.http.requests.problems import answer_of_status, log_refusal, send_problem
+from entrepot.gateway.http.requests.rabbitmq_paths import is_of_rabbitmq
+from entrepot.gateway.http.requests.rabbitmq_problems import in_rabbitmqs_form
 from entrepot.gateway.http.requests.request_times import TEMPLATE
 from entrepot.gateway.operations.row.asked import HEAD
 from entrepot.gateway.operations.row.table import PathTree, Table
@@ -22,6 +24,7 @@ SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 _NOTHING: Final = "there is nothing at this path"
 _UNKNOWN: Final = answer_of_status(HTTPStatus.NOT_FOUND, _NOTHING)
 _UNKNOWN_HEADERS: Final = _UNKNOWN.raw_headers()
+_UNKNOWN_OF_RABBITMQ: Final = in_rabbitmqs_form(_UNKNOWN, _NOTHING)
 
 
 class PathMethods:
@@ -96,13 +99,18 @@ def _allow(methods: Sequence[str]) -> tuple[bytes, bytes]:
 async def _refuse_unknown(scope: Scope, send: Send) -> None:
     """Answer that there is no such path: anybody may ask for one, so it is made once."""
     log_refusal(scope["method"], scope["path"], _UNKNOWN.status, _NOTHING)
-    await answer(send, _UNKNOWN.status, _UNKNOWN_HEADERS, _UNKNOWN.body)
+    if is_of_rabbitmq(scope):
+        await send_problem(send, _UNKNOWN_OF_RABBITMQ)
+    else:
+        await answer(send, _UNKNOWN.status, _UNKNOWN_HEADERS, _UNKNOWN.body)
 
 
 async def _refuse(
     scope: Scope, send: Send, status: HTTPStatus, detail: str, headers: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     problem = answer_of_status(status, detail)
+    if is_of_rabbitmq(scope):
+        problem = in_rabbitmqs_form(problem, detail)
     problem.headers.update(headers)
     log_refusal(scope["method"], scope["path"], problem.status, detail)
     await send_problem(send, problem)

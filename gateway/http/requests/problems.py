@@ -24,9 +24,10 @@ from entrepot.protocols.cloudevents.errors import CloudEventError
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"
-CHALLENGE: Final = 'Basic realm="entrepot", charset="UTF-8", Bearer realm="entrepot"'
+REALM: Final = "entrepot"
+CHALLENGE: Final = f'Basic realm="{REALM}", charset="UTF-8", Bearer realm="{REALM}"'
 """Challenges of a 401 answer."""
-SCRIPT_CHALLENGE: Final = 'Bearer realm="entrepot"'
+SCRIPT_CHALLENGE: Final = f'Bearer realm="{REALM}"'
 CLIENT_GONE: Final = 499
 """Status of requests whose client has gone before their answer, in metrics."""
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {429: 1, 503: 1, 507: 10}
@@ -80,7 +81,7 @@ SETUP_NEEDED: Final = Problem(401, "setup-token-needed", "The first user is defi
 
 MISSING: Final = (
     *("topic", "namespace", "subscription", "message", "retained", "session", "client", "trace", "user", "consent"),
-    *("vhost", "channel", "connection", "node", "permission", "policy", "job"),
+    *("vhost", "channel", "connection", "node", "permission", "policy", "job", "parameter"),
 )
 """Nouns of `MissingError`."""
 

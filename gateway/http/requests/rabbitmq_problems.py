@@ -11,6 +11,7 @@ import orjson
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.requests.asgi import Scope, Send
 from entrepot.gateway.http.requests.problems import (
+    REALM,
     ProblemAnswer,
     answer_of,
     fit_for,
@@ -23,6 +24,8 @@ from entrepot.gateway.operations.row.problem import Problem
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
+RABBITMQ_REALM: Final = "RabbitMQ Management"
+"""Realm of the challenges, by which monitoring checks know the API."""
 _CODES: Final[Mapping[ReplyCode, Code]] = {
     ReplyCode.NOT_FOUND: Code.TOPIC_NOT_FOUND,
     ReplyCode.ACCESS_REFUSED: Code.FORBIDDEN,
@@ -49,12 +52,18 @@ async def send_rabbitmq_problem(scope: Scope, send: Send, error: Exception) -> N
 
 
 def _problem(scope: Scope, error: EntrepotError) -> ProblemAnswer:
-    given = fit_for(scope, answer_of(error))
+    return in_rabbitmqs_form(fit_for(scope, answer_of(error)), error.message)
+
+
+def in_rabbitmqs_form(given: ProblemAnswer, reason: str) -> ProblemAnswer:
+    """Return a problem with `error`, `reason`, and RabbitMQ's status and realm."""
     fields = orjson.loads(given.body)
     status = HTTPStatus.BAD_REQUEST if given.status == HTTPStatus.CONFLICT else HTTPStatus(given.status)
     problem = Problem(status, fields.pop("type").rpartition(":")[2], fields.pop("title"))
     members = {name: value for name, value in fields.items() if name not in ("status", "detail", "error")}
     words = _WORDS.get(status, problem.title)
-    answer = problem_answer(problem, error.message, **members, error=words, reason=error.message)
-    answer.headers.update({name: value for name, value in given.headers.items() if name == "www-authenticate"})
+    answer = problem_answer(problem, reason, **members, error=words, reason=reason)
+    challenge = given.headers.get("www-authenticate")
+    if challenge is not None:
+        answer.headers["www-authenticate"] = challenge.replace(f'"{REALM}"', f'"{RABBITMQ_REALM}"')
     return answer

@@ -244,7 +244,7 @@ def _of_created(answer: Created[Any]) -> _Encoded:
 
 def _of_check(answer: Checked) -> _Encoded:
     told = {"status": "failed", "reason": answer.problem} if answer.problem else {"status": "ok"}
-    return (503 if answer.problem else 200), _JSON_ALONE, _encode(told)
+    return (503 if answer.problem else 200), _JSON_ALONE, _encode({**told, **answer.more})
 
 
 _SPECIAL: Final[Mapping[type, Callable[[Any], _Encoded]]] = {

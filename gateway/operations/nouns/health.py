@@ -68,13 +68,9 @@ class Health:
     async def readyz(self) -> ReadinessShown:
         if self._store.condition.failure is not None:
             raise self._store.condition.failure
-        if not self._is_ready():
-            raise EntrepotError(Code.UNAVAILABLE, "not ready: the server is starting or stopping")
-        control = control_of(self._store)
-        if control is not None and not control.is_available:
-            raise EntrepotError(Code.UNAVAILABLE, "not ready: no broker is available")
-        if control is not None and control.confirm_problem:
-            raise EntrepotError(Code.UNAVAILABLE, f"not ready: {control.confirm_problem}")
+        reason = reason_unready(self._store, self._is_ready)
+        if reason:
+            raise EntrepotError(Code.UNAVAILABLE, f"not ready: {reason}")
         return ReadinessShown(_OK)
 
     @HEALTH.get(
@@ -88,6 +84,18 @@ class Health:
     async def metrics(self) -> Pieces:
         text = await self._metrics()
         return Pieces(_turns(text), CONTENT_TYPE_LATEST, {"content-length": str(sum(map(len, text)))})
+
+
+def reason_unready(store: Store, is_ready: Callable[[], bool]) -> str:
+    """Return the reason why a gateway takes and confirms no messages; empty where it does."""
+    failure, control = store.condition.failure, control_of(store)
+    if failure is not None:
+        return failure.message
+    if not is_ready():
+        return "the server is starting or stopping"
+    if control is not None and not control.is_available:
+        return "no broker is available"
+    return "" if control is None else control.confirm_problem
 
 
 async def _turns(pieces: list[bytes]) -> AsyncIterator[bytes]:

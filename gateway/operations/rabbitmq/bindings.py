@@ -13,8 +13,9 @@ from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.topic_keys import check_key_bound
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing, rows_of
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing, rows_of
 from entrepot.gateway.operations.rabbitmq.rows import BindingRow, BindingRows
 from entrepot.gateway.operations.rabbitmq.server import (
     GET,
@@ -103,17 +104,26 @@ class Bindings:
         binding = Binding(exchange_name(source), destination, body.routing_key, arguments, _kind(kind))
         exchange = self._exchange(vhost, binding.source)
         self._rabbitmq.check(asked.principal, needs.to_bind(namespace_of(vhost), binding, exchange))
-        await self._rabbitmq.virtual_hosts.bind(self._rabbitmq.vhost(vhost), binding)
+        found, virtual_hosts = self._rabbitmq.vhost(vhost), self._rabbitmq.virtual_hosts
+        check_key_bound(virtual_hosts.parameters, found, asked.principal.name, binding)
+        await virtual_hosts.bind(found, binding)
         place = (quote(part, safe="") for part in (binding.destination, properties_key(binding)))
         asked.answer_headers["location"] = "/".join(place)
         return Created(None)
 
     @BINDINGS.get(_BETWEEN + "/{props}", "getBinding", "Get a binding", _SOURCE)
     async def show(
-        self, vhost: PlainName, source: PlainName, kind: PlainName, destination: PlainName, props: PlainName
+        self,
+        vhost: PlainName,
+        source: PlainName,
+        kind: PlainName,
+        destination: PlainName,
+        props: PlainName,
+        query: ColumnsAsked,
     ) -> BindingRow:
         found = self._rabbitmq.vhost(vhost)
-        return binding_shape(_one(found, exchange_name(source), kind, destination, props), found)
+        binding = _one(found, exchange_name(source), kind, destination, props)
+        return chosen(query, binding_shape(binding, found))
 
     @BINDINGS.delete(_BETWEEN + "/{props}", "deleteBinding", "Delete a binding", _DESTINATION, change="binding deleted")
     async def delete(

@@ -15,7 +15,7 @@ from entrepot.gateway.operations.local_views import amqp_connections as views
 from entrepot.gateway.operations.nouns.amqp import missing_connection
 from entrepot.gateway.operations.nouns.connected_clients import MAX_REASON
 from entrepot.gateway.operations.rabbitmq.everywhere import all_rows, name_missing
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, Rows, listing
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, Rows, chosen, listing
 from entrepot.gateway.operations.rabbitmq.rows import (
     ChannelRow,
     ChannelRows,
@@ -61,10 +61,34 @@ class Connections:
     async def listed_of(self, name: PlainName, query: ListingAsked, asked: Asked) -> ConnectionRows:
         return await self._listed(query, asked, views.CONNECTIONS, vhost=self._rabbitmq.vhost(name).name)
 
+    @CONNECTIONS.get("/vhosts/{name}/channels", "listVhostChannels", "List open channels of a virtual host", _LIST)
+    async def channels_in(self, name: PlainName, query: ListingAsked, asked: Asked) -> ChannelRows:
+        return await self._listed(query, asked, views.CHANNELS, vhost=self._rabbitmq.vhost(name).name)
+
+    @CONNECTIONS.get("/connections/username/{name}", "listUserConnections", "List open connections of a user", _LIST)
+    async def listed_of_user(self, name: PlainName, query: ListingAsked, asked: Asked) -> ConnectionRows:
+        return await self._listed(query, asked, views.CONNECTIONS, user=name)
+
+    @CONNECTIONS.delete(
+        "/connections/username/{name}",
+        "closeUserConnections",
+        "Close all connections of a user",
+        cluster(Action.UPDATE),
+        change="connections closed",
+    )
+    async def close_of_user(self, name: PlainName, head: ReasonHead, asked: Asked) -> None:
+        self._check_enabled()
+        reason = (head.reason or DEFAULT_REASON)[:MAX_REASON]
+        rows, found = await all_rows(self._peers, views.CONNECTIONS, {"user": name})
+        check_complete(found, f"not all connections of {name[:80]!r} are known")
+        closed = await self._peers.gather(views.CLOSE, {"names": [row["name"] for row in rows], "reason": reason})
+        check_complete(closed, f"not all connections of {name[:80]!r} are closed")
+        asked.tell(f"AMQP connections of {name}", reason)
+
     @CONNECTIONS.get("/connections/{name}", "getConnection", "Get a connection", _GET)
-    async def show(self, name: PlainName) -> ConnectionRow:
+    async def show(self, name: PlainName, query: ColumnsAsked) -> ConnectionRow:
         found: Row = (await self._connection(name))["connection"]
-        return found
+        return chosen(query, found)
 
     @CONNECTIONS.get(
         "/connections/{name}/channels", "listConnectionChannels", "List the channels of a connection", _GET
@@ -95,11 +119,11 @@ class Connections:
         return await self._listed(query, asked, views.CHANNELS)
 
     @CONNECTIONS.get("/channels/{name}", "getChannel", "Get a channel", _GET)
-    async def channel(self, name: PlainName) -> ChannelRow:
+    async def channel(self, name: PlainName, query: ColumnsAsked) -> ChannelRow:
         self._check_enabled()
         missing = MissingError("channel-not-found", "The channel does not exist", f"there is no channel {name[:120]!r}")
         found = await found_anywhere(self._peers, views.CHANNEL, {"name": name}, dict[str, Any], missing)
-        return _without(found, "gateway", "answered")
+        return chosen(query, _without(found, "gateway", "answered"))
 
     @CONNECTIONS.get("/consumers", "listConsumers", "List consumers", _LIST)
     async def consumers(self, query: ListingAsked, asked: Asked) -> ConsumerRows:

@@ -14,12 +14,15 @@ from entrepot.domain.exchanges.exchange import RESERVED_PREFIX
 from entrepot.gateway.amqp.virtual_hosts.vhost import vhost_of
 from entrepot.gateway.operations.local_views.amqp_shapes import plain
 from entrepot.gateway.operations.rabbitmq.importing import Import
-from entrepot.gateway.operations.rabbitmq.listing import Flag, Row
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, Flag, Row, chosen
+from entrepot.gateway.operations.rabbitmq.parameters import global_parameter_rows, parameter_rows
 from entrepot.gateway.operations.rabbitmq.permissions import permission_rows
 from entrepot.gateway.operations.rabbitmq.rows import Definitions, DefinitionsShown
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import binding_shape, exchange_shape, policy_shape
-from entrepot.gateway.operations.rabbitmq.users import user_shape
+from entrepot.gateway.operations.rabbitmq.topic_permissions import topic_permission_rows
+from entrepot.gateway.operations.rabbitmq.users import user_definition
+from entrepot.gateway.operations.rabbitmq.vhosts import vhost_shape
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.problem import bad_request
 from entrepot.gateway.operations.row.rights import SUPER_USERS
@@ -65,29 +68,30 @@ class AllDefinitions:
         self._rabbitmq, self._topology, self._version = rabbitmq, topology, version
 
     @DEFINITIONS.get("", "exportDefinitions", "Export all definitions", SUPER_USERS)
-    async def export(self) -> Definitions:
+    async def export(self, query: ColumnsAsked) -> Definitions:
         vhosts, administration = self._rabbitmq.vhosts, self._rabbitmq.security.administration
-        users = [{"name": row["name"], "tags": row["tags"]} for row in map(user_shape, administration.users())]
-        return {
+        users = [user_definition(each, self._rabbitmq) for each in administration.users()]
+        found = {
             **self._head(),
             "users": users,
-            "vhosts": [{"name": vhost.name} for vhost in vhosts],
+            "vhosts": [_vhost(self._rabbitmq, vhost) for vhost in vhosts],
             "permissions": permission_rows(administration, vhosts),
-            "topic_permissions": [],
-            "parameters": _operator_policies(vhosts),
-            "global_parameters": [],
+            "topic_permissions": topic_permission_rows(self._rabbitmq, vhosts),
+            "parameters": self._parameters(vhosts),
+            "global_parameters": global_parameter_rows(self._rabbitmq),
             **_of_vhosts(vhosts),
         }
+        return chosen(query, found)
 
     @DEFINITIONS.get("/{vhost}", "exportVhostDefinitions", "Export the definitions of a virtual host", SUPER_USERS)
-    async def export_of(self, vhost: PlainName) -> Definitions:
+    async def export_of(self, vhost: PlainName, query: ColumnsAsked) -> Definitions:
         found = [self._rabbitmq.vhost(vhost)]
-        answer = {**self._head(), "parameters": _operator_policies(found), **_of_vhosts(found)}
+        answer = {**self._head(), "parameters": self._parameters(found), **_of_vhosts(found)}
         for rows in answer.values():
             if isinstance(rows, list):
                 for row in rows:
                     row.pop("vhost", None)
-        return answer
+        return chosen(query, answer)
 
     @DEFINITIONS.post(
         "",
@@ -131,6 +135,9 @@ class AllDefinitions:
             return None
         return ImportReport(work.done, work.left_out)
 
+    def _parameters(self, vhosts: list[Vhost]) -> list[Row]:
+        return [*parameter_rows(self._rabbitmq, vhosts), *_operator_policies(vhosts)]
+
     def _head(self) -> Row:
         return {
             "rabbit_version": self._version,
@@ -148,6 +155,11 @@ def _read(body: bytes) -> Row:
     if not isinstance(given, dict):
         raise bad_request("definitions are an object")
     return given
+
+
+def _vhost(rabbitmq: RabbitMq, vhost: Vhost) -> Row:
+    shape = vhost_shape(rabbitmq, vhost)
+    return {name: shape[name] for name in ("name", "description", "tags", "metadata")}
 
 
 def _of_vhosts(vhosts: list[Vhost]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from entrepot.domain.exchanges.binding import DestinationKind
 from entrepot.domain.exchanges.exchange import Exchange, exchange_text, exchange_type
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.operations.rabbitmq.bindings import default_bindings
-from entrepot.gateway.operations.rabbitmq.listing import Flag, ListingAsked, Row, listing
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, Flag, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.rows import BindingRows, ExchangeRow, ExchangeRows
 from entrepot.gateway.operations.rabbitmq.server import (
     DECLARE,
@@ -40,7 +40,7 @@ class ExchangeBody(LenientBody, frozen=True):
     """Declaration of an exchange."""
 
     type: str = "direct"
-    durable: bool = True
+    durable: bool = False
     auto_delete: bool = False
     internal: bool = False
     arguments: Any = None
@@ -72,12 +72,12 @@ class Exchanges:
         return await listing(query, _rows([self._rabbitmq.vhost(vhost)]))
 
     @EXCHANGES.get("/{vhost}/{name}", "getExchange", "Get an exchange", GET)
-    async def show(self, vhost: PlainName, name: PlainName) -> ExchangeRow:
+    async def show(self, vhost: PlainName, name: PlainName, query: ColumnsAsked) -> ExchangeRow:
         found, named = self._rabbitmq.vhost(vhost), exchange_name(name)
         exchange = self._rabbitmq.virtual_hosts.exchange(found, named)
         if exchange is None:
             raise missing("exchange", named, found)
-        return exchange_shape(exchange, found)
+        return chosen(query, exchange_shape(exchange, found))
 
     @EXCHANGES.get(
         "/{vhost}/{name}/bindings/source", "listBindingsFromExchange", "List the bindings from an exchange", GET

@@ -16,15 +16,19 @@ from msgspec import Meta
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
+from entrepot.gateway.amqp.virtual_hosts.parameters import USER_LIMITS, VHOST_LIMITS
 from entrepot.gateway.operations.rabbitmq.bindings import BindingBody
 from entrepot.gateway.operations.rabbitmq.exchanges import ExchangeBody
+from entrepot.gateway.operations.rabbitmq.limits import LimitBody
 from entrepot.gateway.operations.rabbitmq.listing import Row
+from entrepot.gateway.operations.rabbitmq.parameters import VHOST_LIMITS_COMPONENT, GlobalParameterBody
 from entrepot.gateway.operations.rabbitmq.permissions import PermissionBody, set_permission
 from entrepot.gateway.operations.rabbitmq.policies import PolicyBody
 from entrepot.gateway.operations.rabbitmq.queues import QueueBody
 from entrepot.gateway.operations.rabbitmq.server import arguments_of
-from entrepot.gateway.operations.rabbitmq.users import UserBody, create_user, unknown_tags
-from entrepot.gateway.operations.rabbitmq.vhosts import create_vhost
+from entrepot.gateway.operations.rabbitmq.topic_permissions import TopicPermissionBody
+from entrepot.gateway.operations.rabbitmq.users import UserBody, create_user
+from entrepot.gateway.operations.rabbitmq.vhosts import VhostBody, create_vhost, describe_vhost
 from entrepot.gateway.operations.row.problem import bad_request
 from entrepot.gateway.operations.row.reading import lenient
 from entrepot.gateway.operations.row.shapes import LenientBody
@@ -38,10 +42,16 @@ if TYPE_CHECKING:
 
 AT_ONCE: Final = 64
 """Number of queues, exchanges and bindings made concurrently, so that they become durable together."""
-ONE_BY_ONE: Final = ("vhosts", "users", "permissions", "parameters", "policies")
+ONE_BY_ONE: Final = (
+    *("vhosts", "users", "permissions", "topic_permissions"),
+    *("parameters", "global_parameters", "policies"),
+)
 """Kinds imported one by one, because each changes the checks of the next."""
 _IN_ORDER: Final = (*ONE_BY_ONE, "exchanges", "queues", "bindings")
-_NO_COUNTERPART: Final = ("topic_permissions", "global_parameters")
+_OWN_GLOBALS: Final = ("cluster_name", "internal_cluster_id", "cluster_tags")
+"""Global parameters of the cluster that the definitions come from."""
+_DURABLE: Final = {"durable": True}
+"""The meaning of a row that does not say it: definitions are of durable things."""
 _ABOUT_ITSELF: Final = frozenset(
     ("rabbit_version", "rabbitmq_version", "product_name", "product_version", "metadata", "rabbitmq_definition_format",
      "original_vhost_name", "explanation", "default_queue_type", "description", "original_cluster_name")
@@ -68,7 +78,9 @@ class Import:
             "vhosts": self._take_vhost,
             "users": self._take_user,
             "permissions": self._take_permission,
+            "topic_permissions": self._take_topic_permission,
             "parameters": self._take_parameter,
+            "global_parameters": self._take_global,
             "policies": self._take_policy,
             "exchanges": self._take_exchange,
             "queues": self._take_queue,
@@ -78,17 +90,15 @@ class Import:
     async def run(self, given: Row) -> None:
         """Import everything.  Raises BAD_REQUEST before anything is imported, or a general failure, such
         as a failed store."""
-        every = {kind: self._rows(kind, given.get(kind)) for kind in (*_IN_ORDER, *_NO_COUNTERPART)}
+        every = {kind: self._rows(kind, given.get(kind)) for kind in _IN_ORDER}
+        every["users"].sort(key=lambda row: "administrator" not in str(row.get("tags")))  # the first one must be super
+        every["global_parameters"] = [row for row in every["global_parameters"] if row.get("name") not in _OWN_GLOBALS]
         for kind in _IN_ORDER:
             rows = every[kind]
             width = 1 if kind in ONE_BY_ONE else AT_ONCE
             for start in range(0, len(rows), width):
                 await asyncio.gather(*(self._take(kind, row) for row in rows[start : start + width]))
-        for kind in _NO_COUNTERPART:
-            for row in every[kind]:
-                if row.get("name") not in ("cluster_name", "internal_cluster_id", "cluster_tags"):
-                    self._leave_out(kind, row, "there is nothing of that kind here")
-        for kind in given.keys() - {*_IN_ORDER, *_NO_COUNTERPART} - _ABOUT_ITSELF:
+        for kind in given.keys() - {*_IN_ORDER} - _ABOUT_ITSELF:
             self._leave_out(kind, {}, "there is nothing of that kind here")
 
     def _rows(self, kind: str, given: Any) -> list[Row]:
@@ -124,11 +134,15 @@ class Import:
     # -- each kind -----------------------------------------------------------------------------------------------
 
     async def _take_vhost(self, row: Row) -> None:
-        await create_vhost(self._topology, lenient(Named, row).name)
-        if row.get("default_queue_type") not in (None, "", "undefined", "classic"):
+        name = lenient(Named, row).name
+        metadata = row.get("metadata")
+        told = {**row, **metadata} if isinstance(metadata, dict) else row
+        body = lenient(VhostBody, {**told, "default_queue_type": None})
+        body.check()
+        await create_vhost(self._topology, name)
+        await describe_vhost(self._rabbitmq, name, body)
+        if told.get("default_queue_type") not in (None, "", "undefined", "classic"):
             self._leave_out("vhosts", row, "default_queue_type: queues are what they are declared as")
-        if row.get("limits"):
-            self._leave_out("vhosts", row, "limits: virtual hosts have no limits of their own")
 
     async def _take_user(self, row: Row) -> None:
         name, body = lenient(Named, row).name, lenient(UserBody, row)
@@ -137,12 +151,13 @@ class Import:
             if user.is_super is not ("administrator" in body.all_tags):
                 self._leave_out("users", row, "the user is there already, and stays super or not as it is")
             return
-        if not body.password:
-            raise bad_request("its password is a hash that cannot be used: create the user with a password")
-        strange = unknown_tags(body.all_tags)
+        limits = row.get("limits") or {}
+        if not isinstance(limits, dict):
+            raise bad_request("limits: must be an object")
+        checked = {each: LimitBody(value).checked(each, USER_LIMITS, "user-limits") for each, value in limits.items()}
         await create_user(self._administration, self._by, name, body)
-        if strange:
-            self._leave_out("users", row, f"tags {', '.join(strange)}: give the user rights instead")
+        for each, value in checked.items():
+            await self._virtual_hosts.parameters.limit_user(name, each, value)
 
     async def _take_permission(self, row: Row) -> None:
         user = row.get("user")
@@ -151,7 +166,28 @@ class Import:
         permission = lenient(PermissionBody, row).permission()
         await set_permission(self._administration, self._by, self._of(row), user, permission)
 
+    async def _take_topic_permission(self, row: Row) -> None:
+        user = row.get("user")
+        if not isinstance(user, str):
+            raise bad_request("it names no user")
+        namespace = self._of(row).namespace
+        wanted = lenient(TopicPermissionBody, row).patterns(namespace)
+        await self._virtual_hosts.parameters.permit(user, namespace, wanted)
+
+    async def _take_global(self, row: Row) -> None:
+        name, body = lenient(Named, row).name, lenient(GlobalParameterBody, row)
+        await self._virtual_hosts.parameters.put_global(name, body.value)
+
+    async def _take_vhost_limits(self, row: Row, limits: Row) -> None:
+        namespace = self._of(row).namespace
+        checked = {each: LimitBody(value).checked(each, VHOST_LIMITS, "limits") for each, value in limits.items()}
+        for each, value in checked.items():
+            await self._virtual_hosts.parameters.limit_vhost(namespace, each, value)
+
     async def _take_parameter(self, row: Row) -> None:
+        if row.get("component") == VHOST_LIMITS_COMPONENT and isinstance(row.get("value"), dict):
+            await self._take_vhost_limits(row, row["value"])
+            return
         if row.get("component") != "operator_policy":
             raise bad_request(f"there is no component {str(row.get('component'))[:80]!r} here")
         value = row.get("value") or {}
@@ -176,11 +212,11 @@ class Import:
             self._leave_out(kind, row, f"without {', '.join(unknown)}: there is nothing like that here")
 
     async def _take_exchange(self, row: Row) -> None:
-        name, body = lenient(Named, row).name, lenient(ExchangeBody, row)
+        name, body = lenient(Named, row).name, lenient(ExchangeBody, {**_DURABLE, **row})
         await self._virtual_hosts.declare_exchange(self._of(row), body.exchange(name))
 
     async def _take_queue(self, row: Row) -> None:
-        name, body, vhost = lenient(Named, row).name, lenient(QueueBody, row), self._of(row)
+        name, body, vhost = lenient(Named, row).name, lenient(QueueBody, {**_DURABLE, **row}), self._of(row)
         kind = row.get("type")
         if kind not in (None, "classic"):
             body = msgspec.structs.replace(body, arguments={"x-queue-type": kind, **arguments_of(body.arguments)})

@@ -60,6 +60,12 @@ class PageOf(Part, Generic[_Thing], rename="lower", frozen=True):
     items: list[_Thing]
 
 
+class ColumnsAsked(Query, rename="lower", frozen=True):
+    """The query of a single object."""
+
+    columns: Annotated[str | None, Like(str), _told(_COLUMNS, "name,type")] = None
+
+
 class ListingAsked(Query, rename="lower", frozen=True):
     """The query of a list."""
 
@@ -115,6 +121,11 @@ async def listing(query: ListingAsked, rows: list[Row], complete: Complete | Non
         "page_size": size,
         "total_count": total,
     }
+
+
+def chosen(query: ColumnsAsked, row: Row) -> Row:
+    """Return the requested columns of a single object; all of them where none is named."""
+    return _columns([row], query.columns)[0] if query.columns else row
 
 
 async def _matching(rows: list[Row], name: str, *, is_pattern: bool) -> list[Row]:

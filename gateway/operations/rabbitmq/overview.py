@@ -13,22 +13,24 @@ from entrepot.domain.queues.declaration import declared_queue
 from entrepot.gateway.operations.local_views.amqp_connections import COUNTS
 from entrepot.gateway.operations.local_views.amqp_shapes import node_name
 from entrepot.gateway.operations.rabbitmq.everywhere import name_missing
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
+from entrepot.gateway.operations.rabbitmq.health_checks import protocol_of
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.message_stats import MessageRates, totals_of_all
 from entrepot.gateway.operations.rabbitmq.overview_shapes import (
-    ClusterName,
+    ClusterNameRow,
     OverviewRow,
     StatusShown,
-    WhoAmI,
+    WhoAmIRow,
 )
 from entrepot.gateway.operations.rabbitmq.publishing import PublishBody, publish_of, published
 from entrepot.gateway.operations.rabbitmq.queues import add_counts
 from entrepot.gateway.operations.rabbitmq.rows import FeatureFlagRows, NodeRow, NodeRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun, resource_name
+from entrepot.gateway.operations.rabbitmq.users import ADMINISTRATOR, tags_of
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.rights import NO_RIGHTS, Right, cluster
-from entrepot.gateway.operations.row.shapes import Checked, PlainName
+from entrepot.gateway.operations.row.shapes import PlainName
 from entrepot.gateway.settings.version import own_version
 
 if TYPE_CHECKING:
@@ -49,15 +51,7 @@ FEATURE_FLAGS: Final = {
     "virtual_host_metadata": "Virtual hosts have descriptions and tags",
 }
 """RabbitMQ's feature flags that hold here, with descriptions."""
-_PROTOCOLS: Final = {
-    "amqps": "amqp/ssl",
-    "mqtts": "mqtt/ssl",
-    "ws": "http/web-mqtt",
-    "wss": "https/web-mqtt",
-}
-_TAGS: Final = "administrator"
 _GET: Final = cluster(Action.GET)
-_CHECK: Final = "Check that the store works and all listeners are up"
 
 RABBITMQ_SERVER: Final = new_noun()
 
@@ -84,7 +78,7 @@ class RabbitMqServer:
         self._rates = MessageRates(lambda: {ALL: totals_of_all(rabbitmq.frontend)}, monotonic)
 
     @RABBITMQ_SERVER.get("/overview", "getOverview", "Get an overview of the server", _GET)
-    async def overview(self, asked: Asked) -> OverviewRow:
+    async def overview(self, query: ColumnsAsked, asked: Asked) -> OverviewRow:
         frontend = self._rabbitmq.frontend
         self._rates.look()
         stats = self._rates.stats(ALL, totals_of_all(frontend))
@@ -92,18 +86,18 @@ class RabbitMqServer:
         counted = await self._peers.gather(COUNTS)
         name_missing(asked, counted)
         shown = self._overview(frontend, counted.answers.values())
-        return {**shown, "message_stats": stats, "queue_totals": totals}
+        return chosen(query, {**shown, "message_stats": stats, "queue_totals": totals})
 
     @RABBITMQ_SERVER.get("/whoami", "whoAmI", "Get the authenticated user", NO_RIGHTS)
-    async def who_am_i(self, asked: Asked) -> WhoAmI:
+    async def who_am_i(self, query: ColumnsAsked, asked: Asked) -> WhoAmIRow:
         principal = asked.principal
         user = self._rabbitmq.security.administration.user(principal.name)
-        is_super = principal.is_anonymous or (user is not None and user.is_super)
-        return WhoAmI(principal.name, [_TAGS] if is_super else [])
+        tags = [ADMINISTRATOR] if principal.is_anonymous else [] if user is None else tags_of(user)
+        return chosen(query, {"name": principal.name, "tags": tags})
 
     @RABBITMQ_SERVER.get("/cluster-name", "getClusterName", "Get the name of the cluster", _GET)
-    async def cluster_name(self) -> ClusterName:
-        return ClusterName(self._cluster_name())
+    async def cluster_name(self, query: ColumnsAsked) -> ClusterNameRow:
+        return chosen(query, {"name": self._cluster_name()})
 
     @RABBITMQ_SERVER.get(
         "/extensions", "listExtensions", "List extensions of the management UI: always none", NO_RIGHTS
@@ -126,20 +120,11 @@ class RabbitMqServer:
         return await listing(query, [self._node()])
 
     @RABBITMQ_SERVER.get("/nodes/{name}", "getNode", "Get this gateway as a node", _GET)
-    async def node(self, name: PlainName) -> NodeRow:
+    async def node(self, name: PlainName, query: ColumnsAsked) -> NodeRow:
         found = self._node()
         if name != found["name"]:
             raise MissingError("node-not-found", "The node does not exist", f"there is no node {name[:80]!r} here")
-        return found
-
-    @RABBITMQ_SERVER.get("/health/checks/alarms", "checkAlarms", _CHECK, _GET)
-    @RABBITMQ_SERVER.get("/health/checks/local-alarms", "checkLocalAlarms", _CHECK, _GET)
-    @RABBITMQ_SERVER.get("/healthchecks/node", "checkNode", _CHECK, _GET)
-    async def check(self) -> Checked:
-        failure = self._store.condition.failure
-        if failure is not None:
-            return Checked(failure.message)
-        return Checked("" if self._is_ready() else "the server is not ready")
+        return chosen(query, found)
 
     @RABBITMQ_SERVER.get(
         "/aliveness-test/{vhost}",
@@ -169,7 +154,7 @@ class RabbitMqServer:
             "type": "disc",
             "running": self._is_ready(),
             "mem_alarm": False,
-            "disk_free_alarm": self._store.condition.failure is not None,
+            "disk_free_alarm": self._store.condition.failure is not None or frontend.is_full,
             "partitions": [],
             "sockets_used": len(frontend.conversations),
         }
@@ -201,11 +186,10 @@ class RabbitMqServer:
         found = []
         for door, address in self._addresses.items():
             host, _, port = address.rpartition(":")
-            name = "https" if door == "http" and self._settings.http.tls_certificate is not None else door
             found.append(
                 {
                     "node": node_name(frontend.virtual_hosts.gateway),
-                    "protocol": _PROTOCOLS.get(name, name),
+                    "protocol": protocol_of(door, is_tls=self._settings.http.tls_certificate is not None),
                     "ip_address": host.strip("[]"),
                     "port": int(port),
                 }

@@ -72,6 +72,8 @@ class StatusShown(Part, frozen=True):
 
 
 OverviewRow = Annotated[Row, Like(OverviewShown)]
+ClusterNameRow = Annotated[Row, Like(ClusterName)]
+WhoAmIRow = Annotated[Row, Like(WhoAmI)]
 _RATE = CONSUMED.publish_details
 shown_as(
     OverviewShown(

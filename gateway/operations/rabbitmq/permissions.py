@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from entrepot.domain.access.model import ANONYMOUS, EVERYBODY
 from entrepot.domain.access.vhost_permission import VhostPermission, is_of_vhost, permission_of, statements_of
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.rows import PermissionRow, PermissionRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.change_names import TOLD_BELOW
-from entrepot.gateway.operations.row.problem import MissingError
+from entrepot.gateway.operations.row.problem import MissingError, bad_request
 from entrepot.gateway.operations.row.rights import SUPER_USERS
 from entrepot.gateway.operations.row.shapes import Declared, LenientBody, PlainName
 from entrepot.gateway.security.changes import By
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from entrepot.gateway.security.records import PolicyRecord
 
 PERMISSIONS: Final = new_noun()
+NOT_FOUND: Final = "vhost_or_user_not_found"
+"""RabbitMQ's word for a permission whose virtual host or user is not there."""
 _ONE: Final = "/permissions/{vhost}/{user}"
 
 
@@ -62,13 +64,9 @@ class Permissions:
         rows = permission_rows(self._administration, self._rabbitmq.vhosts)
         return await listing(query, [row for row in rows if row["user"] == name])
 
-    @PERMISSIONS.get("/topic-permissions", "listTopicPermissions", "List topic permissions: always none", SUPER_USERS)
-    async def listed_of_topics(self, query: ListingAsked) -> PermissionRows:
-        return await listing(query, [])
-
     @PERMISSIONS.get(_ONE, "getPermissions", "Get a user's permissions in a virtual host", SUPER_USERS)
-    async def show(self, vhost: PlainName, user: PlainName) -> PermissionRow:
-        return self._one(self._rabbitmq.vhost(vhost), user)
+    async def show(self, vhost: PlainName, user: PlainName, query: ColumnsAsked) -> PermissionRow:
+        return chosen(query, self._one(self._rabbitmq.vhost(vhost), user))
 
     @PERMISSIONS.put(
         _ONE,
@@ -79,7 +77,10 @@ class Permissions:
         example={"configure": "^jobs", "write": ".*", "read": ".*"},
     )
     async def put(self, vhost: PlainName, user: PlainName, body: PermissionBody, asked: Asked) -> Declared:
-        found, by = self._rabbitmq.vhost(vhost), By.principal(asked.principal)
+        found, by = self._rabbitmq.virtual_hosts.definitions.vhost(vhost), By.principal(asked.principal)
+        if found is None:
+            raise bad_request(NOT_FOUND)
+        check_user(self._administration, by, user)
         return Declared(await set_permission(self._administration, by, found, user, body.permission()))
 
     @PERMISSIONS.delete(
@@ -98,6 +99,13 @@ class Permissions:
                 "permission-not-found", "There is no permission", f"{user[:80]!r} has none in vhost '{vhost.name}'"
             )
         return _shape(permission, user, vhost)
+
+
+def check_user(administration: Administration, by: By, user: str) -> None:
+    """Raise BAD_REQUEST for a user that is not there, and what refuses an author of changes."""
+    administration.check_may_change(by)
+    if administration.user(user) is None:
+        raise bad_request(NOT_FOUND)
 
 
 async def set_permission(

@@ -9,8 +9,8 @@ import msgspec
 
 from entrepot.domain.queues.policy import ApplyTo, Policy
 from entrepot.gateway.amqp.virtual_hosts import needs
-from entrepot.gateway.operations.rabbitmq.listing import ListingAsked, Row, listing
-from entrepot.gateway.operations.rabbitmq.rows import NothingRows, PolicyRow, PolicyRows
+from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
+from entrepot.gateway.operations.rabbitmq.rows import PolicyRow, PolicyRows
 from entrepot.gateway.operations.rabbitmq.server import GOVERN, LIST, check_sayable, missing, new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import policy_shape
 from entrepot.gateway.operations.row.asked import Asked
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 POLICIES: Final = new_noun("/policies")
 OPERATOR_POLICIES: Final = new_noun("/operator-policies")
-PARAMETERS: Final = new_noun()
 _HandlerT = TypeVar("_HandlerT", bound=Callable[..., Any])
 _EXAMPLE: Final = {"pattern": "^jobs", "definition": {"max-length": 1000}, "priority": 0, "apply-to": "queues"}
 
@@ -78,11 +77,11 @@ class Policies:
         return await listing(query, self._rows([self._rabbitmq.vhost(vhost)]))
 
     @_both("get", "/{vhost}/{name}", "get{one}", "Get one of the {whose}", LIST)
-    async def show(self, vhost: PlainName, name: PlainName) -> PolicyRow:
+    async def show(self, vhost: PlainName, name: PlainName, query: ColumnsAsked) -> PolicyRow:
         found = self._rabbitmq.vhost(vhost)
         for row in self._rows([found]):
             if row["name"] == name:
-                return row
+                return chosen(query, row)
         raise missing("policy", name, found)
 
     @_both(
@@ -109,15 +108,3 @@ class Policies:
     def _rows(self, vhosts: list[Vhost]) -> list[Row]:
         of = self._is_operators
         return [policy_shape(each, vhost) for vhost in vhosts for each in vhost.policies(of_operators=of)]
-
-
-class Parameters:
-    """Lists that are always empty."""
-
-    @PARAMETERS.get("/parameters", "listParameters", "List runtime parameters: always none", LIST)
-    async def parameters(self, query: ListingAsked) -> NothingRows:
-        return await listing(query, [])
-
-    @PARAMETERS.get("/vhost-limits", "listVhostLimits", "List limits of virtual hosts: always none", LIST)
-    async def limits(self, query: ListingAsked) -> NothingRows:
-        return await listing(query, [])

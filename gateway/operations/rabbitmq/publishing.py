@@ -13,6 +13,7 @@ from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.routing import UnknownExchange
 from entrepot.gateway.amqp.connections.publishing import all_keys, not_own_user
 from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.topic_keys import check_keys_written
 from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
 from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.operations.rabbitmq.server import check_sayable, exchange_name, missing, new_noun
@@ -112,7 +113,9 @@ async def published_by(
     if not principal.is_anonymous and (text := not_own_user(publish.header, principal.name)):
         raise bad_request(text)  # while no user is defined, any client may take any name, as at the AMQP listener
     rabbitmq.check(principal, needs.to_publish(namespace_of(vhost), publish.exchange, all_keys(publish)))
-    return await published(rabbitmq.frontend, rabbitmq.vhost(vhost), publish)
+    found, parameters = rabbitmq.vhost(vhost), rabbitmq.virtual_hosts.parameters
+    check_keys_written(parameters, found, principal.name, publish.exchange, all_keys(publish))
+    return await published(rabbitmq.frontend, found, publish)
 
 
 async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> tuple[bool, Message | None]:

@@ -17,7 +17,16 @@ from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import check_owner
 from entrepot.gateway.operations.local_views.amqp_connections import CONSUMERS
 from entrepot.gateway.operations.rabbitmq.everywhere import all_rows, name_missing
-from entrepot.gateway.operations.rabbitmq.listing import Flag, ListingAsked, Row, Rows, listing, rows_of
+from entrepot.gateway.operations.rabbitmq.listing import (
+    ColumnsAsked,
+    Flag,
+    ListingAsked,
+    Row,
+    Rows,
+    chosen,
+    listing,
+    rows_of,
+)
 from entrepot.gateway.operations.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
 from entrepot.gateway.operations.rabbitmq.rows import QueueRow, QueueRows
 from entrepot.gateway.operations.rabbitmq.server import DECLARE, DELETE, GET, LIST, arguments_of, missing, new_noun
@@ -40,7 +49,7 @@ QUEUES: Final = new_noun("/queues")
 class QueueBody(LenientBody, frozen=True):
     """Declaration of a queue."""
 
-    durable: bool = True
+    durable: bool = False
     auto_delete: bool = False
     arguments: Any = None
 
@@ -75,7 +84,7 @@ class Queues:
         return await self._listed(query, [self._rabbitmq.vhost(vhost)])
 
     @QUEUES.get("/{vhost}/{name}", "getQueue", "Get a queue with its consumers", GET)
-    async def show(self, vhost: PlainName, name: PlainName, asked: Asked) -> QueueRow:
+    async def show(self, vhost: PlainName, name: PlainName, query: ColumnsAsked, asked: Asked) -> QueueRow:
         found = self._rabbitmq.vhost(vhost)
         queue = self._rabbitmq.queue(found, name)
         self._rates.look()
@@ -87,7 +96,7 @@ class Queues:
         name_missing(asked, gathered)
         consumers = [{name: value for name, value in each.items() if name != "gateway"} for each in rows]
         row = {name: value for name, value in row.items() if name != "message_stats" or value is not None}
-        return {**row, "consumer_details": consumers}
+        return chosen(query, {**row, "consumer_details": consumers})
 
     @QUEUES.put(
         "/{vhost}/{name}",

@@ -16,6 +16,7 @@ from entrepot.gateway.operations.row.shapes import EXAMPLES, Like, Part, Shown, 
 from entrepot.gateway.operations.row.shapes import Row as ShownRow
 
 NODE_NAME: Final = "entrepot@gateway-1"
+HASHING: Final = "rabbit_password_hashing_sha256"
 
 
 _RowT = TypeVar("_RowT", bound=ShownRow)
@@ -113,9 +114,10 @@ class VhostShown(RabbitMqRow, frozen=True):
     tracing: bool
     cluster_state: Any
     default_queue_type: str
+    metadata: Any
 
 
-shown_as(VhostShown("/", "", [], False, {}, "classic"))
+shown_as(VhostShown("/", "", [], False, {NODE_NAME: "running"}, "classic", {"description": "", "tags": []}))
 
 
 class ExchangeShown(RabbitMqRow, frozen=True):
@@ -223,6 +225,16 @@ class RabbitMqUserShown(RabbitMqRow, frozen=True):
 shown_as(RabbitMqUserShown("bob", ["administrator"], {}))
 
 
+class UserDefinition(RabbitMqUserShown, frozen=True):
+    """A user with the hash of its password"""
+
+    password_hash: str
+    hashing_algorithm: str
+
+
+shown_as(UserDefinition("bob", ["management"], {}, "nt4D+YZPgExuWon05KjON1/eeqr58JWoY36XOXpPAeLd/081", HASHING))
+
+
 class PermissionShown(RabbitMqRow, frozen=True):
     """A user's rights in a virtual host: regular expressions of names"""
 
@@ -234,6 +246,55 @@ class PermissionShown(RabbitMqRow, frozen=True):
 
 
 shown_as(PermissionShown("bob", "/", "^jobs", ".*", ".*"))
+
+
+class TopicPermissionShown(RabbitMqRow, frozen=True):
+    """A user's rights on routing keys at a topic exchange: regular expressions"""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+shown_as(TopicPermissionShown("bob", "/", "amq.topic", "^line1", ".*"))
+
+
+class UserLimitShown(RabbitMqRow, frozen=True):
+    """The limits of a user"""
+
+    user: str
+    value: dict[str, int]
+
+
+class VhostLimitShown(RabbitMqRow, frozen=True):
+    """The limits of a virtual host"""
+
+    vhost: str
+    value: dict[str, int]
+
+
+class GlobalParameterShown(RabbitMqRow, frozen=True):
+    """A value that is kept for the clients of this API"""
+
+    name: str
+    value: Any
+
+
+class ParameterShown(RabbitMqRow, frozen=True):
+    """A runtime parameter of a component in a virtual host"""
+
+    component: str
+    name: str
+    vhost: str
+    value: Any
+
+
+shown_as(UserLimitShown("bob", {"max-connections": 10}))
+shown_as(VhostLimitShown("/", {"max-queues": 100}))
+shown_as(GlobalParameterShown("region", "eu"))
+shown_as(ParameterShown("vhost-limits", "limits", "/", {"max-queues": 100}))
 
 
 class PolicyShown(RabbitMqRow, frozen=True):
@@ -257,12 +318,12 @@ class DefinitionsShown(RabbitMqRow, frozen=True):
     rabbitmq_version: str
     product_name: str
     product_version: str
-    users: list[RabbitMqUserShown]
+    users: list[UserDefinition]
     vhosts: list[VhostShown]
     permissions: list[PermissionShown]
-    topic_permissions: list[Any]
+    topic_permissions: list[TopicPermissionShown]
     parameters: list[Any]
-    global_parameters: list[Any]
+    global_parameters: list[GlobalParameterShown]
     policies: list[PolicyShown]
     queues: list[QueueShown]
     exchanges: list[ExchangeShown]
@@ -281,12 +342,12 @@ shown_as(
         "3.13.0",
         "Entrepôt",
         "1.0.0",
-        _example(RabbitMqUserShown),
+        _example(UserDefinition),
         _example(VhostShown),
         _example(PermissionShown),
-        [],
+        _example(TopicPermissionShown),
         [{"component": "operator_policy", "vhost": "/", "name": "limits", "value": {}}],
-        [],
+        _example(GlobalParameterShown),
         _example(PolicyShown),
         _example(QueueShown),
         _example(ExchangeShown),
@@ -318,6 +379,10 @@ PermissionRow = Annotated[Row, Like(PermissionShown)]
 PermissionRows = Annotated[Rows, Like(list[PermissionShown] | PageOf[PermissionShown])]
 PolicyRow = Annotated[Row, Like(PolicyShown)]
 PolicyRows = Annotated[Rows, Like(list[PolicyShown] | PageOf[PolicyShown])]
-NothingRows = Annotated[Rows, Like(list[Any] | PageOf[Any])]
-"""A list that is always empty."""
+TopicPermissionRows = Annotated[Rows, Like(list[TopicPermissionShown] | PageOf[TopicPermissionShown])]
+UserLimitRows = Annotated[Rows, Like(list[UserLimitShown] | PageOf[UserLimitShown])]
+VhostLimitRows = Annotated[Rows, Like(list[VhostLimitShown] | PageOf[VhostLimitShown])]
+ParameterRows = Annotated[Rows, Like(list[ParameterShown] | PageOf[ParameterShown])]
+GlobalParameterRow = Annotated[Row, Like(GlobalParameterShown)]
+GlobalParameterRows = Annotated[Rows, Like(list[GlobalParameterShown] | PageOf[GlobalParameterShown])]
 Definitions = Annotated[Row, Like(DefinitionsShown)]

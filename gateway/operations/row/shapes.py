@@ -116,9 +116,10 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The answer of a check: 200, or 503 with the problem."""
+    """The answer of a check: 200, or 503 with the problem.  `more`: members beside status and problem."""
 
     problem: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Listed(Part, Generic[_T], frozen=True):

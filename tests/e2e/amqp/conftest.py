@@ -10,6 +10,7 @@ import amqp  # type: ignore[import-untyped]
 import pytest
 
 from tests.support.amqp import servers
+from tests.support.amqp.management import BOTH, Managed, each_once
 
 
 @pytest.fixture(params=servers.SERVERS)
@@ -27,3 +28,15 @@ def connect(
             return connection
 
         yield one_more
+
+
+@pytest.fixture(scope="session")
+def managed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Managed]]:
+    with each_once(tmp_path_factory.mktemp) as find:
+        yield find
+
+
+@pytest.fixture(params=BOTH)
+def managed(request: pytest.FixtureRequest, managed_server: Callable[[str], Managed]) -> Managed:
+    """A server with RabbitMQ's management API: ours, and RabbitMQ itself."""
+    return managed_server(request.param)

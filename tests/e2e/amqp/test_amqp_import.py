@@ -5,26 +5,32 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
+from pika.exceptions import ProbableAuthenticationError  # type: ignore[import-untyped]
 
 from entrepot.gateway.cli.app import run
+from entrepot.protocols.mqtt.packets import Connack, Connect
 from tests.support.amqp.rabbitmq import RabbitMQ
+from tests.support.mqtt.client import RawClient
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.tiers.marks import interop_only
 
 pytestmark = pytest.mark.timeout(300)
+CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+GUEST = ("guest", "guest")
 RECORDED = Path(__file__).with_name("rabbitmq_definitions.json")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("import")) as process:
+    with ServerProcess(tmp_path_factory.mktemp("import"), CHEAP) as process:
         yield process
 
 
@@ -47,8 +53,9 @@ def entrepot(
     return command
 
 
-def get(server: ServerProcess, path: str) -> Any:
-    answer = httpx2.get(f"http://{server.address('http')}/api{path}", timeout=PATIENCE_SECONDS, trust_env=False)
+def get(server: ServerProcess, path: str, auth: tuple[str, str] | None = None) -> Any:
+    url = f"http://{server.address('http')}/api{path}"
+    answer = httpx2.get(url, auth=auth, timeout=PATIENCE_SECONDS, trust_env=False)
     assert answer.is_success, answer.text
     return answer.json()
 
@@ -88,36 +95,58 @@ def exported(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_what_a_rabbitmq_exports_is_taken_in(
-    server: ServerProcess, entrepot: Callable[..., Outcome], exported: Path
+    server: ServerProcess, entrepot: Callable[..., Outcome], exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, err = entrepot("import", "rabbitmq", "--definitions", str(exported), "--json")
     assert code == 1, out + err  # something was left out
     report = json.loads(out)
     left = {(row["kind"], row["vhost"], row["name"]) for row in report["left_out"]}
     assert left == {
-        ("users", "", "guest"),
-        ("users", "", "alice"),
         ("permissions", "/", "alice"),
         ("policies", "/", "short"),  # without ha-mode
     }
     assert report["done"] == {
         "vhosts": 2,
+        "users": 2,
         "permissions": 2,
         "policies": 2,
         "exchanges": 2,
         "queues": 3,
         "bindings": 3,
     }
-    orders = get(server, "/queues/%2F/orders")
+    orders = get(server, "/queues/%2F/orders", GUEST)
     assert orders["arguments"] == {"x-message-ttl": 60_000, "x-max-priority": 4} and orders["durable"]
     assert orders["effective_policy_definition"] == {"max-length": 9}
-    assert get(server, "/queues/%2F/copies")["type"] == "quorum"
-    assert get(server, "/queues/%2F/events")["type"] == "stream"
-    [binding] = get(server, "/bindings/%2F/e/shop/q/orders")
+    assert get(server, "/queues/%2F/copies", GUEST)["type"] == "quorum"
+    assert get(server, "/queues/%2F/events", GUEST)["type"] == "stream"
+    [binding] = get(server, "/bindings/%2F/e/shop/q/orders", GUEST)
     assert (binding["routing_key"], binding["arguments"]) == ("order.#", {"region": "eu"})
-    assert get(server, "/permissions/plant/alice")["configure"] == "^alice-.*$"
+    assert get(server, "/permissions/plant/alice", GUEST)["configure"] == "^alice-.*$"
+    knows_its_users(server)
+    told = get(server, "/definitions", GUEST)
+    kept = {row["name"]: row["password_hash"] for row in json.loads(exported.read_text())["users"]}
+    assert {row["name"]: row["password_hash"] for row in told["users"]} == kept
+    monkeypatch.setenv("ENTREPOT_USER", "guest")
+    monkeypatch.setenv("ENTREPOT_PASSWORD", "guest")
     code, out, _ = entrepot("import", "rabbitmq", "--definitions", str(exported))
-    assert code == 1 and "ha-mode" in out and "hash" in out
+    assert code == 1 and "ha-mode" in out
+
+
+def knows_its_users(server: ServerProcess) -> None:
+    """Who comes with a hash is let in with the password, and no other, at every door that asks for one."""
+    for password, is_right in (("secret", True), ("guest", False)):
+        assert httpx2.get(f"{url_of(server)}/whoami", auth=("alice", password), trust_env=False).is_success is is_right
+        shown = pika.PlainCredentials("alice", password)
+        parameters = pika.ConnectionParameters("127.0.0.1", server.port("amqp"), "plant", shown)
+        with nullcontext() if is_right else pytest.raises(ProbableAuthenticationError):
+            pika.BlockingConnection(parameters).close()
+        with RawClient(server.port("mqtt")) as client:
+            client.say(Connect("", 5, username="alice", password=password.encode()))
+            assert (client.expect(Connack).reason == 0) is is_right
+
+
+def url_of(server: ServerProcess) -> str:
+    return f"http://{server.address('http')}/api"
 
 
 def test_an_import_of_which_nothing_is_left_out(

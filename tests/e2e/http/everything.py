@@ -208,6 +208,9 @@ def _amqp(ask: Asking, server: ServerProcess) -> None:
             ask("GET", f"/api/{kind}/{quote(one['name'], safe='')}")
         name = quote(one["name"].rpartition(" (")[0], safe="")
         ask("GET", f"/api/connections/{name}/channels")
+        for url in ("/api/vhosts/%2F/channels", f"/api/connections/username/{ROOT[0]}"):
+            assert ask("GET", url).json(), url
+        ask("DELETE", "/api/connections/username/nobody")
         for url in ("amqp/connections", f"amqp/connections/{name}", "amqp/consumers?queue=jobs"):
             ask("GET", f"{V1}/{url}")
         ask("POST", f"{V1}/amqp/connections:close", {"names": ["nobody"]})
@@ -219,10 +222,30 @@ def _amqp(ask: Asking, server: ServerProcess) -> None:
             pass  # it has been closed from here
     for kind in ("policies", "operator-policies"):
         ask("GET", f"/api/{kind}/%2F/limits")
+    ask("PUT", "/api/vhosts/plant", {"description": "Ulm", "tags": ["eu"]})
+    ask("PUT", "/api/vhost-limits/plant/max-queues", {"value": 5})
+    ask("PUT", "/api/global-parameters/region", {"value": {"name": "eu"}})
+    ask("PUT", "/api/users/limited", {"password": "a long one", "tags": "management"})
+    ask("PUT", "/api/user-limits/limited/max-channels", {"value": 5})
+    for _ in range(2):
+        ask("PUT", "/api/topic-permissions/%2F/limited", {"exchange": "amq.topic", "write": "^a", "read": ""})
+    for url in (
+        *("vhost-limits", "vhost-limits/plant", "user-limits", "user-limits/limited", "users/without-permissions"),
+        *("topic-permissions", "topic-permissions/%2F/limited", "users/limited/topic-permissions"),
+        *("vhosts/%2F/topic-permissions", "global-parameters", "global-parameters/region", "parameters"),
+        *("parameters/vhost-limits", "parameters/vhost-limits/plant"),
+    ):
+        assert ask("GET", f"/api/{url}").json(), url
     for url in ("/api/definitions", "/api/definitions/%2F"):
         ask("POST", f"{url}?report=true", ask("GET", url).json())
         ask("POST", url, {})
     ask("DELETE", f"{between}/{key}")
+    for url in (
+        *("vhost-limits/plant/max-queues", "user-limits/limited/max-channels", "topic-permissions/%2F/limited"),
+        "global-parameters/region",
+    ):
+        ask("DELETE", f"/api/{url}")
+    ask("POST", "/api/users/bulk-delete", {"users": ["limited"]})
     ask("DELETE", f"{queue}/contents")
     for url in (queue, exchange, "/api/vhosts/plant", "/api/policies/%2F/limits", "/api/operator-policies/%2F/limits"):
         ask("DELETE", url)
@@ -278,7 +301,10 @@ def _server(ask: Asking) -> None:
         "parameters",
     ):
         ask("GET", f"/api/{path}")
-    for path in ("health/checks/alarms", "health/checks/local-alarms", "healthchecks/node", "vhost-limits"):
+    checks = ("alarms", "local-alarms", "virtual-hosts", "node-is-quorum-critical", "node-is-mirror-sync-critical")
+    port = ask("GET", "/api/overview").json()["listeners"][0]["port"]
+    ports = (f"port-listener/{port}", "protocol-listener/http", "certificate-expiration/4/weeks")
+    for path in (*(f"health/checks/{each}" for each in (*checks, *ports)), "healthchecks/node", "vhost-limits"):
         ask("GET", f"/api/{path}")
     [node] = ask("GET", "/api/nodes").json()
     ask("GET", f"/api/nodes/{node['name']}")

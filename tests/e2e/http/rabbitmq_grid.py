@@ -21,7 +21,13 @@ BETWEEN = "/bindings/%2F/e/shop/q/jobs"
 
 ROUTES: list[Row] = [
     *(needs("GET", path, LOOK) for path in ("/overview", "/cluster-name", "/feature-flags", "/nodes", "/nodes/n")),
-    *(needs("GET", f"/health/checks/{name}", LOOK) for name in ("alarms", "local-alarms")),
+    *(
+        needs("GET", f"/health/checks/{name}", LOOK)
+        for name in (
+            *("alarms", "local-alarms", "virtual-hosts", "node-is-quorum-critical", "node-is-mirror-sync-critical"),
+            *("port-listener/x", "protocol-listener/http", "certificate-expiration/4/weeks"),
+        )
+    ),
     needs("GET", "/healthchecks/node", LOOK),
     needs("GET", "/whoami"),
     needs("GET", "/extensions"),
@@ -36,7 +42,10 @@ ROUTES: list[Row] = [
     needs("GET", "/vhosts/%2F", ("GET", "Namespace:default")),
     needs("PUT", "/vhosts/plant", ("CREATE", "Namespace:plant")),
     needs("DELETE", "/vhosts/gone", ("DELETE", "Namespace:gone")),
-    needs("GET", "/vhosts/%2F/connections", LIST),
+    *(needs("GET", f"/vhosts/%2F/{kind}", LIST) for kind in ("connections", "channels")),
+    needs("GET", "/connections/username/x", LIST),
+    needs("DELETE", "/connections/username/x", ("UPDATE", "Cluster:default")),
+    *(needs("GET", path, TOPICS) for path in ("/vhost-limits/%2F", "/parameters/c", "/parameters/c/%2F")),
     *(needs("GET", path, LIST) for path in ("/connections", "/channels", "/consumers", "/consumers/%2F")),
     *(needs("GET", path, LOOK) for path in ("/connections/c", "/connections/c/channels", "/channels/c")),
     needs("DELETE", "/connections/c", ("UPDATE", "Cluster:default")),
@@ -83,7 +92,20 @@ FOR_SUPER_USERS: list[Row] = [
     needs("GET", "/permissions/%2F/x"),
     needs("PUT", "/permissions/%2F/x", body=PERMISSION),
     needs("DELETE", "/permissions/%2F/x"),
-    needs("GET", "/topic-permissions"),
+    *(needs("GET", path) for path in ("/topic-permissions", "/topic-permissions/%2F/x")),
+    *(needs("GET", path) for path in ("/users/root/topic-permissions", "/vhosts/%2F/topic-permissions")),
+    needs("PUT", "/topic-permissions/%2F/x", body={"exchange": "amq.topic", "write": "", "read": ""}),
+    needs("DELETE", "/topic-permissions/%2F/x"),
+    needs("GET", "/users/without-permissions"),
+    needs("POST", "/users/bulk-delete", body={"users": []}),
+    *(needs("GET", path) for path in ("/user-limits", "/user-limits/x", "/global-parameters", "/global-parameters/x")),
+    *(
+        needs(method, f"/{kind}/x/max-connections", body={"value": 5} if method == "PUT" else None)
+        for kind in ("user-limits", "vhost-limits")
+        for method in ("PUT", "DELETE")
+    ),
+    needs("PUT", "/global-parameters/x", body={"value": 1}),
+    needs("DELETE", "/global-parameters/x"),
     needs("GET", "/definitions"),
     needs("GET", "/definitions/%2F"),
     needs("POST", "/definitions", body={}),
