@@ -57,6 +57,7 @@ _NUMBERS: Final[Mapping[str, tuple[int | None, str]]] = {
     "stream-max-segment-size-bytes": (0, "segment size"),
     "delayed-retry-min": (0, "delayed retry minimum"),
     "delayed-retry-max": (0, "delayed retry maximum"),
+    "ha-sync-batch-size": (1, "ha-sync-batch-size"),
 }
 """Keys with whole numbers as values: the lowest value, and the name in refusals."""
 _TEXTS: Final = {
@@ -71,7 +72,20 @@ _CHOICES: Final[Mapping[str, tuple[tuple[object, ...], str]]] = {
     "queue-version": (QUEUE_VERSIONS, "queue version"),
     "queue-leader-locator": (LEADER_LOCATORS, "queue leader locator value"),
     "delayed-retry-type": (tuple(DelayedRetry), "delayed retry type"),
+    "ha-mode": (("all", "exactly", "nodes"), "ha-mode value"),
+    "ha-sync-mode": (("manual", "automatic"), "ha-sync-mode value"),
+    "ha-promote-on-shutdown": (("always", "when-synced"), "ha-promote-on-shutdown value"),
+    "ha-promote-on-failure": (("always", "when-synced"), "ha-promote-on-failure value"),
+    "queue-master-locator": (("min-masters", "client-local", "random"), "queue master locator value"),
 }
+HA_PARAMS: Final = "ha-params"
+WITHOUT_EFFECT: Final = frozenset(
+    (
+        *("ha-mode", HA_PARAMS, "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown"),
+        *("ha-promote-on-failure", "queue-master-locator"),
+    )
+)
+"""Keys of RabbitMQ's mirrored queues: every queue is on as many replicas as its broker."""
 OPERATOR_KEYS: Final = frozenset(
     (
         "expires",
@@ -96,8 +110,12 @@ _NOT_CLASSIC: Final = (
     "delayed-retry-min",
     "delayed-retry-max",
 )
-_NOT_QUORUM: Final = ("queue-mode", "queue-version", "max-age", "stream-max-segment-size-bytes", "initial-cluster-size")
+_NOT_QUORUM: Final = (
+    *("queue-mode", "queue-version", "max-age", "stream-max-segment-size-bytes", "initial-cluster-size"),
+    *WITHOUT_EFFECT,
+)
 _NOT_STREAM: Final = (
+    *WITHOUT_EFFECT,
     "expires",
     "message-ttl",
     "dead-letter-exchange",
@@ -119,7 +137,7 @@ _UNSUPPORTED: Final = {
     QueueType.QUORUM: frozenset(_NOT_QUORUM),
     QueueType.STREAM: frozenset(_NOT_STREAM),
 }
-KNOWN_KEYS: Final = frozenset((*_NUMBERS, *_TEXTS, *_CHOICES, "max-age"))
+KNOWN_KEYS: Final = frozenset((*_NUMBERS, *_TEXTS, *_CHOICES, "max-age", HA_PARAMS))
 """Keys of a policy."""
 
 
@@ -221,6 +239,8 @@ def _what_it_is_not(key: str, value: object) -> str | None:
         return None if is_number and (lowest is None or as_int(value) >= lowest) else what
     if key in _TEXTS:
         return _TEXTS[key] if text_of(value) is None else None
+    if key == HA_PARAMS:
+        return None if isinstance(value, int | list) and not isinstance(value, bool) else "ha-params value"
     if key == "max-age":
         return "max age" if max_age_ms(value) is None else None
     choices, what = _CHOICES[key]

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
-from entrepot.domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
+from entrepot.domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS, WITHOUT_EFFECT
 from entrepot.gateway.amqp.virtual_hosts.parameters import USER_LIMITS, VHOST_LIMITS
 from entrepot.gateway.operations.rabbitmq.bindings import BindingBody
 from entrepot.gateway.operations.rabbitmq.exchanges import ExchangeBody
@@ -210,6 +210,8 @@ class Import:
         await self._virtual_hosts.put_policy(vhost, policy)
         if unknown:
             self._leave_out(kind, row, f"without {', '.join(unknown)}: there is nothing like that here")
+        if idle := sorted(WITHOUT_EFFECT.intersection(kept)):
+            self._leave_out(kind, row, f"{', '.join(idle)}: kept, and without effect here")
 
     async def _take_exchange(self, row: Row) -> None:
         name, body = lenient(Named, row).name, lenient(ExchangeBody, {**_DURABLE, **row})

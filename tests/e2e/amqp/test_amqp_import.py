@@ -103,7 +103,7 @@ def test_what_a_rabbitmq_exports_is_taken_in(
     left = {(row["kind"], row["vhost"], row["name"]) for row in report["left_out"]}
     assert left == {
         ("permissions", "/", "alice"),
-        ("policies", "/", "short"),  # without ha-mode
+        ("policies", "/", "short"),  # whose ha-mode has no effect
     }
     assert report["done"] == {
         "vhosts": 2,
@@ -116,7 +116,7 @@ def test_what_a_rabbitmq_exports_is_taken_in(
     }
     orders = get(server, "/queues/%2F/orders", GUEST)
     assert orders["arguments"] == {"x-message-ttl": 60_000, "x-max-priority": 4} and orders["durable"]
-    assert orders["effective_policy_definition"] == {"max-length": 9}
+    assert orders["effective_policy_definition"] == {"max-length": 9, "ha-mode": "all"}
     assert get(server, "/queues/%2F/copies", GUEST)["type"] == "quorum"
     assert get(server, "/queues/%2F/events", GUEST)["type"] == "stream"
     [binding] = get(server, "/bindings/%2F/e/shop/q/orders", GUEST)

@@ -469,7 +469,9 @@ def test_policies_that_cannot_be_are_refused(api: httpx2.Client) -> None:
         {"pattern": "(", "definition": {"max-length": 1}},
         {"pattern": "^(?=a)", "definition": {"max-length": 1}},
         {"pattern": "a", "definition": {"max-length": -1}},
-        {"pattern": "a", "definition": {"ha-mode": "all"}},
+        {"pattern": "a", "definition": {"ha-mode": "everywhere"}},
+        {"pattern": "a", "definition": {"ha-mode": "exactly", "ha-params": True}},
+        {"pattern": "a", "definition": {"federation-upstream": "x"}},
         {"pattern": "a", "definition": {"max-length": 1}, "apply-to": "moons"},
         {"definition": {}},
     )
@@ -577,7 +579,13 @@ def test_what_an_import_leaves_out_is_listed(api: httpx2.Client, server: ServerP
         "global_parameters": [{"name": "cluster_name", "value": "rabbit@x"}, {"name": "mqtt", "value": 1}],
         "policies": [
             {"vhost": vhost, "name": "mirror", "pattern": "", "definition": {"ha-mode": "all"}},
-            {"vhost": vhost, "name": "part", "pattern": "", "definition": {"ha-mode": "all", "max-length": 7}},
+            {
+                "vhost": vhost,
+                "name": "part",
+                "pattern": "",
+                "definition": {"ha-mode": "all", "max-length": 7},
+                "priority": 1,
+            },
         ],
         "queues": [
             {"vhost": vhost, "name": "good", "durable": True, "auto_delete": False, "arguments": {}},
@@ -599,7 +607,7 @@ def test_what_an_import_leaves_out_is_listed(api: httpx2.Client, server: ServerP
         "permissions": 1,
         "topic_permissions": 1,
         "global_parameters": 1,
-        "policies": 1,
+        "policies": 2,
         "queues": 1,
     }
     left = {(row["kind"], row["name"]) for row in report["left_out"]}
@@ -617,7 +625,7 @@ def test_what_an_import_leaves_out_is_listed(api: httpx2.Client, server: ServerP
         ("bindings", "x -> good"),
     }
     assert all(row["reason"] for row in report["left_out"])
-    assert ok(api.get(f"/queues/{vhost}/good"))["effective_policy_definition"] == {"max-length": 7}
+    assert ok(api.get(f"/queues/{vhost}/good"))["effective_policy_definition"] == {"ha-mode": "all", "max-length": 7}
     assert ok(api.get(f"/permissions/{vhost}/alice"))["write"] == "^(a|b)$"
     for body in (b"[", b"[]", b'{"queues": 1}'):
         assert api.post("/definitions", content=body).status_code == 400
