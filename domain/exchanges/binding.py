@@ -58,6 +58,9 @@ def check_binding(binding: Binding, source_type: ExchangeType) -> None:
         _check_match(binding.arguments)
     elif source_type is ExchangeType.CONSISTENT_HASH:
         _check_weight(binding.routing_key)
+    elif source_type is ExchangeType.LOCAL_RANDOM and binding.destination_kind is DestinationKind.EXCHANGE:
+        text = f"an exchange of type {source_type} is bound to queues only"
+        raise EntrepotError(Code.PRECONDITION_FAILED, text)
 
 
 def headers_match(arguments: Mapping[str, object]) -> HeadersMatch:

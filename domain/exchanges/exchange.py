@@ -38,6 +38,13 @@ class ExchangeType(StrEnum):
     HEADERS = "headers"
     DELAYED = "x-delayed-message"
     CONSISTENT_HASH = "x-consistent-hash"
+    MODULUS_HASH = "x-modulus-hash"
+    RANDOM = "x-random"
+    LOCAL_RANDOM = "x-local-random"
+
+
+RANDOM_TYPES: Final = (ExchangeType.RANDOM, ExchangeType.LOCAL_RANDOM)
+"""Types that send the same message elsewhere each time.  All queues are local here."""
 
 
 def exchange_type(name: str) -> ExchangeType:

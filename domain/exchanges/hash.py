@@ -42,7 +42,7 @@ class HashTable:
     def add(self, binding: Binding) -> None:
         destinations = Destinations()
         destinations.add(binding)
-        seed = _hash(f"{binding.destination_kind} {binding.destination}")
+        seed = stable_hash(f"{binding.destination_kind} {binding.destination}")
         self._contenders[binding] = (seed, weight(binding), destinations)
         self._owners.clear()
 
@@ -53,7 +53,7 @@ class HashTable:
     def match(self, message: RoutedMessage) -> tuple[Destinations, ...]:
         if not self._contenders:
             return ()
-        slot = _hash(self._hashed(message)) % SLOTS
+        slot = stable_hash(self._hashed(message)) % SLOTS
         owner = self._owners.get(slot)
         if owner is None:
             owner = self._owners[slot] = self._owner(slot)
@@ -72,7 +72,7 @@ class HashTable:
         return max(self._contenders.values(), key=lambda each: (_score(each[0], slot, each[1]), each[0]))[2]
 
 
-def _hash(text: str) -> int:
+def stable_hash(text: str) -> int:
     """Return a hash that is the same in every process (`hash()` is not)."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_HASH_BYTES).digest(), "big")
 

@@ -18,6 +18,7 @@ from entrepot.domain.exchanges.binding import Binding, DestinationKind, check_bi
 from entrepot.domain.exchanges.exchange import (
     DEFAULT_EXCHANGE,
     PREDECLARED,
+    RANDOM_TYPES,
     Exchange,
     ExchangeType,
     exchange_text,
@@ -25,6 +26,7 @@ from entrepot.domain.exchanges.exchange import (
 )
 from entrepot.domain.exchanges.hash import HashTable
 from entrepot.domain.exchanges.headers import HeadersTable
+from entrepot.domain.exchanges.one_of import OneOfTable, at_random, by_modulus
 from entrepot.domain.exchanges.remembered_routes import RememberedRoutes
 from entrepot.domain.exchanges.table import DirectTable, ExchangeTable, FanoutTable, Fields, RoutedMessage
 from entrepot.domain.exchanges.topic import TopicTable
@@ -81,6 +83,7 @@ class Routing:
         self._queues: dict[str, dict[Binding, None]] = {}  # with the bindings that lead to each
         self._alternates_of: dict[str, dict[str, None]] = {}  # exchanges by their alternate
         self._bindings = 0
+        self._random_exchanges = 0
 
     # -- routes of messages ------------------------------------------------------------------------------------------
 
@@ -157,6 +160,11 @@ class Routing:
         entry = self._entries.get(name)
         return None if entry is None else entry.exchange
 
+    @property
+    def is_random(self) -> bool:
+        """True if messages that are alike may go to different queues."""
+        return self._random_exchanges > 0
+
     def exchanges(self) -> Iterator[Exchange]:
         return (entry.exchange for entry in self._entries.values())
 
@@ -215,6 +223,7 @@ class Routing:
         if exchange.name in self._entries:
             return False
         self._entries[exchange.name] = entry = _Entry(exchange)
+        self._random_exchanges += exchange.routing_type in RANDOM_TYPES
         self._note_alternate(entry, None, entry.alternate)
         self._forget_all(self._alternates_of.get(exchange.name, ()))
         return True
@@ -315,6 +324,7 @@ class Routing:
             self._unbind(binding)
         self._forget_all((name,))
         self._note_alternate(entry, entry.alternate, None)
+        self._random_exchanges -= entry.exchange.routing_type in RANDOM_TYPES
         del self._entries[name]
 
     def _unbind(self, binding: Binding) -> None:
@@ -372,4 +382,8 @@ def _table(exchange: Exchange) -> ExchangeTable:
         return HeadersTable()
     if kind is ExchangeType.CONSISTENT_HASH:
         return HashTable(exchange.arguments)
+    if kind is ExchangeType.MODULUS_HASH:
+        return OneOfTable(by_modulus, is_by_key=True)
+    if kind in RANDOM_TYPES:
+        return OneOfTable(at_random, is_by_key=False)
     return DirectTable()

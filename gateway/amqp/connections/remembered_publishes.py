@@ -159,8 +159,8 @@ class RememberedPublishes:
 
 
 def _is_by_key(vhost: Vhost, publish: Publish, queues: Sequence[str], message: Message) -> bool:
-    """True if the key alone decided: no time, no further keys, no queue that is chosen in the store."""
-    if message.queue_id < 0 or not TIMES.isdisjoint(message.system):
+    """True if the key alone decided: no time, no chance, no further keys, no queue that is chosen in the store."""
+    if vhost.routing.is_random or message.queue_id < 0 or not TIMES.isdisjoint(message.system):
         return False
     if publish.header.may_have_header(b"CC"):  # finds BCC as well
         return False

@@ -593,7 +593,7 @@ def test_what_an_import_leaves_out_is_listed(api: httpx2.Client, server: ServerP
             {"vhost": "nowhere", "name": "lost", "durable": True, "arguments": {}},
             {"vhost": vhost, "durable": True},
         ],
-        "exchanges": [{"vhost": vhost, "name": "x", "type": "x-random", "durable": True, "arguments": {}}],
+        "exchanges": [{"vhost": vhost, "name": "x", "type": "x-moon", "durable": True, "arguments": {}}],
         "bindings": [{"vhost": vhost, "source": "x", "destination": "good", "destination_type": "queue"}],
     }
     refused = api.post("/definitions", json=given)

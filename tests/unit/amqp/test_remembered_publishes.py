@@ -206,6 +206,14 @@ async def test_nor_what_waits_for_its_time(site: Site, publisher: Publisher) -> 
     assert site.door.services.remembered.count == 1
 
 
+async def test_nor_what_chance_decides(site: Site, publisher: Publisher) -> None:
+    await site.exchange("any", ExchangeType.RANDOM)
+    for name in ("q", "other"):
+        await site.definitions.bind(site.vhost, Binding("any", name, "k"))
+    found = {publisher.send("any", "k").topics[-1] for _ in range(100)}
+    assert found == set(topics_of(site, "q", "other"))
+
+
 async def test_a_transaction_goes_the_whole_way(site: Site, publisher: Publisher) -> None:
     routed(publisher)
     before = site.door.services.remembered.count
