@@ -8,6 +8,7 @@ from functools import partial
 
 from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.http.metrics.metrics import Scrapes
+from entrepot.gateway.http.metrics.rabbitmq_metrics import RabbitMqScrapes
 from entrepot.gateway.http.parts.event_parts import EventParts
 from entrepot.gateway.http.parts.shown_doors import ShownDoors
 from entrepot.gateway.http.peer_listener import PeerListener
@@ -141,7 +142,12 @@ class NounObjects:
             PULL_DELIVERY: PullDelivery(store, parts.topology, settings.groups, parts.sender, settings.http),
             SESSION: Session(security, self.beside.logins, clock, peers, browsers),
             ASYNC_API: AsyncApi(store, security, self.events.rules, self._listeners()),
-            HEALTH: Health(store, parts.is_ready, Scrapes(parts, doors, self.times).text),
+            HEALTH: Health(
+                store,
+                parts.is_ready,
+                Scrapes(parts, doors, self.times).text,
+                *(RabbitMqScrapes(parts, doors, peers.members, by_object=each).text for each in (False, True)),
+            ),
             **self._of_clients(),
             **self._of_subscriptions(),
             **self._of_streams(contents, overview),

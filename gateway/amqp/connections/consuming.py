@@ -20,6 +20,7 @@ from entrepot.gateway.amqp.connections.publishing import ChannelPublishing
 from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
 from entrepot.gateway.amqp.connections.templates import Held, template_for
+from entrepot.gateway.amqp.virtual_hosts.consumption import Way
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
@@ -201,7 +202,9 @@ class ChannelConsuming:
         self._next_tag = first + len(encoded)
         sizes = [len(template.body) for _, template in encoded]
         self._fit.note(max(sizes))
-        services.virtual_hosts.consumption.delivered(queue, sizes, sum(again))
+        services.virtual_hosts.consumption.delivered(
+            queue, sizes, sum(again), Way.CONSUMED if consumer.no_ack else Way.CONSUMED_ACK
+        )
         if consumer.no_ack:
             acknowledge_all([ticket for ticket, _ in encoded if isinstance(ticket, Ticket)])
         else:
@@ -262,7 +265,9 @@ class ChannelConsuming:
             ticket.acknowledge()
         else:
             self._hold((ticket,), tag, Handed(queue, None, services.loop.time()))
-        services.virtual_hosts.consumption.delivered(queue, [len(template.body)], int(is_again))
+        services.virtual_hosts.consumption.delivered(
+            queue, [len(template.body)], int(is_again), Way.GOT if no_ack else Way.GOT_ACK
+        )
         return True
 
     # -- settlements ---------------------------------------------------------------------------------------------
