@@ -6,7 +6,7 @@ Bindings are in an order that does not depend on when they came, so every gatewa
 
 from __future__ import annotations
 
-import random
+import itertools
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import TypeAlias
@@ -17,6 +17,8 @@ from entrepot.domain.exchanges.table import Destinations, RoutedMessage
 
 Choose: TypeAlias = Callable[[RoutedMessage, int], int]
 """Function that returns the number of a binding for a message, below the given count."""
+Pick: TypeAlias = Callable[[int], int]
+"""Function that returns any number below a count."""
 _Rank: TypeAlias = tuple[str, str, str, str]
 
 
@@ -46,9 +48,15 @@ class OneOfTable:
         return (self._destinations[ranks[self._choose(message, len(ranks))]],) if ranks else ()
 
 
-def at_random(message: RoutedMessage, count: int) -> int:
-    """Choose any binding, each as often as the others."""
-    return random.randrange(count)
+def by_chance(pick: Pick) -> Choose:
+    """Return a choice of any binding, each as often as the others."""
+    return lambda message, count: pick(count)
+
+
+def in_turn() -> Pick:
+    """Return a pick without chance: one number after the other."""
+    turns = itertools.count()
+    return lambda count: next(turns) % count
 
 
 def by_modulus(message: RoutedMessage, count: int) -> int:

@@ -26,7 +26,7 @@ from entrepot.domain.exchanges.exchange import (
 )
 from entrepot.domain.exchanges.hash import HashTable
 from entrepot.domain.exchanges.headers import HeadersTable
-from entrepot.domain.exchanges.one_of import OneOfTable, at_random, by_modulus
+from entrepot.domain.exchanges.one_of import OneOfTable, Pick, by_chance, by_modulus, in_turn
 from entrepot.domain.exchanges.remembered_routes import RememberedRoutes
 from entrepot.domain.exchanges.table import DirectTable, ExchangeTable, FanoutTable, Fields, RoutedMessage
 from entrepot.domain.exchanges.topic import TopicTable
@@ -63,9 +63,9 @@ class _Entry:
 
     __slots__ = ("alternate", "bindings", "consulted", "exchange", "feeders", "leading", "routes", "table")
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, pick: Pick) -> None:
         self.exchange = exchange
-        self.table = _table(exchange)
+        self.table = _table(exchange, pick)
         self.bindings: dict[Binding, None] = {}
         self.leading: dict[Binding, None] = {}
         self.feeders: dict[str, int] = {}
@@ -75,11 +75,12 @@ class _Entry:
 
 
 class Routing:
-    """Exchanges, bindings and the names of queues of one vhost."""
+    """Exchanges, bindings and the names of queues of one vhost.  `pick`: for random exchanges; without it their
+    bindings come in turn."""
 
-    def __init__(self, vhost: str = "/") -> None:
-        self.vhost = vhost
-        self._entries = {exchange.name: _Entry(exchange) for exchange in PREDECLARED}
+    def __init__(self, vhost: str = "/", pick: Pick | None = None) -> None:
+        self.vhost, self._pick = vhost, pick or in_turn()
+        self._entries = {exchange.name: _Entry(exchange, self._pick) for exchange in PREDECLARED}
         self._queues: dict[str, dict[Binding, None]] = {}  # with the bindings that lead to each
         self._alternates_of: dict[str, dict[str, None]] = {}  # exchanges by their alternate
         self._bindings = 0
@@ -222,7 +223,7 @@ class Routing:
         """Add an exchange that passed `check_exchange`; returns True if it is new.  An existing one stays."""
         if exchange.name in self._entries:
             return False
-        self._entries[exchange.name] = entry = _Entry(exchange)
+        self._entries[exchange.name] = entry = _Entry(exchange, self._pick)
         self._random_exchanges += exchange.routing_type in RANDOM_TYPES
         self._note_alternate(entry, None, entry.alternate)
         self._forget_all(self._alternates_of.get(exchange.name, ()))
@@ -372,7 +373,7 @@ class Routing:
             waiting += self._alternates_of.get(name, ())
 
 
-def _table(exchange: Exchange) -> ExchangeTable:
+def _table(exchange: Exchange, pick: Pick) -> ExchangeTable:
     kind = exchange.routing_type
     if kind is ExchangeType.FANOUT:
         return FanoutTable()
@@ -385,5 +386,5 @@ def _table(exchange: Exchange) -> ExchangeTable:
     if kind is ExchangeType.MODULUS_HASH:
         return OneOfTable(by_modulus, is_by_key=True)
     if kind in RANDOM_TYPES:
-        return OneOfTable(at_random, is_by_key=False)
+        return OneOfTable(by_chance(pick), is_by_key=False)
     return DirectTable()

@@ -8,6 +8,7 @@ from functools import partial
 
 from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.http.metrics.metrics import Scrapes
+from entrepot.gateway.http.metrics.rabbitmq_metrics import RabbitMqScrapes
 from entrepot.gateway.http.parts.event_parts import EventParts
 from entrepot.gateway.http.parts.shown_doors import ShownDoors
 from entrepot.gateway.http.peer_listener import PeerListener
@@ -141,12 +142,17 @@ class NounObjects:
             PULL_DELIVERY: PullDelivery(store, parts.topology, settings.groups, parts.sender, settings.http),
             SESSION: Session(security, self.beside.logins, clock, peers, browsers),
             ASYNC_API: AsyncApi(store, security, self.events.rules, self._listeners()),
-            HEALTH: Health(store, parts.is_ready, Scrapes(parts, doors, self.times).text),
+            HEALTH: self._health(),
             **self._of_clients(),
             **self._of_subscriptions(),
             **self._of_streams(contents, overview),
             **self._of_rabbitmq(),
         }
+
+    def _health(self) -> Health:
+        parts, doors, members = self.parts, self.doors, self.beside.peers.members
+        texts = (RabbitMqScrapes(parts, doors, members, by_object=each).text for each in (False, True))
+        return Health(parts.store, parts.is_ready, Scrapes(parts, doors, self.times).text, *texts)
 
     def _of_clients(self) -> dict[Noun, object]:
         peers, doors = self.beside.peers, self.doors

@@ -12,17 +12,17 @@ from functools import partial
 from typing import Final
 
 from entrepot.domain.callbacks import hand_over
-from entrepot.domain.message import StoredMessage, place_of_message
-from entrepot.domain.position import Position
+from entrepot.domain.message import place_of_message
 from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
 from entrepot.gateway.amqp.connections.channel_room import ChannelRoom
 from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.consumer import Consumer
 from entrepot.gateway.amqp.connections.publishing import ChannelPublishing
 from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.connections.set_apart import Apart, SetApart, tags_up_to
-from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
 from entrepot.gateway.amqp.connections.templates import Handed, Held, template_for
 from entrepot.gateway.amqp.connections.turns import Turns
+from entrepot.gateway.amqp.virtual_hosts.consumption import Way
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.odd_messages import set_aside
@@ -36,73 +36,6 @@ from entrepot.protocols.amqp.value_space import USUAL_FRAME_MAX
 
 PART: Final = "amqp"
 TOO_NARROW: Final = "the properties of the message do not fit a frame of the client"
-
-
-class Consumer:
-    """A consumer.  `prefetch`: maximum number of its unsettled messages; 0 for no limit of its own."""
-
-    __slots__ = (
-        "_consuming",
-        "arguments",
-        "exclusive",
-        "held",
-        "no_ack",
-        "prefetch",
-        "priority",
-        "queue",
-        "since_ms",
-        "tag",
-    )
-
-    def __init__(
-        self,
-        consuming: ChannelConsuming,
-        tag: str,
-        queue: Queue,
-        *,
-        no_ack: bool,
-        exclusive: bool,
-        priority: int,
-        prefetch: int,
-        arguments: dict[str, object],
-    ) -> None:
-        self._consuming = consuming
-        self.tag, self.queue = tag, queue
-        self.no_ack, self.exclusive, self.priority, self.prefetch = no_ack, exclusive, priority, prefetch
-        self.arguments = arguments
-        self.held, self.since_ms = 0, consuming.services.clock.now_ms()
-
-    @property
-    def credit(self) -> int:
-        return self._consuming.room.credit(self)
-
-    @property
-    def shared_room(self) -> ChannelRoom | None:
-        """The room of its channel, which its unsettled messages take."""
-        return None if self.no_ack else self._consuming.room
-
-    @property
-    def start(self) -> int | Position | None:
-        """The position in a stream from which it reads."""
-        return stream_start(self.arguments, self._consuming.services.clock.now_ms())
-
-    @property
-    def is_narrow(self) -> bool:
-        """True if its frames are smaller than those of most clients."""
-        return self._consuming.is_narrow
-
-    def can_take(self, ticket: Ticket) -> bool:
-        """True if the message's properties fit its frames."""
-        return self._consuming.can_take(self.queue, ticket)
-
-    def take(self, tickets: Sequence[Ticket]) -> None:
-        self._consuming.deliver(self, tickets)
-
-    def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
-        self._consuming.deliver(self, [StreamTicket(message) for message in messages])
-
-    def queue_gone(self) -> None:
-        self._consuming.queue_gone(self)
 
 
 class ChannelConsuming:
@@ -193,7 +126,9 @@ class ChannelConsuming:
         self._next_tag = first + len(encoded)
         sizes = [len(template.body) for _, template in encoded]
         self.room.note(max(sizes))
-        services.virtual_hosts.consumption.delivered(queue, sizes, sum(again))
+        services.virtual_hosts.consumption.delivered(
+            queue, sizes, sum(again), Way.CONSUMED if consumer.no_ack else Way.CONSUMED_ACK
+        )
         if consumer.no_ack:
             acknowledge_all([ticket for ticket, _ in encoded if isinstance(ticket, Ticket)])
         else:
@@ -255,7 +190,9 @@ class ChannelConsuming:
         else:
             self._hold((ticket,), tag, Handed(queue, None, services.loop.time()))
             self.room.gotten += 1
-        services.virtual_hosts.consumption.delivered(queue, [len(template.body)], int(is_again))
+        services.virtual_hosts.consumption.delivered(
+            queue, [len(template.body)], int(is_again), Way.GOT if no_ack else Way.GOT_ACK
+        )
         return True
 
     # -- settlements ---------------------------------------------------------------------------------------------

@@ -191,6 +191,7 @@ class AmqpConversation:
             self._handle(machine.close(ReplyCode.NOT_ALLOWED, limit, 10, 40))
         else:
             self.client.vhost = vhost
+            self._services.counters.connections_opened += 1
             self.client.connected_at_ms = self._services.clock.now_ms()
             machine.opened()
             if self.driver is not None:
@@ -262,6 +263,7 @@ class AmqpConversation:
                 self.close_connection(ReplyCode.NOT_ALLOWED, refused)
                 return
             out = ChannelOutput(self.machine, driver, number)
+            self._services.counters.channels_opened += 1
             self.channels[number] = AmqpChannel(self._services, self.client, vhost, out, HANDLERS, self)
 
     def _channel_closed(self, event: ChannelClosed) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from entrepot.domain.queues.declaration import declared_queue, queue_text
 from entrepot.gateway.amqp.connections import topology
 from entrepot.gateway.amqp.connections.channel import AmqpChannel, Handler
-from entrepot.gateway.amqp.connections.consuming import Consumer
+from entrepot.gateway.amqp.connections.consumer import Consumer
 from entrepot.gateway.amqp.connections.names import CONSUMER_NAMED, REPLY_TO_QUEUE
 from entrepot.gateway.amqp.connections.streams import stream_start
 from entrepot.gateway.amqp.connections.topology import queue_to_read

@@ -24,6 +24,9 @@ class AmqpCounters:
     confirmed: int = 0
     refused: int = 0
     returned: int = 0
+    connections_opened: int = 0
+    """Connections that got their virtual host."""
+    channels_opened: int = 0
 
 
 @dataclass(slots=True)

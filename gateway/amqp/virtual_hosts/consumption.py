@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.messaging.traffic import Traffic
+
+
+class Way(Enum):
+    """A way to be handed messages; ACK: those that the client has to acknowledge."""
+
+    CONSUMED = "consumed"
+    CONSUMED_ACK = "consumed, to be acknowledged"
+    GOT = "got"
+    GOT_ACK = "got, to be acknowledged"
 
 
 @dataclass(slots=True)
@@ -25,6 +35,8 @@ class Consumption:
         self._traffic = traffic
         self._queues: dict[str, QueueCounts] = {}
         self.total = QueueCounts()
+        self.by_way: dict[Way, int] = dict.fromkeys(Way, 0)
+        """Deliveries of all queues, by how they were asked for."""
 
     def of(self, queue: Queue) -> QueueCounts:
         """The counts of a queue, to be read."""
@@ -41,10 +53,11 @@ class Consumption:
         flow = self._traffic.incoming.get(queue.topic)
         return 0 if flow is None else flow.messages
 
-    def delivered(self, queue: Queue, sizes: list[int], redelivered: int) -> None:
+    def delivered(self, queue: Queue, sizes: list[int], redelivered: int, way: Way) -> None:
         """Count deliveries of messages of these sizes; `redelivered` of them not for the first time."""
         if not sizes:
             return
+        self.by_way[way] += len(sizes)
         for counts in (self._begun(queue), self.total):
             counts.delivered += len(sizes)
             counts.redelivered += redelivered

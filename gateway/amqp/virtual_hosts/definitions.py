@@ -53,6 +53,8 @@ class Definitions:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._vhosts: dict[str, Vhost] = {}
+        self.queues_deleted = 0
+        """Queues that this gateway has deleted since the process began."""
         self._keys = WatchedKeys(store.key_values, PREFIX, self._take, self._known)
         self.start, self.close = self._keys.start, self._keys.close
         self.on_change: list[Callable[[], None]] = []
@@ -209,6 +211,7 @@ class Definitions:
 
     async def delete_queue(self, vhost: Vhost, queue: Queue) -> None:
         """Delete a queue with its bindings, messages and dependents."""
+        self.queues_deleted += 1
         removal = vhost.routing.removal_of_queue(queue.name)
         await self._remove(vhost, removal)
         forgetting = (self._store.topology.delete_topic(queue.topic), self._store.topology.delete_group(queue.group))

@@ -5,6 +5,7 @@ Invariant: it equals the key-values, or will as soon as the watch tells this gat
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -109,7 +110,7 @@ class Vhost:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.name = vhost_of(namespace)
-        self.routing = Routing(self.name)
+        self.routing = Routing(self.name, random.randrange)
         self.queues: dict[str, Queue] = {}
         self.owned: dict[str, set[str]] = {}
         """Names of exclusive queues, by connection."""

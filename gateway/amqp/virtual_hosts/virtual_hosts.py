@@ -93,6 +93,8 @@ class VirtualHosts:
         self.presence = ConsumerPresence(store, clock, member, self._consumers_changed, self.feeds.settle)
         self.expiry.presence = self.presence
         self.consumption = Consumption(sender.traffic)
+        self.queues_declared = self.queues_created = 0
+        """Declarations of queues here, and those of new ones, since the process began."""
         self.on_declared_dead: list[Callable[[frozenset[str]], object]] = []
         """Callbacks for the connections here whose exclusive queues others delete."""
         definitions.on_queue_gone.append(self._queue_gone)
@@ -176,6 +178,7 @@ class VirtualHosts:
         `is_named_here`: the server chose its name. Raises PRECONDITION_FAILED, FORBIDDEN (a system name), or AmqpError
         for another connection's queue.
         """
+        self.queues_declared += 1
         found = vhost.queue(wanted.name)
         if found is None:
             if not is_named_here:
@@ -187,6 +190,7 @@ class VirtualHosts:
                 vhost, wanted, gateway=self.gateway, connection=owner, now_ms=self.clock.now_ms()
             )
             if is_new:
+                self.queues_created += 1
                 self.used(found)
                 if found.gateway not in ("", self.gateway):  # declared under an incarnation that ended meanwhile
                     self._fence(frozenset((owner,)))

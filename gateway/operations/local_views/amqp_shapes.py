@@ -7,7 +7,7 @@ from typing import Any
 
 from entrepot.domain.field_value import text_of
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
-from entrepot.gateway.amqp.connections.consuming import Consumer
+from entrepot.gateway.amqp.connections.consumer import Consumer
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
 from entrepot.gateway.amqp.connections.shown_names import channel_name, connection_name
 from entrepot.gateway.transport.driver import Driver

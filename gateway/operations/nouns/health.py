@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _OK: Final = "ok"
 _HEALTH: Final = open_by("open_health", cluster(Action.GET))
+_METRICS: Final = open_by("open_metrics", cluster(Action.GET))
+Text = Callable[[], Awaitable[list[bytes]]]
 
 
 class HealthShown(Part, frozen=True):
@@ -39,12 +41,14 @@ HEALTH: Final = Noun("health", "", prefix="")
 
 
 class Health:
-    """The operations of health.  `metrics`: all of them, in pieces of Prometheus' text format."""
+    """The operations of health.  `metrics`: all of them, in pieces of Prometheus' text format; `rabbitmq`,
+    `rabbitmq_objects`: those by RabbitMQ's names, in sums and by object."""
 
     def __init__(
-        self, store: Store, is_ready: Callable[[], bool], metrics: Callable[[], Awaitable[list[bytes]]]
+        self, store: Store, is_ready: Callable[[], bool], metrics: Text, rabbitmq: Text, rabbitmq_objects: Text
     ) -> None:
         self._store, self._is_ready, self._metrics = store, is_ready, metrics
+        self._rabbitmq, self._rabbitmq_objects = rabbitmq, rabbitmq_objects
 
     @HEALTH.get(
         "/healthz",
@@ -77,13 +81,34 @@ class Health:
         "/metrics",
         "getMetrics",
         "Get metrics in Prometheus' text format",
-        open_by("open_metrics", cluster(Action.GET)),
+        _METRICS,
         outcome="Prometheus' text format",
         shows={"text/plain": "entrepot_messages_stored_total 12.0\n"},
     )
     async def metrics(self) -> Pieces:
-        text = await self._metrics()
-        return Pieces(_turns(text), CONTENT_TYPE_LATEST, {"content-length": str(sum(map(len, text)))})
+        return _pieces(await self._metrics())
+
+    @HEALTH.get(
+        "/metrics/rabbitmq",
+        "getRabbitMqMetrics",
+        "Get metrics of AMQP by RabbitMQ's names, summed up",
+        _METRICS,
+        outcome="Prometheus' text format",
+        shows={"text/plain": "rabbitmq_connections 12.0\n"},
+    )
+    async def rabbitmq(self) -> Pieces:
+        return _pieces(await self._rabbitmq())
+
+    @HEALTH.get(
+        "/metrics/rabbitmq/per-object",
+        "getRabbitMqMetricsByObject",
+        "Get metrics of AMQP by RabbitMQ's names, of each queue, channel and connection",
+        _METRICS,
+        outcome="Prometheus' text format",
+        shows={"text/plain": 'rabbitmq_queue_messages_ready{queue="jobs",vhost="/"} 3.0\n'},
+    )
+    async def rabbitmq_objects(self) -> Pieces:
+        return _pieces(await self._rabbitmq_objects())
 
 
 def reason_unready(store: Store, is_ready: Callable[[], bool]) -> str:
@@ -96,6 +121,10 @@ def reason_unready(store: Store, is_ready: Callable[[], bool]) -> str:
     if control is not None and not control.is_available:
         return "no broker is available"
     return "" if control is None else control.confirm_problem
+
+
+def _pieces(text: list[bytes]) -> Pieces:
+    return Pieces(_turns(text), CONTENT_TYPE_LATEST, {"content-length": str(sum(map(len, text)))})
 
 
 async def _turns(pieces: list[bytes]) -> AsyncIterator[bytes]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from msgspec import Meta
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.amqp.virtual_hosts.consumption import Way
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import check_owner
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.gateway.operations.local_views.amqp_shapes import plain
@@ -66,7 +67,8 @@ class MessagesOfQueues:
         virtual_hosts.used(queue)
         tickets = await _taken(virtual_hosts, queue, body.count)
         sizes = [len(ticket.message.body) for ticket in tickets]
-        virtual_hosts.consumption.delivered(queue, sizes, sum(ticket.is_again for ticket in tickets))
+        way = Way.GOT if body.ackmode == "ack_requeue_false" else Way.GOT_ACK
+        virtual_hosts.consumption.delivered(queue, sizes, sum(ticket.is_again for ticket in tickets), way)
         await _settled(virtual_hosts, queue, tickets, body.ackmode)
         left = await virtual_hosts.counting.ready(queue)
         if body.ackmode.endswith("requeue_true"):

@@ -271,6 +271,8 @@ def _server(ask: Asking) -> None:
         "/healthz",
         "/readyz",
         "/metrics",
+        "/metrics/rabbitmq",
+        "/metrics/rabbitmq/per-object",
         "/asyncapi.json",
         f"{V1}/tiering",
         f"{V1}/brokers",

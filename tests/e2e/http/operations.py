@@ -149,7 +149,7 @@ OPERATIONS = [
     http("GET", "/api/v1/controllers", ("LIST", "Cluster:default")),
     http("POST", "/api/v1/controllers", ("UPDATE", "Cluster:default"), json={"controller": 4, "address": "a:1"}),
     http("DELETE", "/api/v1/controllers/4", ("DELETE", "Cluster:default")),
-    http("GET", "/metrics", ("GET", "Cluster:default")),
+    *(http("GET", f"/metrics{path}", ("GET", "Cluster:default")) for path in ("", "/rabbitmq", "/rabbitmq/per-object")),
     http("GET", "/api/v1/retained?filter=grid/%23", ("SUB", "Topic:grid/#")),
     http("GET", "/api/v1/retained/grid%2Fa", ("SUB", "Topic:grid/a")),
     http("DELETE", "/api/v1/retained?filter=grid/%23", ("PUB", "Topic:grid/#")),

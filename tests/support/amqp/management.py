@@ -12,13 +12,14 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 
 from tests.support.amqp.rabbitmq import RabbitMQ
+from tests.support.processes.ports import free_port
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.tiers.marks import interop_only
 
 BOTH: Final = ("entrepot", interop_only("rabbitmq"))
 """Parameters of a test: ours in the default tier, RabbitMQ beside it in the interop tier."""
-PLUGINS: Final = ("rabbitmq_management",)
+PLUGINS: Final = ("rabbitmq_management", "rabbitmq_prometheus")
 SETTINGS: Final = {
     "security.argon2_memory_bytes": "65536",
     "security.argon2_iterations": "1",
@@ -34,6 +35,8 @@ class Managed:
     name: str
     port: int
     url: str
+    metrics: str = ""
+    """Where the metrics of RabbitMQ's names are."""
 
     @property
     def is_ours(self) -> bool:
@@ -72,11 +75,15 @@ class Managed:
 def running(name: str, directory: Path) -> Iterator[Managed]:
     """The server of a name, with an empty store."""
     if name == "rabbitmq":
-        with RabbitMQ(directory, PLUGINS) as node:
-            yield Managed(name, node.port, f"http://127.0.0.1:{node.management_port}")
+        port = free_port()
+        lines = ("prometheus.tcp.ip = 127.0.0.1", f"prometheus.tcp.port = {port}", "collect_statistics_interval = 500")
+        with RabbitMQ(directory, PLUGINS, lines) as node:
+            url = f"http://127.0.0.1:{node.management_port}"
+            yield Managed(name, node.port, url, f"http://127.0.0.1:{port}/metrics")
         return
     with ServerProcess(directory, SETTINGS) as server:
-        yield Managed(name, server.port("amqp"), f"http://{server.address('http')}")
+        url = f"http://{server.address('http')}"
+        yield Managed(name, server.port("amqp"), url, f"{url}/metrics/rabbitmq")
         assert server.stop() == 0, server.log_text()
         assert "Traceback" not in server.log_text(), server.log_text()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -18,7 +19,7 @@ QUEUES = ["a", "b", "c"]
 
 
 def routing_with(kind: ExchangeType) -> Routing:
-    routing = Routing()
+    routing = Routing("/", random.Random(7).randrange)
     routing.declare_exchange(Exchange("x", kind))
     for queue in QUEUES:
         routing.declare_queue(queue)
@@ -73,3 +74,12 @@ def test_a_local_random_exchange_leads_to_queues_alone() -> None:
     check_binding(binding, ExchangeType.RANDOM)
     with pytest.raises(EntrepotError, match="bound to queues only"):
         check_binding(binding, ExchangeType.LOCAL_RANDOM)
+
+
+def test_without_a_pick_they_come_in_turn() -> None:
+    routing = Routing()
+    routing.declare_exchange(Exchange("x", ExchangeType.RANDOM))
+    for queue in QUEUES:
+        routing.declare_queue(queue)
+        routing.bind(Binding("x", queue))
+    assert [routing.route("x", ["k"]) for _ in range(4)] == [("a",), ("b",), ("c",), ("a",)]

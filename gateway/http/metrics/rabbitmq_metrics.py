@@ -1,0 +1,202 @@
+"""Metrics of AMQP by the names of RabbitMQ's Prometheus plugin, so that boards and alarms made for it find them.
+
+Counters are those of this gateway.  A shared queue is told by one gateway alone, as by one node of RabbitMQ, so that
+sums over all gateways are right.  What is not known here is left out: memory of queues, reductions, Erlang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from entrepot.gateway.http.metrics.metric_families import counters, gauges
+from entrepot.gateway.http.metrics.metrics import DEAR_SECONDS, FRESH_SECONDS
+from entrepot.gateway.http.metrics.rabbitmq_names import (
+    CHANNEL_GAUGES,
+    CONNECTION_GAUGES,
+    COUNTERS,
+    GAUGES,
+    GLOBAL_COUNTERS,
+    PROCESS,
+    QUEUE_COUNTERS,
+    QUEUE_GAUGES,
+    ways,
+)
+from entrepot.gateway.messaging.yielding import in_pages
+from entrepot.gateway.operations.local_views.amqp_shapes import channel_shape, connection_shape, node_name
+from entrepot.gateway.operations.rabbitmq.message_stats import totals_of_all
+from entrepot.gateway.operations.rabbitmq.overview import MAX_COUNTED_QUEUES
+from entrepot.gateway.operations.rabbitmq.queues import add_counts
+from entrepot.gateway.settings.version import own_version
+from entrepot.gateway.work.fresh import Fresh
+
+if TYPE_CHECKING:
+    from entrepot.gateway.amqp.frontend import AmqpFrontend
+    from entrepot.gateway.door.parts import Parts
+    from entrepot.gateway.http.parts.shown_doors import ShownDoors
+    from entrepot.gateway.member.others import OtherMembers
+
+AT_ONCE: Final = 500
+"""Connections between two turns of others."""
+PROTOCOL: Final = "amqp091"
+_QUEUE: Final = ("vhost", "queue")
+Row = Mapping[str, Any]
+Rows = list[tuple[list[str], list[int]]]
+Described = Mapping[str, tuple[str, str]]
+Families = Callable[[Sequence[str], Mapping[str, str], Any], Iterator[Metric]]
+
+
+@dataclass(slots=True)
+class Look:
+    """The state of one scrape.  `queues`: this gateway's, with their counts unless there are too many."""
+
+    amqp: AmqpFrontend
+    queues: Sequence[Row] = ()
+    are_counted: bool = True
+    connections: list[Row] = field(default_factory=list)
+    channels: list[Row] = field(default_factory=list)
+
+
+class RabbitMqScrapes:
+    """Texts of `/metrics/rabbitmq`, made once for all who ask within a moment.  `by_object`: of each queue, channel and
+    connection."""
+
+    def __init__(self, parts: Parts, doors: ShownDoors, members: OtherMembers, *, by_object: bool) -> None:
+        self._parts, self._doors, self._members, self._by_object = parts, doors, members, by_object
+        self._process = ProcessCollector(registry=CollectorRegistry())
+        self._fresh = Fresh(self._make, FRESH_SECONDS, DEAR_SECONDS)
+
+    async def text(self) -> list[bytes]:
+        """The text, in Prometheus' format 0.0.4."""
+        return await self._fresh.get()
+
+    async def _make(self) -> list[bytes]:
+        amqp = self._doors.amqp
+        registry = CollectorRegistry()
+        found = [*self._about_itself(), *(() if amqp is None else self._lines(amqp, await self._look(amqp)))]
+        registry.register(_Ready(found))
+        return [generate_latest(registry)]
+
+    async def _look(self, amqp: AmqpFrontend) -> Look:
+        queues: list[dict[str, Any]] = [
+            {"vhost": vhost.name, "name": queue.name, "queue": queue}
+            for vhost in amqp.virtual_hosts.definitions.vhosts()
+            for queue in vhost.queues.values()
+            if self._tells(queue.gateway, amqp.virtual_hosts.gateway)
+        ]
+        look = Look(amqp, queues, len(queues) <= MAX_COUNTED_QUEUES)
+        if look.are_counted:
+            await add_counts(amqp.virtual_hosts, queues)
+        async for page in in_pages(list(amqp.logged_in()), AT_ONCE):
+            for each in page:
+                look.connections.append(connection_shape(each))
+                look.channels += [channel_shape(channel) for channel in each.channels.values()]
+        return look
+
+    def _tells(self, owner: str, own: str) -> bool:
+        """True if this gateway tells of a queue: it owns it, or is the first of all gateways where nobody does."""
+        return owner == own if owner else all(self._members.own_id <= peer for peer, _ in self._members.others())
+
+    def _about_itself(self) -> Iterator[Metric]:
+        settings = self._parts.settings
+        build = GaugeMetricFamily(
+            "rabbitmq_build_info", "Versions", labels=["rabbitmq_version", "product_name", "product_version"]
+        )
+        build.add_metric([settings.amqp.product_version, "Entrepôt", own_version()], 1)
+        yield build
+        process = {each.name: each.samples[0].value for each in self._process.collect() if each.samples}
+        for name, (own, told) in PROCESS.items():
+            if own in process:
+                yield GaugeMetricFamily(name, told, value=process[own])
+
+    def _lines(self, amqp: AmqpFrontend, look: Look) -> Iterator[Metric]:
+        settings, node = self._parts.settings, node_name(amqp.virtual_hosts.gateway)
+        cluster = settings.cluster.name or node
+        labels = ["rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id"]
+        identity = GaugeMetricFamily("rabbitmq_identity_info", "The node and its cluster", labels=labels)
+        identity.add_metric([node, cluster, cluster], 1)
+        yield identity
+        failure = self._parts.store.condition.failure
+        alarm = GaugeMetricFamily(
+            "rabbitmq_alarms_free_disk_space_watermark",
+            "1 while the store takes no messages",
+            value=amqp.is_full or failure is not None,
+        )
+        yield alarm
+        gauge_values = {
+            "rabbitmq_connections": len(look.connections),
+            "rabbitmq_channels": len(look.channels),
+            "rabbitmq_consumers": sum(each["consumer_count"] for each in look.channels),
+            "rabbitmq_queues": len(look.queues),
+            "rabbitmq_process_open_tcp_sockets": len(amqp.conversations),
+            "rabbitmq_process_max_tcp_sockets": settings.amqp.max_connections,
+        }
+        for name, value in gauge_values.items():
+            yield GaugeMetricFamily(name, GAUGES[name], value=value)
+        yield from self._counters(amqp, look)
+        yield from self._objects(look)
+
+    def _counters(self, amqp: AmqpFrontend, look: Look) -> Iterator[Metric]:
+        told, totals = amqp.counters, totals_of_all(amqp)
+        virtual_hosts, by_way = amqp.virtual_hosts, ways(amqp.virtual_hosts.consumption.by_way)
+        values = {
+            "rabbitmq_connections_opened": told.connections_opened,
+            "rabbitmq_connections_closed": told.connections_opened - len(look.connections),
+            "rabbitmq_channels_opened": told.channels_opened,
+            "rabbitmq_channels_closed": told.channels_opened - len(look.channels),
+            "rabbitmq_queues_declared": virtual_hosts.queues_declared,
+            "rabbitmq_queues_created": virtual_hosts.queues_created,
+            "rabbitmq_queues_deleted": virtual_hosts.definitions.queues_deleted,
+            "rabbitmq_channel_messages_published": totals["publish"],
+            "rabbitmq_channel_messages_confirmed": totals["confirm"],
+            "rabbitmq_channel_messages_unroutable_returned": totals["return_unroutable"],
+            "rabbitmq_channel_messages_redelivered": totals["redeliver"],
+            "rabbitmq_channel_messages_acked": totals["ack"],
+            **by_way,
+        }
+        for name, value in values.items():
+            yield CounterMetricFamily(name, COUNTERS[name], value=value)
+        for name, (same, text) in GLOBAL_COUNTERS.items():
+            family = CounterMetricFamily(name, text, labels=["protocol"])
+            family.add_metric([PROTOCOL], totals["deliver_get"] if same is None else values[same])
+            yield family
+
+    def _objects(self, look: Look) -> Iterator[Metric]:
+        """Figures of queues, channels and connections: of each, or their sums."""
+        consumption = look.amqp.virtual_hosts.consumption
+        if look.are_counted:
+            counted = [each for each in look.queues if "messages" in each]  # others have gone meanwhile
+            yield from self._told(gauges, QUEUE_GAUGES, _QUEUE, _rows(counted, ("vhost", "name"), QUEUE_GAUGES))
+        published = [([each["vhost"], each["name"]], [consumption.incoming(each["queue"])]) for each in look.queues]
+        yield from self._told(counters, QUEUE_COUNTERS, _QUEUE, published)
+        for label, described, rows in (
+            ("channel", CHANNEL_GAUGES, look.channels),
+            ("connection", CONNECTION_GAUGES, look.connections),
+        ):
+            yield from self._told(gauges, described, (label,), _rows(rows, ("name",), described))
+
+    def _told(self, make: Families, described: Described, labels: Sequence[str], rows: Rows) -> Iterator[Metric]:
+        texts = {name: text for name, (_, text) in described.items()}
+        if self._by_object:
+            return make(labels, texts, rows)
+        return make((), texts, [((), [sum(numbers[place] for _, numbers in rows) for place in range(len(texts))])])
+
+
+class _Ready:
+    """A collector of metrics that are made already."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> list[Metric]:
+        return self._metrics
+
+
+def _rows(rows: Sequence[Row], names: Sequence[str], described: Described) -> Rows:
+    """The values of the labels of each row, and its figures."""
+    return [([row[name] for name in names], [int(row[name]) for name, _ in described.values()]) for row in rows]
