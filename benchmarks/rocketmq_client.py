@@ -191,14 +191,14 @@ async def waits(port: int, rate: int, seconds: float, topic: str = TOPIC) -> lis
 
     async def one(number: int, due: float) -> None:
         await client.send(number, 1)
-        found.append((loop.time() - due) * 1000)
+        found.append((time.monotonic() - due) * 1000)
 
     try:
         await client.send(0, 1)
-        began, under_way = loop.time(), set[asyncio.Task[None]]()
+        began, under_way = time.monotonic(), set[asyncio.Task[None]]()  # the loop's own time has whole milliseconds
         for number in range(int(rate * seconds)):
             due = began + number / rate
-            if (left := due - loop.time()) > 0:
+            if (left := due - time.monotonic()) > 0:
                 await asyncio.sleep(left)
             task = loop.create_task(one(number, due))
             under_way.add(task)
