@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.position import Position
 from entrepot.gateway.amqp.connections.channel_room import ChannelRoom
+from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
+from entrepot.gateway.amqp.connections.templates import Held
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.messaging.ticket import Ticket
 
-if TYPE_CHECKING:
-    from entrepot.gateway.amqp.connections.consuming import ChannelConsuming
+
+class Consuming(Protocol):
+    """A consumer's view of its channel."""
+
+    services: AmqpServices
+    room: ChannelRoom
+
+    @property
+    def is_narrow(self) -> bool:
+        """True if there may be messages whose properties do not fit a frame of this client."""
+
+    def can_take(self, queue: Queue, ticket: Held) -> bool:
+        """True if a message's properties fit the client's frames."""
+
+    def deliver(self, consumer: Consumer, tickets: Sequence[Held]) -> None:
+        """Send messages to a consumer."""
+
+    def queue_gone(self, consumer: Consumer) -> None:
+        """Note the deletion of a consumer's queue."""
 
 
 class Consumer:
@@ -34,7 +53,7 @@ class Consumer:
 
     def __init__(
         self,
-        consuming: ChannelConsuming,
+        consuming: Consuming,
         tag: str,
         queue: Queue,
         *,

@@ -1,7 +1,7 @@
 """Metrics of AMQP by the names of RabbitMQ's Prometheus plugin, so that boards and alarms made for it find them.
 
 Counters are those of this gateway.  A shared queue is told by one gateway alone, as by one node of RabbitMQ, so that
-sums over all gateways are right.  What is not known here is left out: memory of queues, reductions, Erlang.
+sums over all gateways are right.  Figures that are not known here are left out: memory of queues, reductions, Erlang.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ TRAFFIC = re.compile(
     r"/api/exchanges/.*/publish|/webhooks/consent/.*|/api/v1/session"
 )
 """Paths that change nothing for an operator, or that tell the audit log themselves."""
-OF_SEVERAL = re.compile(r"/api/v1/.*:(close|disconnect)")
-"""Paths with an entry for each connection that was there, which is none here."""
+OF_SEVERAL = re.compile(r"/api/v1/.*:(close|disconnect)|/api/users/bulk-delete")
+"""Paths with an entry for each connection or user that was there, which is none here."""
 UNSURE = {500, 503, 504}
 TOLD_BELOW = re.compile(r"/api/(v1/)?(users|acls|permissions)/.*")
 """Changes that `Administration` audits, whatever their way."""

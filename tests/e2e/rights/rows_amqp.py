@@ -17,6 +17,9 @@ EXCHANGES = {
     "fanout": "fanout",
     "headers": "headers",
     "hash": "x-consistent-hash",
+    "modulus": "x-modulus-hash",
+    "random": "x-random",
+    "local": "x-local-random",
     "delayed": "x-delayed-message",
 }
 QUEUES = ("gq", "gr", "gq.x")
@@ -202,6 +205,9 @@ BINDING = [
     row(BIND, "fanout", binding("fanout/#"), bind("gq", "fanout", "ignored"), "fanout"),
     row(BIND, "headers", binding("headers/#"), bind("gq", "headers", "", a="b"), "headers"),
     row(BIND, "hash", binding("hash/#"), bind("gq", "hash", "1"), "x-consistent-hash"),
+    row(BIND, "modulus", binding("modulus/#"), bind("gq", "modulus", "1"), "x-modulus-hash"),
+    row(BIND, "random", binding("random/#"), bind("gq", "random", "1"), "x-random"),
+    row(BIND, "local random", binding("local/#"), bind("gq", "local", "1"), "x-local-random"),
     row(BIND, "delayed", binding("delayed/a"), bind("gq", "delayed", "a"), "x-delayed-message"),
     row(BIND, "names of MQTT", binding("a/+/#"), bind("gq", "amq.topic", "a.*.#")),
     row(BIND, "all names of MQTT", binding("#"), bind("gq", "amq.topic", "#")),

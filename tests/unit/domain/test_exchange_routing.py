@@ -13,7 +13,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.exchanges import remembered_routes
 from entrepot.domain.exchanges import routing as exchange_routing
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
-from entrepot.domain.exchanges.exchange import PREDECLARED, Exchange, ExchangeType
+from entrepot.domain.exchanges.exchange import PREDECLARED, RANDOM_TYPES, Exchange, ExchangeType
 from entrepot.domain.exchanges.routing import Removal, Routing, UnknownExchange
 from tests.support.cases import cases
 from tests.tiers.marks import scaled
@@ -27,6 +27,8 @@ patterns = st.sampled_from(["a", "b", "a.b", "*", "#", "a.*", "#.b", "*.*", ""])
 routing_keys = st.sampled_from(["a", "b", "a.b", "b.b", "", "a.b.a", "q0", "q1"])
 tables = st.dictionaries(st.sampled_from(["h", "i", "x-match"]), st.sampled_from(["any", "all"]), max_size=2)
 headers = st.dictionaries(st.sampled_from(["h", "i"]), st.sampled_from(["any", "all"]), max_size=2)
+ONE_OF = (ExchangeType.CONSISTENT_HASH, ExchangeType.MODULUS_HASH, *RANDOM_TYPES)
+"""Types that choose one of their bindings: the model knows what matches, and not which one."""
 alternates = st.none() | st.sampled_from(["e0", "e1", "e2", "e3", "amq.fanout", ""])
 
 
@@ -35,7 +37,7 @@ def exchanges(draw):
     arguments = {}
     if (alternate := draw(alternates)) is not None:
         arguments["alternate-exchange"] = alternate
-    kind = draw(st.sampled_from([kind for kind in ExchangeType if kind is not ExchangeType.CONSISTENT_HASH]))
+    kind = draw(st.sampled_from([kind for kind in ExchangeType if kind not in ONE_OF]))
     if kind is ExchangeType.DELAYED:
         arguments["x-delayed-type"] = draw(st.sampled_from(["direct", "topic", "fanout", "headers"]))
     return Exchange(draw(exchange_names), kind, auto_delete=draw(st.booleans()), arguments=arguments)
