@@ -65,9 +65,10 @@ class HandleRoute:
 def read_index(handle: str) -> int:
     """Return the index at the end of a handle; MAX_RUN, above all indexes, for an invalid one."""
     try:
-        return int.from_bytes(decode_text(handle[-INDEX_TEXT_LENGTH:]))
+        data = decode_text(handle[-INDEX_TEXT_LENGTH:])
     except ValueError:
         return MAX_RUN
+    return int.from_bytes(data) if len(data) == INDEX_SIZE else MAX_RUN  # filled up at its end, it is another spelling
 
 
 def index_text(index: int) -> str:

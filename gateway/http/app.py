@@ -86,7 +86,8 @@ def routed(operations: ServedOperations, rest: FastAPI, sockets: AsgiApp) -> Asg
         if scope["type"] == "websocket":
             await sockets(scope, receive, send)
             return
-        drop_last_slash(scope)
+        if scope["raw_path"].endswith(b"/"):
+            drop_last_slash(scope)
         send = kept_private(scope, send)
         asked, answered = as_get(scope, send) if scope["method"] == "HEAD" else (scope, send)
         if asked is not scope:

@@ -58,7 +58,7 @@ def over_amqp(server: ServerProcess, name: str) -> None:
             connection = pika.BlockingConnection(parameters)
             for declare in ("queue_declare", "exchange_declare"):
                 with contextlib.suppress(pika.exceptions.AMQPError):
-                    getattr(connection.channel(), declare)(name)
+                    getattr(connection.channel(), declare)(name.replace("\n", ""))  # pika waits for a name with it
             channel = connection.channel()
             channel.basic_publish("", name, name.encode())
             channel.basic_consume(name, lambda *_: None, consumer_tag=name)

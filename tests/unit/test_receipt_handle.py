@@ -79,6 +79,13 @@ def test_a_handle_that_is_changed_is_refused_or_of_the_same_answer(stamp: int, f
         assert found == (3, first + handles.index("".join(handle)), stamp)
 
 
+def test_a_handle_that_is_filled_up_is_another_spelling():
+    context = context_of()
+    [handle] = handles_of(context, 3, 0, 1, 1)
+    [found] = context.check([handle[:-1] + "="])
+    assert isinstance(found, EntrepotError)
+
+
 def test_a_handle_has_one_spelling():
     context = context_of()
     [handle] = next(found for stamp in range(1000) if "-" in (found := handles_of(context, 3, 0, 1, stamp))[0])

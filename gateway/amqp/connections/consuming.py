@@ -83,7 +83,12 @@ class ChannelConsuming:
 
     def has_room(self) -> None:
         """Note that credit may have grown."""
-        self._turns.look()
+        if self.room.channel_prefetch:
+            self._turns.look()
+            return
+        feeds = self.services.virtual_hosts.feeds
+        for queue in set(self._queues()):
+            feeds.feeding(queue).look()
 
     def set_prefetch(self, count: int, *, of_channel: bool) -> None:
         if of_channel:

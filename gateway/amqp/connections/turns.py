@@ -46,7 +46,7 @@ class Turns:
 
     def _first(self) -> Sequence[Queue]:
         queues = list(dict.fromkeys(self._queues()))
-        if not self._room.channel_prefetch or len(queues) < 2:
+        if len(queues) < 2:
             return queues
         self._turn = (self._turn + 1) % len(queues)
         if self._later is None:

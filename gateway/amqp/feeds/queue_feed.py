@@ -281,17 +281,20 @@ class QueueFeed:
 
     def _hand_out(self, tickets: list[Ticket]) -> None:
         active = self._active()
-        if not active:
+        if not active or not tickets:
             self.leased.release(tickets)
             return
         if self._passed_over is not None and any(each.is_narrow for each in active):
             self._hand_out_narrow(tickets, active, self._passed_over)
             return
+        if len(active) == 1 and active[0].credit >= len(tickets):
+            active[0].take(tickets)
+            return
         each, rooms = -(-len(tickets) // len(active)), Rooms(active)
         is_even = rooms.are_apart and all(
             other.priority == active[0].priority and other.credit >= each for other in active
         )
-        if tickets and is_even:
+        if is_even:
             self._turn += len(tickets)
             for place, consumer in enumerate(active[: len(tickets)]):
                 consumer.take(tickets[place :: len(active)])

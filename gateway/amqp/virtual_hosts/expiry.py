@@ -281,7 +281,7 @@ class Expiry:
     async def _sweep(self) -> None:
         """Delete exclusive and transient queues, and transient exchanges, whose gateway is gone."""
         vhosts = self._definitions.vhosts()
-        owned = [(vhost, each) for vhost in vhosts for each in vhost.queues.values() if each.gateway]
+        owned = [(vhost, each) for vhost in vhosts for each in vhost.of_gateways.values()]
         transient = [(vhost, name, gateway) for vhost in vhosts for name, gateway in vhost.transient.items()]
         gateways = {queue.gateway for _, queue in owned} | {gateway for _, _, gateway in transient}
         with_consumers = self.presence.gateways if self.presence is not None else set()

@@ -114,6 +114,8 @@ class Vhost:
         self.queues: dict[str, Queue] = {}
         self.owned: dict[str, set[str]] = {}
         """Names of exclusive queues, by connection."""
+        self.of_gateways: dict[str, Queue] = {}
+        """Exclusive and transient queues, which end with their gateway, by their names."""
         self.timed: set[str] = set()
         """Names of queues with a message TTL of their own."""
         self.limited: dict[str, Queue] = {}
@@ -202,6 +204,9 @@ class Vhost:
                 queue.govern(self.policies(), self.policies(of_operators=True))
             self.queues[record.name] = queue
             self._note(queue)
+            self.of_gateways.pop(record.name, None)
+            if record.gateway:
+                self.of_gateways[record.name] = queue
             if record.connection:
                 self.owned.setdefault(record.connection, set()).add(record.name)
             self.routing.declare_queue(record.name)
@@ -242,6 +247,7 @@ class Vhost:
             self.routing.remove(Removal(exchanges=(record.name,)))
         elif isinstance(record, QueueRecord):
             queue = self.queues.pop(record.name, None)
+            self.of_gateways.pop(record.name, None)
             self.timed.discard(record.name)
             if record.connection:
                 of_connection = self.owned.get(record.connection, set())

@@ -9,12 +9,14 @@ import pytest
 
 from tests.conformance.mqtt import servers
 from tests.conformance.mqtt.script import Case
+from tests.support.processes.folders import subfolder
 
 
 @pytest.fixture(scope="session")
 def server_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Case], servers.Server]]:
     """The running server of a name that suits a case: ours has users where the case authenticates."""
     running: dict[tuple[str, bool], servers.Server] = {}
+    folder = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
 
         def suited(name: str, case: Case) -> servers.Server:
@@ -26,7 +28,7 @@ def server_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
         def started(name: str, with_users: bool) -> AbstractContextManager[servers.Server]:
             if name == "with a clock":
                 return servers.with_a_clock()
-            directory = tmp_path_factory.mktemp(name)
+            directory = subfolder(folder, f"{name}-with-users" if with_users else name)
             return servers.entrepot(directory, with_users) if name == "entrepot" else servers.mosquitto(directory)
 
         yield suited

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import amqp  # type: ignore[import-untyped]
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.amqp import servers
 from tests.support.amqp.management import BOTH, Managed, each_once
+from tests.support.processes.folders import subfolder
 
 
 @pytest.fixture(params=servers.SERVERS)
@@ -32,7 +34,7 @@ def connect(
 
 @pytest.fixture(scope="session")
 def managed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Managed]]:
-    with each_once(tmp_path_factory.mktemp) as find:
+    with each_once(partial(subfolder, tmp_path_factory.mktemp("managed"))) as find:
         yield find
 
 

@@ -187,10 +187,11 @@ def test_a_transaction_is_its_users(site: Site) -> None:
         telemetry(owner, producer(topic)) as asked,
         telemetry(stranger, producer(topic)) as not_asked,
     ):
-        ids = [
-            owner.send(owner.message(topic, body, message_type=v2.TRANSACTION)).entries[0].transaction_id
-            for body in sorted(bodies)
-        ]
+        soon: dict[str, Any] = {
+            "message_type": v2.TRANSACTION,
+            "orphaned_transaction_recovery_duration": {"seconds": 1},
+        }
+        ids = [owner.send(owner.message(topic, body, **soon)).entries[0].transaction_id for body in sorted(bodies)]
         found: set[bytes] = set()
         while found != bodies:
             found.add(asked.next().recover_orphaned_transaction_command.message.body)

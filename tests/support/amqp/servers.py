@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.amqp.rabbitmq import RabbitMQ
 from tests.support.processes.deployment import DEPLOYMENTS, Deploy
+from tests.support.processes.folders import subfolder
 from tests.support.rocketmq.cluster import RocketMqCluster
 from tests.support.rocketmq.in_front import AT_ROCKETMQ, ROCKETMQ, deploy_at
 from tests.tiers.marks import interop_only, soak_only
@@ -54,12 +55,13 @@ def amqp_port(
 ) -> Iterator[Callable[[str], int]]:
     """The AMQP port of the server of a name, which begins with its first use."""
     running: dict[str, int] = {}
+    folder = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
 
         def port(name: str) -> int:
             if name not in running:
                 cluster = request.getfixturevalue("rocketmq_cluster") if name == ROCKETMQ else None
-                running[name] = stack.enter_context(start(name, tmp_path_factory.mktemp(name), cluster))
+                running[name] = stack.enter_context(start(name, subfolder(folder, name), cluster))
             return running[name]
 
         yield port

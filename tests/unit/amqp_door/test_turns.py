@@ -12,11 +12,11 @@ from entrepot.gateway.amqp.connections.turns import Turns
 class Looks:
     """Three queues of a channel with so much room; `later` are the loop's timers."""
 
-    def __init__(self, prefetch: int, room: int, queues: str = "abc") -> None:
+    def __init__(self, room: int, queues: str = "abc") -> None:
         self.seen: list[str] = []
         self.later: list[Callable[[], None]] = []
         loop: Any = SimpleNamespace(call_later=self._call_later)
-        limits: Any = SimpleNamespace(channel_prefetch=prefetch, room=room)
+        limits: Any = SimpleNamespace(room=room)
         of: Any = queues
         self.turns = Turns(loop, limits, lambda: of, self.seen.append)  # type: ignore[arg-type]
 
@@ -30,29 +30,28 @@ class Looks:
         return "".join(self.seen)
 
 
-def test_without_a_limit_all_look_at_once() -> None:
-    on = Looks(prefetch=0, room=5, queues="abca")
-    assert (on.look(), on.later) == ("abc", [])
+def test_with_room_for_all_they_look_at_once() -> None:
+    assert Looks(room=5, queues="abca").look() == "bca"
 
 
 def test_as_many_as_there_is_room_for_look_in_turn_and_the_others_later() -> None:
-    on = Looks(prefetch=2, room=1)
+    on = Looks(room=1)
     assert [on.look() for _ in range(4)] == ["b", "c", "a", "b"]
     assert len(on.later) == 1
     on.seen.clear()
     on.later.pop()()
     assert on.seen == ["a", "b", "c"]
-    assert Looks(prefetch=2, room=2).look() == "bc"
-    assert Looks(prefetch=2, room=0).look() == "b"
+    assert Looks(room=2).look() == "bc"
+    assert Looks(room=0).look() == "b"
 
 
 def test_one_queue_needs_no_turn() -> None:
-    on = Looks(prefetch=2, room=1, queues="a")
+    on = Looks(room=1, queues="a")
     assert (on.look(), on.later) == ("a", [])
 
 
 def test_a_channel_that_has_gone_looks_no_more() -> None:
-    on = Looks(prefetch=2, room=1)
+    on = Looks(room=1)
     on.look()
     on.turns.close()
     assert (on.later, on.look()) == ([], "")
