@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Final
 from entrepot.gateway.door.door import Counters, Door, Work, seconds_to_stop
 from entrepot.gateway.door.shown import ConnectedClient, DoorFigures
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
+from entrepot.gateway.messaging.readiness import reason_unready
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.grpc.common_services import common_services
 from entrepot.gateway.rocketmq.grpc.server import GrpcServer
 from entrepot.gateway.rocketmq.grpc.terms import GrpcTerms
 from entrepot.gateway.rocketmq.listener import NAME, grpc_listener
-from entrepot.gateway.rocketmq.service import RocketMqService
+from entrepot.gateway.rocketmq.service import SERVICE, RocketMqService
+from entrepot.protocols.grpc.reflection import file_and_imports
 from entrepot.protocols.http2.events import Http2Limits
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 
 if TYPE_CHECKING:
     from entrepot.gateway.door.parts import Parts
@@ -45,8 +49,14 @@ class RocketMqDoor(Door):
         )
         self.service = RocketMqService(self.frontend)
         chosen = settings.grpc
+        of_all = common_services(
+            SERVICE,
+            file_and_imports(v2.DESCRIPTOR),
+            lambda: not reason_unready(parts.store, parts.is_ready),
+            lambda: self.frontend.is_stopping,
+        )
         terms = GrpcTerms(
-            self.service.methods(),
+            {**self.service.methods(), **of_all},
             asyncio.get_running_loop(),
             parts.wheel,
             chosen.max_request_bytes,

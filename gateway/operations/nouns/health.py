@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from entrepot.domain.access.model import Action
 from entrepot.domain.background import background
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.ports.cluster import control_of
+from entrepot.gateway.messaging.readiness import reason_unready
 from entrepot.gateway.operations.row.operation import Noun
 from entrepot.gateway.operations.row.rights import cluster, open_by
 from entrepot.gateway.operations.row.shapes import Part, Pieces, one_of, shown_as
@@ -109,18 +109,6 @@ class Health:
     )
     async def rabbitmq_objects(self) -> Pieces:
         return _pieces(await self._rabbitmq_objects())
-
-
-def reason_unready(store: Store, is_ready: Callable[[], bool]) -> str:
-    """Return the reason why a gateway takes and confirms no messages; empty where it does."""
-    failure, control = store.condition.failure, control_of(store)
-    if failure is not None:
-        return failure.message
-    if not is_ready():
-        return "the server is starting or stopping"
-    if control is not None and not control.is_available:
-        return "no broker is available"
-    return "" if control is None else control.confirm_problem
 
 
 def _pieces(text: list[bytes]) -> Pieces:

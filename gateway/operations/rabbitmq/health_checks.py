@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from entrepot.domain.access.model import Action
 from entrepot.domain.ports.cluster import control_of
+from entrepot.gateway.messaging.readiness import reason_unready
 from entrepot.gateway.operations.local_views.amqp_shapes import node_name
-from entrepot.gateway.operations.nouns.health import reason_unready
 from entrepot.gateway.operations.rabbitmq.listing import Row
 from entrepot.gateway.operations.rabbitmq.server import new_noun
 from entrepot.gateway.operations.row.problem import bad_request
