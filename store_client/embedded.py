@@ -73,8 +73,8 @@ def embedded_settings(
     from entrepot.broker.settings.backup import BackupSettings
     from entrepot.broker.settings.store import BrokerSettings
     from entrepot.broker.settings.tier import Missing, Payload, ReadPolicy, TierSettings
-    from entrepot.broker.store.commit_log import CommitLogLayout
     from entrepot.broker.store.index_file import IndexLayout
+    from entrepot.broker.store.log_reading import CommitLogLayout
     from entrepot.broker.store.watermarks import DiskWatermarks
 
     changed: dict[str, Any] = {}

@@ -11,7 +11,8 @@ A round of the loop:
 1. Whatever came in this tick lies in the log's pending bytes, in the order in which it came.
 2. Claims and settlements that wait are decided now (`decision_step.py`): a message and its delivery share one sync
    (ADR 43).
-3. One write; then the disk process is asked for `fdatasync`, and the same bytes go to the replicas.
+3. One write, or several with turns of the loop between where messages are large; then the disk process is asked for
+   `fdatasync`, and the same bytes go to the replicas.
 4. The answer moves the watermark: queues tell their followers, then those who wait are told, in the order of their
    appends.
 5. All that came meanwhile is the next round.  A lone producer never waits for others; a loop without time to spare
@@ -48,6 +49,8 @@ from entrepot.domain.errors import StoreFailedError
 
 ENOUGH_ANSWERS: Final = 64
 """Answers enough for one sync: its cost is small for each."""
+MANY_BYTES: Final = 8 << 20
+"""Pending bytes beyond which they are written in slices."""
 PATIENT_PASSES: Final = 4
 """Passes of the event loop without anything new before a sync starts that could have gathered longer."""
 TIMER_SECONDS: Final = 0.001
@@ -256,6 +259,11 @@ class GroupCommit:
         if self._is_closed or self._is_held:
             return
         try:
+            pending = self._engine.end - self._engine.commit_log.written_offset
+            if pending > MANY_BYTES and self._engine.write_ahead():  # others have a turn between
+                self._is_ticking = True
+                self._loop.call_soon(self._begin)
+                return
             self._decide()
             if self._engine.begin_sync():
                 self._pace.start()

@@ -25,7 +25,7 @@ from entrepot.broker.inspect.verification import lock_store
 from entrepot.broker.opening.opened_store import assemble
 from entrepot.broker.ports.catalog import Catalog
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.record_runs import bytes_between
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.expression.filter import FilterExpression

@@ -24,7 +24,7 @@ from entrepot.broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, Rea
 from entrepot.broker.inspect.state_rows import StateReading, read_state, wait_for_writer
 from entrepot.broker.opening.opened_store import OpenedStore, assemble
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.message_index import HEAD_ROW, MessageIndex
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.state_file import META_KEY, Rows, meta_change

@@ -48,7 +48,7 @@ from entrepot.protocols.wire.operation import Operation
 
 STREAM_CREDIT_BYTES: Final = 4 << 20
 """Credit of a stream, in bytes; it is granted anew once half was consumed."""
-MAX_HELD_BYTES: Final = 64 << 20
+MAX_HELD_BYTES: Final = 192 << 20
 """Most bytes of requests waiting for credit; further ones are refused (TOO_MANY_REQUESTS)."""
 AGAIN_WITHIN_SECONDS: Final = 1.0
 """Longest absence of a connection after which an idempotent request is repeated, in seconds."""

@@ -13,7 +13,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.route import UNIX
 from entrepot.protocols.wire.authentication import NONCE_BYTES, Role
 from entrepot.protocols.wire.connection import ClientConnection
-from entrepot.protocols.wire.frames import VERSION, Hello
+from entrepot.protocols.wire.frames import MAX_PAYLOAD_BYTES, VERSION, Hello
 from entrepot.protocols.wire.operation import Operation
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
@@ -55,7 +55,7 @@ class LinkSettings:
         asks for no secret."""
         secret = None if address.startswith(UNIX) else self.trust.secret
         role, nonce = ("", b"") if secret is None else (self.role, secrets.token_bytes(NONCE_BYTES))
-        hello = Hello([VERSION], self.who, self.cluster, role, nonce)
+        hello = Hello([VERSION], self.who, self.cluster, role, nonce, MAX_PAYLOAD_BYTES)
         return ClientConnection(hello, secret, shared, may_be_without=self.trust.is_network_trusted)
 
 

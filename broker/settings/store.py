@@ -8,8 +8,8 @@ from pathlib import Path
 
 from entrepot.broker.settings.backup import BackupSettings
 from entrepot.broker.settings.tier import TierSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.index_file import IndexLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.watermarks import DiskWatermarks
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 
@@ -29,7 +29,7 @@ class BrokerSettings:
     flush_async: bool = False
     linger_ms: float = 0.2
     max_unconfirmed_bytes: int = 64 << 20
-    max_message_bytes: int = 4 << 20
+    max_message_bytes: int = 128 << 20
     max_in_flight_per_queue: int = 65_536
     hold_back_limit: int = 32_768
     checkpoint_interval_bytes: int = 64 << 20

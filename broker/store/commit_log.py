@@ -5,31 +5,27 @@ segments: a padding record fills the rest. Space is reserved ahead of the end of
 record is taken, not while it is written. `reserve_bytes` of it are kept for consumption, which must go on when
 publishing is refused.
 
-Invariants: there is one appender. Appended records are in memory (`_pending`) until `write`, and nobody reads them
-there. Bytes before `durable_offset` never change. Each record states that all before its `floor` was durable.
+Invariants: there is one appender. Appended records are in memory (`_pending`) until `write`, or slice by slice until
+`write_ahead` has written large ones; nobody reads them there. Bytes before `durable_offset` never change. Each record
+states that all before its `floor` was durable.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from entrepot.broker.store import record
 from entrepot.broker.store.cleared_end import is_cleared, used_end
-from entrepot.broker.store.damage import SCAN_CHUNK, DamagedLogError, proof_of_damage
 from entrepot.broker.store.disk import Disk, is_want_of_room, refusal_of
-from entrepot.broker.store.healer import NO_HEALER, Healer
-from entrepot.broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
-from entrepot.broker.store.record_placement import Placement, decode_placement
+from entrepot.broker.store.log_reading import CommitLogLayout, LogReading
+from entrepot.broker.store.record import HEADER_SIZE, RecordKind, encode_new
 from entrepot.broker.store.record_trailer import put_at
-from entrepot.broker.store.watermark import NO_END
-from entrepot.domain.errors import Code, CorruptedError, EntrepotError
-from entrepot.domain.message import Message, StoredMessage
-from entrepot.protocols.wire.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.protocols.wire.stored_record import CRC_START
 
-FIRST_READ = 8192
-DEFAULT_SEGMENT_SIZE = 1 << 30
+AHEAD_BYTES = 4 << 20
+"""Bytes written in one turn of the event loop while more than twice as many are pending."""
 LEAST_STEP = 1 << 20
 """Bytes reserved at a time where a whole step has no room (or the bytes needed, if more)."""
 MESSAGE = RecordKind.MESSAGE
@@ -37,32 +33,15 @@ NEW_KINDS = record.KEPT_KINDS | {MESSAGE}
 """Kinds that may not use the reserve, which is for consuming."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitLogLayout:
-    """Sizes of the log, in bytes."""
-
-    segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
-    preallocate_bytes: int = 64 << 20
-    reserve_bytes: int = 16 << 20
-
-    @property
-    def max_record_bytes(self) -> int:
-        """The largest record that fits a segment."""
-        return self.segment_size_bytes - HEADER_SIZE
-
-
-class CommitLog:
+class CommitLog(LogReading):
     """The log in `<root>/commitlog`. It starts empty, or at the end that recovery found (`recover_end`)."""
 
     def __init__(self, disk: Disk, root: str, layout: CommitLogLayout) -> None:
-        self.layout = layout
+        super().__init__(disk, layout)
         self.directory = f"{root}/commitlog"
-        self.durable_offset = self.floor = self.end = 0
-        self.written_offset = 0
-        self.healer: Healer = NO_HEALER
-        self._disk = disk
-        self._pending: list[bytes] = []
-        self._segments: dict[int, int] = {}
+        self.floor = self.end = self.written_offset = 0
+        self._pending: list[bytes | memoryview] = []
+        self._ahead = 0  # bytes of the pending records that are written already
         self._allocated_end = 0
         self._room_end = 0  # end of the room for records that need neither space nor a new segment
         self._message_room_end = 0  # the same for new messages, which leave the reserve
@@ -78,7 +57,7 @@ class CommitLog:
         """Take one new message; return (commit-log offset, size). Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
         offset = self.end
         parts = encode_new(message, offset, self.floor, now_ms, queue_offset)
-        size = len(parts[1]) + CRC_START
+        size = len(parts[1]) + CRC_START if len(parts) == 2 else sum(map(len, parts))
         if offset + size > self._message_room_end:
             return self.append_message(message, queue_offset, now_ms)
         self._pending += parts
@@ -97,13 +76,13 @@ class CommitLog:
         """Take one message of any kind; return and raise as `append_new`."""
         offset = self.end
         encode, floor = record.encode_message, self.floor
-        prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
-        size = len(covered) + CRC_START
+        parts = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
+        size = sum(map(len, parts))
         is_new = kind in NEW_KINDS
         if offset + size > (self._message_room_end if is_new else self._room_end):
             offset = self._make_room(size, self.layout.reserve_bytes if is_new else 0, now_ms)
-            prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
-        self._pending += (prefix, covered)
+            parts = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
+        self._pending += parts
         self.end = offset + size
         return offset, size
 
@@ -138,9 +117,36 @@ class CommitLog:
         if self._pending:
             data = b"".join(self._pending)
             self._pending.clear()
-            start = self.written_offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
-            self._disk.write(self._segments[start], data, self.written_offset - start)
-            self.written_offset += len(data)
+            self._write_at(self.written_offset + self._ahead, data)
+            self.written_offset += self._ahead + len(data)
+            self._ahead = 0
+
+    def write_ahead(self) -> bool:
+        """Write some of many pending bytes, so that a turn of the event loop stays short; return False if `write` can
+        take what is left. `written_offset` does not move: it is always the end of a record."""
+        if self.end - self.written_offset - self._ahead <= 2 * AHEAD_BYTES:
+            return False
+        taken: list[bytes | memoryview] = []
+        used = size = 0
+        while size < AHEAD_BYTES:
+            piece, room = self._pending[used], AHEAD_BYTES - size
+            if len(piece) > room:
+                view = memoryview(piece)
+                taken.append(view[:room])
+                self._pending[used] = view[room:]
+                size += room
+            else:
+                taken.append(piece)
+                size += len(piece)
+                used += 1
+        del self._pending[:used]
+        self._write_at(self.written_offset + self._ahead, b"".join(taken))
+        self._ahead += size
+        return True
+
+    def _write_at(self, offset: int, data: bytes) -> None:
+        start = self.written_offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
+        self._disk.write(self._segments[start], data, offset - start)
 
     def append_run(self, offset: int, data: bytes) -> None:
         """Append whole records of one segment of another replica's log. On StorageFullError nothing is changed."""
@@ -221,127 +227,13 @@ class CommitLog:
         self._allocated_end += step
         return 0
 
-    # -- reading -----------------------------------------------------------------------------------------------
-
-    def message_at(
-        self, commit_log_offset: int, kinds: frozenset[RecordKind] = record.MESSAGE_KINDS
-    ) -> StoredMessage | None:
-        """Return the message recorded at an offset of the durable log, or None if the record is of no kind in `kinds`.
-        Raises CorruptedError."""
-        if not self.min_offset <= commit_log_offset < self.durable_offset:
-            return None
-        data = self.read_span(commit_log_offset, commit_log_offset + FIRST_READ)
-        length = record.peek_length(data, 0)
-        if length > self._segment_rest(commit_log_offset):
-            return None
-        if length > len(data):
-            data = self.read_span(commit_log_offset, commit_log_offset + length)
-        try:
-            header = record.decode_header(data, 0, commit_log_offset)
-        except InvalidRecordError as error:
-            if data[:4] == RECORD_MAGIC and int.from_bytes(data[16:24], "big") == commit_log_offset:
-                raise self.corrupted(commit_log_offset, error) from error
-            return None
-        return decode_message(data, 0, commit_log_offset) if header.kind in kinds else None
-
-    def read_header(self, commit_log_offset: int, size: int) -> RecordHeader:
-        """Return a record's header, checked. Raises CorruptedError."""
-        try:
-            return record.decode_header(
-                self.read_span(commit_log_offset, commit_log_offset + size), 0, commit_log_offset
-            )
-        except InvalidRecordError as error:
-            raise self.corrupted(commit_log_offset, error) from error
-
-    def corrupted(self, commit_log_offset: int, error: Exception | str) -> CorruptedError:
-        """Return the error for a record that fails its check, and begin to heal the record."""
-        self.healer.note(commit_log_offset)
-        return CorruptedError(
-            f"the record at commit-log offset {commit_log_offset} is corrupted: {error}", commit_log_offset
-        )
-
-    def read_span(self, start: int, end: int) -> bytes:
-        """Return a range of one segment's bytes: fewer where it ends before, none where the disk cannot read them."""
-        try:
-            return self._read_span(start, end - start)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            return b""
-
     def overwrite(self, commit_log_offset: int, data: bytes) -> str:
         """Overwrite corrupted bytes of one segment with good ones; return the path of the file to be synced."""
         start = commit_log_offset - commit_log_offset % self.layout.segment_size_bytes
         self._disk.write(self._segments[start], data, commit_log_offset - start)
         return self._path(start)
 
-    def _read_span(self, offset: int, length: int) -> bytes:
-        start = offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
-        descriptor = self._segments.get(start)
-        return b"" if descriptor is None else self._disk.read(descriptor, length, offset - start)
-
-    # -- recovery ----------------------------------------------------------------------------------------------
-
-    def scan(
-        self,
-        from_offset: int,
-        on_message: Callable[[Placement, int], None] | None = None,
-        until: int = NO_END,
-    ) -> Iterator[tuple[bytes, int, RecordHeader]]:
-        """Yield every whole record from an offset on, as (bytes, position in them, header).
-
-        The scan ends at `until` (the end of a record) or at the first record that is not whole; `scan_end` is its end.
-        With `on_message`, plain messages go there instead, in their turn, as placement and commit-log offset. Most
-        records are plain messages, and this halves the cost.
-        """
-        self.scan_end = from_offset
-        chunk, base = b"", from_offset
-        while self.scan_end < until:
-            position = self.scan_end - base
-            if self._segment_rest(self.scan_end) < HEADER_SIZE:
-                self.scan_end += self._segment_rest(self.scan_end)
-                chunk, base = b"", self.scan_end
-                continue
-            if on_message is not None and (placement := decode_placement(chunk, position, self.scan_end)) is not None:
-                on_message(placement, self.scan_end)
-                self.scan_end += placement.size
-                continue
-            try:
-                header = record.decode_header(chunk, position, self.scan_end)
-            except InvalidRecordError:
-                if base == self.scan_end and chunk:
-                    return
-                needed = max(SCAN_CHUNK, record.peek_length(chunk, position) + HEADER_SIZE)
-                base = self.scan_end
-                chunk = self._read_chunk(base, min(needed, self._segment_rest(base), until - base))
-                claimed = record.peek_length(chunk, 0)
-                if len(chunk) < claimed <= self._segment_rest(base):
-                    chunk = self._read_chunk(base, claimed)
-                if not chunk:
-                    return
-                continue
-            yield chunk, position, header
-            self.scan_end += header.length
-
-    def _read_chunk(self, offset: int, length: int) -> bytes:
-        """Return a chunk of the log, or one record where the disk cannot read it. Raises DamagedLogError there."""
-        try:
-            return self._read_span(offset, length)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-        try:
-            claimed = record.peek_length(self._read_span(offset, HEADER_SIZE), 0)
-            return self._read_span(offset, max(claimed, HEADER_SIZE))
-        except OSError as error:
-            raise DamagedLogError(f"the disk cannot read the commit log at offset {offset}: {error}", offset) from error
-
-    def _segment_rest(self, offset: int) -> int:
-        return self.layout.segment_size_bytes - offset % self.layout.segment_size_bytes
-
-    def proof_of_damage(self, offset: int) -> int | None:
-        """Return the offset of a later record proving that the bad one was synced (`damage`)."""
-        return proof_of_damage(self._disk, self._segments, self.layout.segment_size_bytes, offset)
+    # -- recovery ------------------------------------------------------------------------------------------------------
 
     def recover_end(self, end: int) -> int:
         """Clear all bytes after `end`, so that no stale record is ever met there; return how many had been in use. The

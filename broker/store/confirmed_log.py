@@ -89,6 +89,14 @@ class ConfirmedLog:
             raise self.fail(error) from error
         return True
 
+    def write_ahead(self) -> bool:
+        """Write some of many pending bytes; return False if `begin_sync` can take what is left."""
+        self._check_alive()
+        try:
+            return self.commit_log.write_ahead()
+        except OSError as error:
+            raise self.fail(error) from error
+
     @property
     def is_removing(self) -> bool:
         """True while the removal of a segment is not durable.  The next one must wait: a power loss that brought back

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from entrepot.broker.store.checkpointer import Checkpointer
-from entrepot.broker.store.commit_log import CommitLog, CommitLogLayout
+from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.confirmed_log import ConfirmedLog
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.damage import RecoveryReport
@@ -20,6 +20,7 @@ from entrepot.broker.store.disk import Disk, is_want_of_room
 from entrepot.broker.store.dispatcher import Dispatcher
 from entrepot.broker.store.epoch_table import EpochTable
 from entrepot.broker.store.index_file import IndexLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.lookup import ID, Lookup, message_key
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.pending import Pending

@@ -48,6 +48,7 @@ from enum import IntEnum
 from typing import Final
 
 import msgspec
+from google_crc32c import extend as extend_crc32c
 from google_crc32c import value as crc32c
 
 from entrepot.domain.errors import Code, EntrepotError
@@ -69,6 +70,8 @@ from entrepot.protocols.wire.stored_record import (
 )
 
 HEADER_SIZE: Final = 40
+LARGE_BODY: Final = 256 << 10
+"""Size of a body, in bytes, from which it is not copied into its record: the record is written in pieces."""
 MAX_PROPERTIES: Final = 4096
 MAX_PROPERTIES_BYTES: Final = 1 << 20
 """Named limits of a message's properties, system and user ones together."""
@@ -135,9 +138,9 @@ def encode_message(
     queue_offset: int,
     trailer: bytes = b"",
     trailer_flag: int = 0,
-) -> tuple[bytes, bytes]:
-    """Return the record in two pieces (magic and checksum; the rest), so that it is copied only on writing. `trailer`:
-    the result of `encode_further` or `encode_move`, with its flag."""
+) -> tuple[bytes, ...]:
+    """Return the record in pieces (magic and checksum; the rest, a large body by itself), so that it is copied only on
+    writing. `trailer`: the result of `encode_further` or `encode_move`, with its flag."""
     topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
     message_id, body = message.message_id, message.body
     group = tag = keys = properties = b""
@@ -171,15 +174,22 @@ def encode_message(
         properties_length,
         body_length,
     )
+    if body_length >= LARGE_BODY:
+        return _in_pieces(b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties)), body, trailer)
     covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body, trailer))
     return _pack_prefix(RECORD_MAGIC, crc32c(covered)), covered
 
 
+def _in_pieces(front: bytes, body: bytes, trailer: bytes) -> tuple[bytes, ...]:
+    checksum = extend_crc32c(extend_crc32c(crc32c(front), body), trailer)
+    return _pack_prefix(RECORD_MAGIC, checksum), front, body, trailer
+
+
 def encode_new(
     message: Message, commit_log_offset: int, durable_floor: int, store_time_ms: int, queue_offset: int
-) -> tuple[bytes, bytes]:
+) -> tuple[bytes, ...]:
     """As `encode_message`, a quarter shorter for a new message with the usual fields alone."""
-    if message.tag or message.keys or message.message_group:
+    if message.tag or message.keys or message.message_group or len(message.body) >= LARGE_BODY:
         return encode_message(
             message, RecordKind.MESSAGE, commit_log_offset, durable_floor, store_time_ms, queue_offset
         )

@@ -18,6 +18,7 @@ from entrepot.domain.descriptors import TOO_MANY, descriptors
 from entrepot.gateway.amqp.connections.access import AmqpAccess
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
+from entrepot.gateway.amqp.connections.incomplete_bodies import IncompleteBodies
 from entrepot.gateway.amqp.connections.login import MECHANISMS
 from entrepot.gateway.amqp.connections.remembered_publishes import RememberedPublishes
 from entrepot.gateway.amqp.connections.services import AmqpServices
@@ -51,11 +52,13 @@ class AmqpFrontend:
         version: str,
     ) -> None:
         self.virtual_hosts, self._settings = virtual_hosts, settings
+        most_incomplete = max(settings.max_incomplete_bytes, settings.max_message_bytes)
         self._limits = ConnectionLimits(
             channel_max=settings.max_channels,
             frame_max=settings.frame_max_bytes,
             heartbeat_seconds=settings.heartbeat_seconds,
             max_message_size_bytes=settings.max_message_bytes,
+            max_assembly_bytes=most_incomplete,
             handshake_timeout_seconds=settings.handshake_timeout_seconds,
         )
         self._greeting = _greeting(settings, virtual_hosts.gateway, version)
@@ -70,6 +73,7 @@ class AmqpFrontend:
             self._storage_full,
             AmqpAccess(security, virtual_hosts.parameters),
             RememberedPublishes(virtual_hosts.definitions, security, virtual_hosts.store.topology),
+            IncompleteBodies(most_incomplete, self._loop),
         )
         self.counters = self.services.counters
         self.conversations: set[AmqpConversation] = set()

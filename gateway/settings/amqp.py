@@ -35,7 +35,10 @@ class AmqpSettings(Table):
     )
     heartbeat_seconds: int = Field(60, ge=0, le=65_535, description="Heartbeat interval offered to clients; 0: none")
     handshake_timeout_seconds: Seconds = Field(10, description="Longest time for a client's login")
-    max_message_bytes: Bytes = Field(4 * MIB, description="Maximum size of a message body")
+    max_message_bytes: Bytes = Field(128 * MIB, description="Maximum size of a message body")
+    max_incomplete_bytes: Bytes = Field(
+        256 * MIB, description="Maximum bytes of messages that have come in part, of all clients; beyond it they wait"
+    )
     max_unacknowledged: Count = Field(
         20_000, description="Maximum unacknowledged messages of a channel whose consumers set no prefetch"
     )

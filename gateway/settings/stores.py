@@ -36,7 +36,9 @@ class StoreSettings(Table):
     )
     checkpoint_interval_bytes: Bytes = Field(64 * MIB, description="Interval between checkpoints, in bytes of the log")
     checkpoint_interval_seconds: Seconds = Field(30, description="Interval between checkpoints")
-    max_message_bytes: Bytes = Field(4 * MIB, description="Maximum size of a message body")
+    max_message_bytes: Bytes = Field(
+        128 * MIB, description="Maximum size of a message body; each listener has a limit of its own"
+    )
     max_in_flight_per_queue: Count = Field(
         65_536, description="Maximum unacknowledged messages of a group in one queue"
     )

@@ -3,6 +3,7 @@ other frames may come between them on its channel (4.2.6)."""
 
 from __future__ import annotations
 
+from io import BytesIO
 from struct import Struct
 from typing import Final
 
@@ -27,7 +28,7 @@ _PUBLISH: Final = 40
 class Channel:
     """One channel, open or not yet closed on both sides."""
 
-    __slots__ = ("_header", "_missing", "_parts", "_target", "assembled", "confirms", "state")
+    __slots__ = ("_body", "_header", "_missing", "_target", "assembled", "confirms", "state")
 
     def __init__(self) -> None:
         self.state = OPEN
@@ -37,7 +38,7 @@ class Channel:
         self._target: Target | None = None
         self._header: ContentHeader | None = None
         self._missing = 0
-        self._parts: list[bytes] = []
+        self._body = BytesIO()  # its value needs no further copy, unlike parts to be joined
 
     def close(self, state: int) -> None:
         """Close the channel, and drop a partial message."""
@@ -70,12 +71,11 @@ class Channel:
             self._missing -= len(payload)
             if self._missing < 0:
                 raise FrameError("more content than its header announced", _BASIC, _PUBLISH)
-            if payload:  # empty ones would only fill the list
-                self._parts.append(payload)
-                self.assembled += len(payload)
+            self._body.write(payload)
+            self.assembled += len(payload)
         if self._missing:
             return None
-        body = b"".join(self._parts)
+        body = self._body.getvalue()
         self._drop()
         return Publish(*target, header, body)
 
@@ -96,4 +96,5 @@ class Channel:
     def _drop(self) -> None:
         self._target = self._header = None
         self._missing = self.assembled = 0
-        self._parts = []
+        if self._body.tell():
+            self._body = BytesIO()

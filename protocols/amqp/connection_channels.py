@@ -39,12 +39,13 @@ class ConnectionChannels(Outgoing):
     """The channels of a connection (see the module).  Errors are raised; the caller checks that the connection is
     open."""
 
-    __slots__ = ("_assembling", "_limits", "tuned")
+    __slots__ = ("_limits", "incomplete_bytes", "tuned")
 
     def __init__(self, limits: ConnectionLimits, now: float) -> None:
         super().__init__(limits.frame_max, now)
         self._limits = limits
-        self._assembling = 0
+        self.incomplete_bytes = 0
+        """Bytes of messages that have come in part, of all channels."""
         self.tuned = Tuned(limits.channel_max, limits.frame_max, 0)
         """The limits in force; the server's until the client has answered."""
 
@@ -91,10 +92,10 @@ class ConnectionChannels(Outgoing):
 
     def _drop_channels(self) -> None:
         self._channels.clear()
-        self._assembling = 0
+        self.incomplete_bytes = 0
 
     def _end_channel(self, channel: Channel, state: int) -> None:
-        self._assembling -= channel.assembled
+        self.incomplete_bytes -= channel.assembled
         channel.close(state)
 
     def _open_channel(self, number: int, kind: int, payload: bytes) -> Event | None:
@@ -129,8 +130,8 @@ class ConnectionChannels(Outgoing):
     def _take_content(self, number: int, channel: Channel, kind: int, payload: bytes) -> Event | None:
         before = channel.assembled
         publish = channel.take_content(kind, payload, self._limits.max_message_size_bytes)
-        self._assembling += channel.assembled - before
-        if self._assembling > self._limits.max_assembly_bytes:
+        self.incomplete_bytes += channel.assembled - before
+        if self.incomplete_bytes > self._limits.max_assembly_bytes:
             raise AmqpError(ReplyCode.RESOURCE_ERROR, "too many messages have come in part", _BASIC_CLASS, 40)
         return None if publish is None else Publishes(number, [publish])
 

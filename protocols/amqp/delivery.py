@@ -18,6 +18,9 @@ _GET_OK: Final = 60 << 16 | 71
 _GET_OK_TAIL: Final = Struct(">IB").pack
 
 
+LARGE_BODY: Final = 1 << 20
+"""Size of a body, in bytes, from which it leaves in slices."""
+
 ROUTE_CACHE_ENTRIES: Final = 4096
 """Size of the cache of encoded exchanges and routing keys, shared by all connections; a full cache is cleared.  Each
 entry has at most 513 bytes."""
@@ -39,6 +42,11 @@ class ContentTemplate:
     def fits(self, frame_max: int) -> bool:
         """True if its header fits a frame; bodies are cut."""
         return len(self.properties) + CONTENT_HEAD_BYTES + FRAME_OVERHEAD <= frame_max
+
+    @property
+    def is_large(self) -> bool:
+        """True if its body is to leave in slices."""
+        return len(self.body) >= LARGE_BODY
 
     def frames(self, channel: int, frame_max: int) -> bytes:
         """Return header and body frames; bodies are cut to frame_max.  Raises as `content_frames`."""
@@ -74,6 +82,24 @@ def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int)
     out = [frame(HEADER, channel, header_payload(properties, size))]
     out += [frame(BODY, channel, body[at : at + most]) for at in range(0, size, most)]
     return b"".join(out)
+
+
+def content_pieces(channel: int, properties: bytes, body: bytes, frame_max: int) -> list[bytes | memoryview]:
+    """Return what `content_frames` does, in pieces that share the body's memory: for large ones."""
+    most, view = frame_max - FRAME_OVERHEAD, memoryview(body)
+    pieces: list[bytes | memoryview] = [frame(HEADER, channel, header_payload(properties, len(body)))]
+    for at in range(0, len(body), most):
+        part = view[at : at + most]
+        pieces += (_BODY_HEAD(BODY, channel, len(part)), part, b"\xce")
+    return pieces
+
+
+def deliver_frame(
+    channel: int, consumer: bytes, delivery_tag: int, redelivered: bool, message: ContentTemplate
+) -> bytes:
+    """Return basic.deliver without its content."""
+    head = _DELIVER_HEAD(1, channel, len(consumer) + len(message.route_end) + 12, _DELIVER)
+    return b"%b%b%b%b" % (head, consumer, _DELIVER_TAG(delivery_tag, redelivered), message.route_end)
 
 
 def deliver_frames(

@@ -24,6 +24,7 @@ from entrepot.protocols.wire.frames import (
     HEADER_SIZE,
     MAX_GREETING_BYTES,
     MAX_PAYLOAD_BYTES,
+    USUAL_MAX_PAYLOAD_BYTES,
     VERSION,
     FrameKind,
     FrameReader,
@@ -31,6 +32,8 @@ from entrepot.protocols.wire.frames import (
     RemotingError,
     Welcome,
     frame,
+    frame_parts,
+    too_large,
 )
 from entrepot.protocols.wire.handshake import ClientHandshake, ServerHandshake
 from entrepot.protocols.wire.values import error_of
@@ -49,6 +52,11 @@ class _End:
         self._out: list[bytes] = []
         self._open: dict[int, int] = {}  # id -> bytes it counts for
         self._unanswered = 0
+        self._most = USUAL_MAX_PAYLOAD_BYTES  # that the other end takes in a frame
+
+    def _greeted_by(self, peer: Hello | Welcome) -> None:
+        self._most = min(peer.max_payload_bytes, MAX_PAYLOAD_BYTES)
+        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
 
     def goodbye(self, text: str) -> None:
         self._out.append(frame(FrameKind.GOODBYE, 0, text.encode()))
@@ -126,7 +134,7 @@ class ClientConnection(_End):
         self._last_id = 0
         self._window = 0
         self._is_welcome = False
-        self._held: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
+        self._held: OrderedDict[int, tuple[tuple[bytes, bytes], int]] = OrderedDict()
         self.held_bytes = 0
 
     @property
@@ -137,17 +145,17 @@ class ClientConnection(_End):
     def request(self, operation: int, payload: bytes, amount: int = 0) -> int:
         """Make a request; returns its id.  Raises TOO_MANY_REQUESTS beyond the limit, MESSAGE_BODY_TOO_LARGE beyond a
         frame."""
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            raise too_large(len(payload))
+        if len(payload) > self._most:
+            raise too_large(len(payload), self._most)
         if len(self._open) >= MAX_OPEN_REQUESTS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{len(self._open)} requests wait for the broker's answer")
         id_ = self._next_id()
         size = len(payload) + REQUEST_OVERHEAD
         self._open[id_] = size
-        data = frame(FrameKind.REQUEST, id_, payload, operation=operation, amount=amount)
+        data = frame_parts(FrameKind.REQUEST, id_, payload, operation=operation, amount=amount)
         if self._is_welcome and not self._held and self._has_credit(size):
             self._unanswered += size
-            self._out.append(data)
+            self._out += data
         else:
             self._held[id_] = (data, size)
             self.held_bytes += size
@@ -241,27 +249,19 @@ class ClientConnection(_End):
             return None
         self._is_welcome = True
         self._window = welcome.window_bytes
-        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
+        self._greeted_by(welcome)
         self._send_held()
         return Welcomed(welcome)
 
     def _send_held(self) -> None:
-        if not self._is_welcome:
-            return
-        while self._held:
-            id_, (data, size) = self._held.popitem(last=False)
+        while self._is_welcome and self._held:
+            id_, (data, size) = next(iter(self._held.items()))
             if not self._has_credit(size):
-                self._held[id_] = (data, size)
-                self._held.move_to_end(id_, last=False)
                 return
+            del self._held[id_]
             self.held_bytes -= size
             self._unanswered += size
-            self._out.append(data)
-
-
-def too_large(size: int) -> EntrepotError:
-    """Return the refusal of a payload beyond a frame, which would end the connection for all its users."""
-    return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"{size} bytes for one frame, the limit is {MAX_PAYLOAD_BYTES}")
+            self._out += data
 
 
 @dataclass(slots=True)
@@ -312,7 +312,7 @@ class ServerConnection(_End):
         may_be_without: bool = False,
     ) -> None:
         super().__init__()
-        welcome = Welcome(VERSION, who, window_bytes, cluster)
+        welcome = Welcome(VERSION, who, window_bytes, cluster, MAX_PAYLOAD_BYTES)
         self._handshake = ServerHandshake(welcome, secret, nonce, channel, may_be_without=may_be_without)
         self._window = window_bytes
         self.hello: Hello | None = None
@@ -321,10 +321,10 @@ class ServerConnection(_End):
 
     def answer(self, id_: int, payload: bytes) -> None:
         """Answer a request, unless it was cancelled meanwhile."""
-        if len(payload) > MAX_PAYLOAD_BYTES:
-            self.refuse(id_, too_large(len(payload)))
+        if len(payload) > self._most:
+            self.refuse(id_, too_large(len(payload), self._most))
         elif self._close(id_):
-            self._out.append(frame(FrameKind.ANSWER, id_, payload))
+            self._out += frame_parts(FrameKind.ANSWER, id_, payload)
 
     def refuse(self, id_: int, error: EntrepotError) -> None:
         """Refuse a request, or end a stream."""
@@ -340,7 +340,7 @@ class ServerConnection(_End):
         if size:  # a stream waits for no answer
             self._unanswered -= size
             self._open[id_] = 0
-        self._out.append(frame(FrameKind.ITEM, id_, payload))
+        self._out += frame_parts(FrameKind.ITEM, id_, payload)
 
     def _close(self, id_: int) -> bool:
         size = self._open.pop(id_, None)
@@ -396,5 +396,5 @@ class ServerConnection(_End):
         if hello is None:
             return None
         self.hello, self.role = hello, self._handshake.role
-        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
+        self._greeted_by(hello)
         return Greeted(hello)

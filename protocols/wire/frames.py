@@ -27,11 +27,15 @@ from typing import Final
 
 import msgspec
 
+from entrepot.domain.errors import Code, EntrepotError
+
 VERSION: Final = 1
 HEADER: Final = struct.Struct(">IBxHII")
 HEADER_SIZE: Final = HEADER.size
-MAX_PAYLOAD_BYTES: Final = 48 << 20
-"""Limit of a frame: a read of 16 MiB that ends with the largest message, and room."""
+MAX_PAYLOAD_BYTES: Final = 160 << 20
+"""Limit of a frame: a read of 16 MiB that ends with the largest message (128 MiB), and room."""
+USUAL_MAX_PAYLOAD_BYTES: Final = 48 << 20
+"""Limit of a peer that does not tell its own: versions before large messages."""
 MAX_GREETING_BYTES: Final = 4096
 """Limit of a frame before both ends have greeted."""
 
@@ -54,22 +58,25 @@ class FrameKind(IntEnum):
 
 class Hello(msgspec.Struct, array_like=True):
     """The client's name and its versions of the wire.  `cluster` keeps deployments on one network apart.  `role`,
-    `nonce`: of a client that has the cluster's secret."""
+    `nonce`: of a client that has the cluster's secret.  `max_payload_bytes`: limit of the frames that it takes."""
 
     versions: list[int]
     who: str
     cluster: str = ""
     role: str = ""
     nonce: bytes = b""
+    max_payload_bytes: int = USUAL_MAX_PAYLOAD_BYTES
 
 
 class Welcome(msgspec.Struct, array_like=True):
-    """The chosen version, and the credit: bytes of requests that may be unanswered at a time."""
+    """The chosen version, and the credit: bytes of requests that may be unanswered at a time.  `max_payload_bytes`:
+    limit of the frames that the server takes."""
 
     version: int
     who: str
     window_bytes: int
     cluster: str = ""
+    max_payload_bytes: int = USUAL_MAX_PAYLOAD_BYTES
 
 
 @dataclass(slots=True)
@@ -89,6 +96,11 @@ class RemotingError(Exception):
 
 class PeerLeftError(RemotingError):
     """The peer said goodbye."""
+
+
+def too_large(size: int, limit: int) -> EntrepotError:
+    """Return the refusal of a payload beyond a frame, which would end the connection for all its users."""
+    return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"{size} bytes for one frame, the limit is {limit}")
 
 
 class FrameReader:
@@ -133,6 +145,11 @@ class FrameReader:
             at = body + length
             frames.append(Frame(kind, operation, id_, amount, bytes(source[body:at])))
         return frames, at
+
+
+def frame_parts(kind: int, id_: int, payload: bytes, *, operation: int = 0, amount: int = 0) -> tuple[bytes, bytes]:
+    """Return the bytes of a frame in two parts: a large payload is not copied."""
+    return HEADER.pack(len(payload), kind, operation, id_, min(amount, 0xFFFFFFFF)), payload
 
 
 def frame(kind: int, id_: int = 0, payload: bytes = b"", *, operation: int = 0, amount: int = 0) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from google_crc32c import extend as extend_crc32c
 from google_crc32c import value as crc32c
 
 from entrepot.domain.message import (
@@ -26,6 +27,8 @@ from entrepot.domain.message import (
 RECORD_MAGIC: Final = b"ENTR"
 RECORD_VERSION: Final = 1
 CRC_START: Final = 8
+CHECKED_BYTES: Final = 1 << 20
+"""Bytes copied at a time to be checked."""
 MESSAGE_HEADER_SIZE: Final = 86
 FURTHER_FLAG: Final = 4
 ORIGIN_FLAG: Final = 16
@@ -58,6 +61,14 @@ class InvalidRecordError(Exception):
     """The bytes are not a whole record of this place in the log."""
 
 
+def checksum(data: bytes, start: int, end: int) -> int:
+    """Return the CRC-32C of a part of some bytes; a large one is never copied as a whole."""
+    found: int = crc32c(data[start : min(end, start + CHECKED_BYTES)])
+    for at in range(start + CHECKED_BYTES, end, CHECKED_BYTES):
+        found = extend_crc32c(found, data[at : min(end, at + CHECKED_BYTES)])
+    return found
+
+
 def cut_records(
     data: bytes, base: int, entries: Sequence[tuple[int, int, int]], topic: bytes, queue_id: int, queue_offset: int
 ) -> list[bytes | InvalidRecordError]:
@@ -78,7 +89,9 @@ def cut_records(
         record = data[position : position + length]
         if magic != RECORD_MAGIC or own_offset != offset or version != RECORD_VERSION or kind not in DECODABLE_KINDS:
             add(InvalidRecordError("not the message of this place"))
-        elif len(record) < length or crc32c(record[CRC_START:]) != crc:
+        elif len(record) < length or crc != (
+            crc32c(record[CRC_START:]) if length < CHECKED_BYTES else checksum(record, CRC_START, length)
+        ):
             add(InvalidRecordError("cut short or checksum"))
         elif (
             at == queue_offset
@@ -162,7 +175,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int, *, is_che
     end = position + length
     if magic != RECORD_MAGIC or own != commit_log_offset or version != RECORD_VERSION or kind not in DECODABLE_KINDS:
         raise InvalidRecordError("not the message of this place")
-    if end > room or (not is_checked and crc32c(data[position + CRC_START : end]) != crc):
+    if end > room or (not is_checked and checksum(data, position + CRC_START, end) != crc):
         raise InvalidRecordError("cut short or checksum")
     b, c, group_size, tag_size, id_size, keys_size, props_size, size = _unpack_lengths(data, position + _LENGTHS_AT)
     b, c = a + b, a + b + c

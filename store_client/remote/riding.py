@@ -61,7 +61,8 @@ class Riding:
         """Let a request wait, if its broker has replicas and there is room; returns True if so."""
         if ride.until <= self._loop.time():
             return False
-        if not has_replicas(client) or self._bytes + ride.size > MAX_RIDING_BYTES:
+        is_full = self._bytes > 0 and self._bytes + ride.size > MAX_RIDING_BYTES  # a large one may ride alone
+        if is_full or not has_replicas(client):
             return False
         self._bytes += ride.size
         insort(self._waiting.setdefault(ride.broker, []), ride)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.store_client.embedded import open_embedded
 from tests.support.brokers.served_broker import remote_store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.domain.message import Message
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic

@@ -23,7 +23,7 @@ FILLED = textwrap.dedent(
 
     from entrepot.broker.broker import Broker
     from entrepot.broker.settings.store import BrokerSettings
-    from entrepot.broker.store.commit_log import CommitLogLayout
+    from entrepot.broker.store.log_reading import CommitLogLayout
     from entrepot.domain.errors import Code, EntrepotError
     from entrepot.domain.key_value import KeyValueChange
     from entrepot.gateway.clock import SystemClock

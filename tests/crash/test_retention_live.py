@@ -9,8 +9,8 @@ import pytest
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.disk import OsDisk
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.ports import PopRequest

@@ -14,8 +14,8 @@ from entrepot.broker.broker import Broker
 from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.store import consume_queue
 from entrepot.broker.store.carried_entries import ENTRY_SIZE
-from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.index_file import IndexLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.record import RecordKind
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.filter_hash import filter_hash

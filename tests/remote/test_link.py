@@ -129,7 +129,8 @@ async def test_one_failing_request_is_not_the_others_fault():
         assert await other == []
 
 
-async def test_an_answer_too_large_for_a_frame_is_refused_and_the_link_stays():
+async def test_an_answer_too_large_for_a_frame_is_refused_and_the_link_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("entrepot.protocols.wire.connection.MAX_PAYLOAD_BYTES", 48 << 20)
     async with serving() as served, linked(served.address) as link:
         await up(link)
         assert await code_of(link.ask(rows.SCAN, "k", "", 49 << 20, seconds=10)) == Code.MESSAGE_BODY_TOO_LARGE

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from entrepot.broker.replication.files import runs
 from entrepot.broker.replication.files.runs import decode_runs, encode_run, read_run
-from entrepot.broker.store.commit_log import CommitLog, CommitLogLayout
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.record import RecordHeader, RecordKind
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import Message

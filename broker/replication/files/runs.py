@@ -8,17 +8,15 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from google_crc32c import value as crc32c
-
 from entrepot.broker.store.commit_log import CommitLog
 from entrepot.broker.store.record import HEADER_SIZE, RecordKind, peek_length
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.replication.epochs import EpochStart, read_epoch
-from entrepot.protocols.wire.stored_record import CRC_START, RECORD_MAGIC, RECORD_VERSION
+from entrepot.protocols.wire.stored_record import CRC_START, RECORD_MAGIC, RECORD_VERSION, checksum
 
 RUN_BYTES: Final = 1 << 20
 """Approximate size of a run, in bytes; or one record."""
-MAX_RECORD_BYTES: Final = 40 << 20
+MAX_RECORD_BYTES: Final = 144 << 20
 """Most bytes of one record on its way; a greater length is corrupted."""
 WELCOME_ITEM: Final = b"\x00"
 RUN_ITEM: Final = b"\x01"
@@ -104,6 +102,6 @@ def checked(data: bytes, at: int, place: int) -> tuple[int, int, int]:
         magic, crc, version, kind, _, length, own_place, floor = _unpack(data, at)
         end = at + (HEADER_SIZE if kind == RecordKind.PADDING else length)
         is_one = magic == RECORD_MAGIC and own_place == place and version == RECORD_VERSION and length >= HEADER_SIZE
-        if is_one and end <= len(data) and crc32c(data[at + CRC_START : end]) == crc:
+        if is_one and end <= len(data) and checksum(data, at + CRC_START, end) == crc:
             return kind, length, floor
     raise CorruptedError(f"the record at commit-log offset {place} came corrupted", place)

@@ -80,7 +80,7 @@ class AmqpChannel:
 
     def take(self, event: Publishes | Acks | Method) -> None:
         """Handle an event of the channel."""
-        if self.out.is_busy:
+        if self.out.is_busy or self._waiting:
             self._waiting.append(event)
             if len(self._waiting) >= MAX_WAITING:
                 self.out.driver.pause_reading(self)
@@ -111,13 +111,17 @@ class AmqpChannel:
         except Exception as fault:
             log.exception("a method failed", seldom=type(fault).__name__, method="" if method is None else method.name)
             self.fail(AmqpError(ReplyCode.INTERNAL_ERROR, "the server could not do that"), method)
+        self.out.done()
+        self.go_on()
+        self.out.driver.flush()
+
+    def go_on(self) -> None:
+        """Handle the events that waited, unless a method is running or a large message is leaving."""
         out = self.out
-        out.done()
-        while self._waiting and not out.is_busy and out.is_open:
+        while self._waiting and out.is_open and not (out.is_busy or out.machine.is_slicing):
             self._handle(self._waiting.popleft())
         if len(self._waiting) < MAX_WAITING:
             out.driver.resume_reading(self)
-        out.driver.flush()
 
     def fail(self, error: AmqpError | EntrepotError, method: AmqpMethod | None = None) -> None:
         """Close the channel, or the connection where the error is a connection error."""

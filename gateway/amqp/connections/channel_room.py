@@ -74,6 +74,6 @@ class ChannelRoom:
     def _fitting(self) -> int:
         """The number of messages for which the client's socket has room."""
         driver = self._out.driver
-        if driver.is_congested or not self._out.is_open:
+        if driver.is_congested or not self._out.is_open or self._out.machine.is_slicing:
             return 0
         return self._fit.in_bytes(driver.write_limit - driver.unwritten)

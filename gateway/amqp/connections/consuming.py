@@ -28,7 +28,7 @@ from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.protocols.amqp.connection_events import ACK, Settlement
-from entrepot.protocols.amqp.delivery import ContentTemplate
+from entrepot.protocols.amqp.delivery import LARGE_BODY, ContentTemplate
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.methods_basic import BasicCancel
 from entrepot.protocols.amqp.reply_codes import ReplyCode
@@ -127,10 +127,12 @@ class ChannelConsuming:
         first = self._next_tag
         again = [ticket.is_late or ticket.attempt > 1 for ticket, _ in encoded]  # as `is_again`, without a call each
         run = [(first + place, again[place], template) for place, (_, template) in enumerate(encoded)]
-        out.machine.deliver_run(out.number, consumer.tag, run)
-        self._next_tag = first + len(encoded)
         sizes = [len(template.body) for _, template in encoded]
-        self.room.note(max(sizes))
+        largest = max(sizes)
+        deliver = out.machine.deliver_run if largest < LARGE_BODY else out.machine.deliver_large_run
+        deliver(out.number, consumer.tag, run)
+        self._next_tag = first + len(encoded)
+        self.room.note(largest)
         services.virtual_hosts.consumption.delivered(
             queue, sizes, sum(again), Way.CONSUMED if consumer.no_ack else Way.CONSUMED_ACK
         )

@@ -18,6 +18,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
 from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
 from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.large_output import LargeOutput
 from entrepot.gateway.amqp.connections.limits import channel_refusal, connection_refusal
 from entrepot.gateway.amqp.connections.login import CERTIFIED_MECHANISMS, credentials_of
 from entrepot.gateway.amqp.connections.messages import HANDLERS
@@ -67,6 +68,7 @@ class AmqpConversation:
         "_before_end",
         "_connections",
         "_is_ended",
+        "_large",
         "_leaving",
         "_login",
         "_services",
@@ -85,6 +87,7 @@ class AmqpConversation:
         self.channels: dict[int, AmqpChannel] = {}
         self._login: Login | None = None
         self._is_ended = False
+        self._large: LargeOutput | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._before_end: set[asyncio.Task[None]] = set()
         self.is_blocked = False
@@ -98,16 +101,32 @@ class AmqpConversation:
         self._connections.opened(self)
 
     def received(self, data: bytes, now: float) -> None:
+        before = self.machine.incomplete_bytes
         for event in self.machine.receive_data(data, now):
             self._handle(event)
+        if self.machine.incomplete_bytes != before:
+            self._services.incomplete.note(self, self.machine.incomplete_bytes)
 
     def data_to_send(self) -> bytes:
+        if self.machine.is_slicing and self.driver is not None and not self._is_ended:
+            if self._large is None:
+                self._large = LargeOutput(self.machine, self.driver, self._services.loop, self._large_has_left)
+            return self._large.next_slice()
         return self.machine.data_to_send()
+
+    def _large_has_left(self) -> None:
+        self._large = None
+        for channel in tuple(self.channels.values()):
+            channel.go_on()
+        self.writable()
+        self.flush()
 
     def deadline(self) -> float:
         return self.machine.deadline()
 
     def timed_out(self, now: float) -> None:
+        if self.driver is not None and self.driver.is_paused:
+            self.machine.note_alive(now)  # it is not read: its heartbeats may wait in the socket
         for event in self.machine.handle_timeout(now):
             self._handle(event)
         self.flush()
@@ -125,6 +144,7 @@ class AmqpConversation:
 
     def lost(self) -> None:
         self.machine.lost()
+        self._services.incomplete.note(self, 0)
         self._end()
         self._connections.closed(self)
         self.driver = None

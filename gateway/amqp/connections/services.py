@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from entrepot.domain.clock import Clock
 from entrepot.gateway.amqp.connections.access import AmqpAccess
+from entrepot.gateway.amqp.connections.incomplete_bodies import IncompleteBodies
 from entrepot.gateway.amqp.connections.remembered_publishes import RememberedPublishes
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from entrepot.gateway.messaging.incidents import Incidents
@@ -42,6 +43,7 @@ class AmqpServices:
     storage_full: Callable[[], None]
     access: AmqpAccess
     remembered: RememberedPublishes
+    incomplete: IncompleteBodies
     counters: AmqpCounters = field(default_factory=AmqpCounters)
 
     @property

@@ -148,7 +148,7 @@ _EARLIER: Final[Answers] = {
     "a body that is announced too big": (
         "channel",
         406,
-        "PRECONDITION_FAILED - message size 1099511627776 is larger than configured max size 4194304",
+        "PRECONDITION_FAILED - message size 1099511627776 is larger than configured max size 134217728",
         60,
         40,
     ),

@@ -16,7 +16,6 @@ from tests.support.waiting import wait_until
 
 NAMES: Final = ("entrepot", "rabbitmq")
 
-LARGEST_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 """RabbitMQ's own default; aiormq's tests publish messages above 16 MiB."""
 
 
@@ -57,8 +56,6 @@ def _entrepot(directory: Path) -> Iterator[Ports]:
         "amqp.tls_certificate": str(CERTIFICATES / "server.pem"),
         "amqp.tls_key": str(CERTIFICATES / "server.key"),
         "amqp.tls_client_certificates": "optional",
-        "amqp.max_message_bytes": str(LARGEST_MESSAGE_BYTES),
-        "store.max_message_bytes": str(LARGEST_MESSAGE_BYTES),
     }
     with ServerProcess(directory, settings) as running:
         yield Ports(running.port("amqp"), running.port("amqps"))

@@ -22,7 +22,7 @@ from entrepot.gateway.settings import Settings
 from entrepot.gateway.transport.source import Source
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.delivery import content_frames
-from entrepot.protocols.amqp.frames import BODY, HEADER
+from entrepot.protocols.amqp.frames import BODY, FRAME_OVERHEAD, HEADER
 from entrepot.protocols.amqp.method_codec import AmqpMethod
 from entrepot.protocols.amqp.methods_basic import (
     BasicAck,
@@ -46,6 +46,20 @@ from tests.support.clock import ManualClock
 from tests.support.gateways.members import member_named
 from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS, until
+
+
+def whole_frames(data: bytes) -> int:
+    """The end of the last whole frame; a large message comes in slices that end anywhere."""
+    end = 0
+    if data.startswith(b"AMQP"):
+        return len(data)
+    while len(data) - end >= FRAME_OVERHEAD:
+        after = end + FRAME_OVERHEAD + int.from_bytes(data[end + 3 : end + 7], "big")
+        if after > len(data):
+            break
+        end = after
+    return end
+
 
 M = TypeVar("M", bound=AmqpMethod)
 CONTENT = (BasicDeliver, BasicGetOk, BasicReturn)
@@ -83,13 +97,17 @@ class AmqpClient:
         self.methods: list[tuple[int, AmqpMethod]] = []
         self.given: list[Given] = []
         self._open: tuple[int, BasicDeliver | BasicGetOk | BasicReturn, int, bytes] | None = None
+        self._rest = b""
         self.conversation: AmqpConversation = door.frontend.converse()
         self.conversation.connected(self)  # type: ignore[arg-type]
 
     # -- the driver's side ---------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        for channel, what in heard(self.conversation.data_to_send()):
+        self._rest += self.conversation.data_to_send()
+        end = whole_frames(self._rest)
+        data, self._rest = self._rest[:end], self._rest[end:]
+        for channel, what in heard(data):
             self._take(channel, what)
 
     def _take(self, channel: int, what: Heard) -> None:
@@ -108,6 +126,10 @@ class AmqpClient:
             self._open = (number, method, size, body)
             if len(body) == size:
                 self.given.append(Given(channel, method, body))
+
+    @property
+    def is_paused(self) -> bool:
+        return bool(self.pauses)
 
     def pause_reading(self, reason: object) -> None:
         self.pauses.add(reason)
@@ -131,6 +153,12 @@ class AmqpClient:
         if not self.is_closed:
             self.is_closed = True
             asyncio.get_running_loop().call_soon(self.conversation.lost)
+
+    def reads(self) -> None:
+        """The client reads again: its socket has room."""
+        self.is_congested = False
+        self.conversation.writable()
+        self.flush()
 
     # -- the client's side ---------------------------------------------------------------------------------------
 

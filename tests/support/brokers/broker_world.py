@@ -8,7 +8,7 @@ from typing import Any
 
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.domain.topic import Topic

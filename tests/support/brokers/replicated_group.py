@@ -15,7 +15,7 @@ from entrepot.broker.server.process import BrokerProcessSettings
 from entrepot.broker.settings.backup import BackupSettings
 from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.settings.tier import TierSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.domain.cluster_trust import NO_TRUST, ClusterTrust
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.confirmation_rule import Rule

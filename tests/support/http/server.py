@@ -16,7 +16,7 @@ import pytest
 import uvloop
 
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.gateway.door.parts import Parts
 from entrepot.gateway.events.door import EventsDoor

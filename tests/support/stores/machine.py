@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine
 
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.domain.ports import Store
 from entrepot.store_client.embedded import open_embedded
 from tests.support.clock import ManualClock

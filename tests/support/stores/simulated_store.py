@@ -13,8 +13,8 @@ from entrepot.broker.metadata import registry as changes
 from entrepot.broker.opening.opened_store import OpenedStore, assemble
 from entrepot.broker.ports.popping import Pop
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
 from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.record import RecordKind
 from entrepot.domain.definitions.consumer_group import ConsumerGroup
 from entrepot.domain.delivery import Delivery

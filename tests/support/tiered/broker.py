@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.settings.tier import TierSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.tiered.folder import FolderStore
 from entrepot.broker.tiered.merging import merge
 from entrepot.broker.tiered.table import TopicTable

@@ -10,7 +10,7 @@ from typing import Any
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings.store import BrokerSettings
 from entrepot.broker.settings.tier import TierSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.domain.filter_hash import filter_hash
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.topic import Topic

@@ -73,7 +73,7 @@ def test_empty_body_frames_are_let_pass_and_not_kept() -> None:
     machine = opened_machine()
     machine.feed(said(1, BasicPublish("e", "k")) + frame(HEADER, 1, header_payload(b"\0\0", 2)))
     machine.feed(frame(BODY, 1, b"") * 1000)
-    assert machine.connection._channels[1]._parts == []
+    assert machine.connection._channels[1]._body.tell() == 0
     machine.feed(frame(BODY, 1, b"a") + frame(BODY, 1, b"") + frame(BODY, 1, b"b"))
     assert machine.bodies() == [(1, b"ab")]
 
@@ -140,7 +140,7 @@ def test_what_ended_within_a_message_does_not_count() -> None:
         machine.connection.close_channel(1, AmqpError(ReplyCode.NOT_FOUND, "gone"))
         machine.feed(rest + said(1, ChannelCloseOk(), ChannelOpen()))
     assert machine.closing is None
-    assert machine.connection._assembling == 0
+    assert machine.connection.incomplete_bytes == 0
 
 
 def test_settlements_are_a_run_in_order() -> None:

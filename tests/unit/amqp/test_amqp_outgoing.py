@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from entrepot.protocols.amqp.confirms import Confirms
 from entrepot.protocols.amqp.content import ContentHeader
-from entrepot.protocols.amqp.delivery import ContentTemplate, content_template
+from entrepot.protocols.amqp.delivery import LARGE_BODY, ContentTemplate, content_template
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.frames import BODY, HEADER
 from entrepot.protocols.amqp.method_codec import AmqpMethod
@@ -21,6 +21,7 @@ from entrepot.protocols.amqp.methods_basic import (
     BasicReturn,
 )
 from entrepot.protocols.amqp.methods_connection import ConnectionTuneOk
+from entrepot.protocols.amqp.outgoing import SLICE_BYTES
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp.machine import CHANNEL, HELLO, OPEN, START_OK, Machine, heard, opened_machine, said
 from tests.support.cases import cases
@@ -184,3 +185,47 @@ def test_a_client_learns_exactly_what_was_confirmed(data: st.DataObject, count: 
             learned.update(dict.fromkeys(spoken, isinstance(method, BasicNack)))
         assert learned == wanted
     assert confirms._beyond == set()
+
+
+@given(size=st.integers(LARGE_BODY, LARGE_BODY + 300_000), frame_max=st.sampled_from([4096, 8192]))
+def test_a_large_message_leaves_in_slices(size: int, frame_max: int) -> None:
+    """They are the bytes that a smaller one's frames would have; what comes later follows."""
+    body = (b"0123456789" * (size // 10 + 1))[:size]
+    sliced, whole = machine_with(frame_max), machine_with(frame_max)
+    assert sliced.connection.data_to_send() == whole.connection.data_to_send()
+    run = [(1, False, template()), (2, True, template(body)), (3, False, template())]
+    sliced.connection.deliver_large_run(1, "tag", run)
+    whole.connection.deliver_run(1, "tag", run)
+    for machine in (sliced, whole):
+        machine.connection.confirm(1, [])
+        machine.connection.send(1, BasicConsumeOk("after"))
+    slices = []
+    while sliced.connection.is_slicing:
+        slices.append(sliced.connection.slice_to_send())
+    assert b"".join(slices) + sliced.connection.data_to_send() == whole.connection.data_to_send()
+    assert max(map(len, slices)) <= SLICE_BYTES + frame_max
+    assert len(slices) > 1
+
+
+def test_gets_and_returns_of_large_messages() -> None:
+    """The end of the connection wants all of it at once."""
+    machine, message = machine_with(4096), template(bytes(LARGE_BODY))
+    sent(machine)
+    machine.connection.get_ok(1, 7, True, message, 3)
+    machine.connection.return_(1, 312, "NO_ROUTE", "ex", "key", message)
+    assert machine.connection.is_slicing
+    got, *content = sent(machine)
+    assert not machine.connection.is_slicing
+    assert isinstance(got, BasicGetOk)
+    bodies = [each[1] for each in content if isinstance(each, tuple) and each[0] == BODY]
+    assert b"".join(bodies) == bytes(2 * LARGE_BODY)
+    assert sum(isinstance(each, BasicReturn) for each in content) == 1
+
+
+def test_properties_beyond_a_frame_are_refused_for_large_messages_too() -> None:
+    machine = machine_with(4096)
+    sent(machine)
+    wide = ContentHeader.of(headers={"a": "x" * 5000}).data
+    with pytest.raises(ValueError, match="properties"):
+        machine.connection.get_ok(1, 1, False, content_template("ex", "key", wide, bytes(LARGE_BODY)), 0)
+    assert not machine.connection.is_slicing and sent(machine) == []

@@ -17,7 +17,7 @@ from entrepot.broker.backup.target import BackupTarget, open_target
 from entrepot.broker.broker import Broker
 from entrepot.broker.replication.files.replica_files import ReplicaFiles
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.store_files import StoreIdentity
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
 from entrepot.domain.replication.mastership import ReplicaState

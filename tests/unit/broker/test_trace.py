@@ -11,7 +11,7 @@ import pytest
 from entrepot.broker.broker import Broker
 from entrepot.broker.consume import trace
 from entrepot.broker.settings.store import BrokerSettings
-from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.log_reading import CommitLogLayout
 from entrepot.broker.store.watermarks import DiskState
 from entrepot.domain.names import TRACE_TOPIC, is_topic_name
 from entrepot.domain.ports import Store

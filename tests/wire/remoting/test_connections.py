@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -21,7 +22,16 @@ from entrepot.protocols.wire.connection import (
     Requested,
     ServerConnection,
 )
-from entrepot.protocols.wire.frames import HEADER_SIZE, VERSION, FrameReader, Hello, RemotingError, frame
+from entrepot.protocols.wire.frames import (
+    HEADER_SIZE,
+    MAX_PAYLOAD_BYTES,
+    USUAL_MAX_PAYLOAD_BYTES,
+    VERSION,
+    FrameReader,
+    Hello,
+    RemotingError,
+    frame,
+)
 from entrepot.protocols.wire.frames import FrameKind as Kind
 from tests.support.cases import cases
 
@@ -259,8 +269,8 @@ def test_ids_begin_anew_and_pass_over_those_in_use():
 
 
 def test_what_fits_no_frame_is_refused_and_the_connection_stays(monkeypatch: pytest.MonkeyPatch):
-    client, server = greeted(1 << 20)
     monkeypatch.setattr("entrepot.protocols.wire.connection.MAX_PAYLOAD_BYTES", 5000)
+    client, server = greeted(1 << 20)
     with pytest.raises(EntrepotError) as refused:
         client.request(1, bytes(5001))
     assert refused.value.code == Code.MESSAGE_BODY_TOO_LARGE
@@ -270,6 +280,22 @@ def test_what_fits_no_frame_is_refused_and_the_connection_stays(monkeypatch: pyt
     server.answer(id_, bytes(5001))
     [answer] = client.receive_data(server.data_to_send())
     assert isinstance(answer, Refused) and answer.error.code == Code.MESSAGE_BODY_TOO_LARGE
+
+
+def test_each_end_is_sent_no_more_than_it_takes():
+    """A peer of a version before large messages does not tell its limit."""
+    client, server = greeted(1 << 30)
+    large = bytes(USUAL_MAX_PAYLOAD_BYTES + 1)
+    client.request(1, large)  # the server has told that it takes it
+    [asked] = server.receive_data(client.data_to_send())
+    assert isinstance(asked, Requested) and asked.payload == large
+    server.answer(asked.id, large)
+    [answer] = client.receive_data(server.data_to_send())
+    assert isinstance(answer, Refused) and answer.error.code == Code.MESSAGE_BODY_TOO_LARGE
+    old = ClientConnection(Hello([VERSION], "tests", max_payload_bytes=MAX_PAYLOAD_BYTES))
+    old.receive_data(frame(Kind.WELCOME, 0, msgspec.msgpack.encode([VERSION, "broker", 1 << 30, ""])))
+    with pytest.raises(EntrepotError, match="for one frame"):
+        old.request(1, large)
 
 
 def test_a_refusal_in_any_characters_is_sent():

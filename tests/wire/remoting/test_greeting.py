@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from entrepot.protocols.wire.connection import ClientConnection, Goodbye, Greeted, ServerConnection, Welcomed
 from entrepot.protocols.wire.frames import (
     MAX_GREETING_BYTES,
+    MAX_PAYLOAD_BYTES,
     VERSION,
     FrameKind,
     FrameReader,
@@ -43,7 +44,7 @@ def test_they_greet_where_both_know_a_version(others: list[int], who: str):
     [greeted] = server.receive_data(client.data_to_send())
     assert greeted == Greeted(Hello([*others, VERSION], who, "here"))
     [welcomed] = client.receive_data(server.data_to_send())
-    assert welcomed == Welcomed(Welcome(VERSION, "broker", 1000, "here"))
+    assert welcomed == Welcomed(Welcome(VERSION, "broker", 1000, "here", MAX_PAYLOAD_BYTES))
 
 
 @given(st.lists(st.integers(0, 1 << 63).filter(lambda version: version != VERSION), max_size=400))
