@@ -13,6 +13,8 @@ Check = Callable[[object, Mapping[str, object]], str | None]
 """A check of a value, given the other arguments."""
 
 MAX_PRIORITY: Final = 255
+MAX_QUORUM_PRIORITY: Final = 31
+"""Highest priority of a quorum queue, as RabbitMQ 4.3 has them."""
 MAX_ROUTING_KEY_BYTES: Final = 255
 QUEUE_MODES: Final = ("default", "lazy")
 QUEUE_VERSIONS: Final = (1, 2)
@@ -56,7 +58,8 @@ def positive(value: object, others: Mapping[str, object]) -> str | None:
 
 def priority(value: object, others: Mapping[str, object]) -> str | None:
     fault = not_negative(value, others)
-    if fault is None and as_int(value) > MAX_PRIORITY:
+    most = MAX_QUORUM_PRIORITY if text_of(others.get("x-queue-type")) == "quorum" else MAX_PRIORITY
+    if fault is None and as_int(value) > most:
         return f"{{max_value_exceeded,{value}}}"
     return fault
 

@@ -115,6 +115,7 @@ _KNOWN: Final[Mapping[QueueType, tuple[str, ...]]] = {
         "x-delayed-retry-type",
         "x-delayed-retry-min",
         "x-delayed-retry-max",
+        "x-max-priority",
     ),
     QueueType.STREAM: (
         "x-max-length-bytes",
@@ -165,18 +166,36 @@ class QueueArguments:
     given: Mapping[str, object] = field(default_factory=no_arguments, compare=False)
 
     @property
+    def is_quorum(self) -> bool:
+        return self.queue_type is QueueType.QUORUM
+
+    @property
     def attempts_allowed(self) -> int | None:
         """Returns of a message allowed before it is a dead letter, or None for any number."""
-        if self.queue_type is not QueueType.QUORUM:
+        if not self.is_quorum:
             return None
         limit = DEFAULT_QUORUM_DELIVERY_LIMIT if self.delivery_limit is None else self.delivery_limit
         return None if limit < 0 else limit
+
+    def retry_delay_ms(self, attempt: int, *, has_failed: bool) -> int:
+        """Return how long a returned message waits before it is delivered again, as RabbitMQ 4.3's delayed retry.
+
+        It grows with the attempt, from 1 on, up to the maximum.  `has_failed`: the client says so (basic.reject), as
+        opposed to one that only gives it back (basic.nack, basic.recover).
+        """
+        kind = self.delayed_retry
+        if not self.is_quorum or kind is DelayedRetry.DISABLED:
+            return 0
+        if kind is not DelayedRetry.ALL and has_failed is not (kind is DelayedRetry.FAILED):
+            return 0
+        delay_ms = (self.delayed_retry_min_ms or 0) * attempt
+        return delay_ms if self.delayed_retry_max_ms is None else min(delay_ms, self.delayed_retry_max_ms)
 
     @property
     def full_queue(self) -> Overflow:
         """The treatment of messages in a full queue.  Quorum queues lack REJECT_PUBLISH_DLX and drop the head
         instead."""
-        if self.queue_type is QueueType.QUORUM and self.overflow is Overflow.REJECT_PUBLISH_DLX:
+        if self.is_quorum and self.overflow is Overflow.REJECT_PUBLISH_DLX:
             return Overflow.DROP_HEAD
         return self.overflow
 

@@ -115,11 +115,13 @@ class AmqpFrontend:
         return TOO_MANY if descriptors().are_scarce else None
 
     def _look_for_late(self) -> None:
-        """Close channels whose consumers hold a message for too long."""
+        """End consumers that hold a message for too long, or their channels."""
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
+        may_tell = self._settings.consumer_timeout_response == "notify_consumer"
         for conversation in tuple(self.conversations):
             for channel in tuple(conversation.channels.values()):
-                if channel.consuming.holds_too_long(self._loop.time(), self._settings.consumer_timeout_seconds):
+                late = channel.consuming.late(self._loop.time(), self._settings.consumer_timeout_seconds)
+                if late and not (may_tell and channel.consuming.cancel_late(late)):
                     text = f"delivery acknowledgement on channel {channel.out.number} timed out"
                     channel.fail(AmqpError(ReplyCode.PRECONDITION_FAILED, text))
 

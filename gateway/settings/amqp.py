@@ -49,6 +49,9 @@ class AmqpSettings(Table):
     consumer_timeout_seconds: Seconds = Field(
         1800, description="Longest time until a consumer acknowledges a message; then its channel is closed"
     )
+    consumer_timeout_response: Literal["close_channel", "notify_consumer"] = Field(
+        "close_channel", description="Answer to that timeout; notify_consumer cancels consumers of quorum queues alone"
+    )
     write_buffer_bytes: Bytes = Field(1 * MIB, description="Maximum size of one socket's output buffer")
     exchange_topics: bool = Field(
         True, description="Store messages to an exchange in a topic of its name too, for other protocols"

@@ -27,7 +27,7 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.incidents import Outcome
 from entrepot.gateway.messaging.odd_messages import set_aside
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
-from entrepot.protocols.amqp.connection_events import ACK, Settlement
+from entrepot.protocols.amqp.connection_events import ACK, REJECT, Settlement
 from entrepot.protocols.amqp.delivery import LARGE_BODY, ContentTemplate
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.methods_basic import BasicCancel
@@ -232,7 +232,7 @@ class ChannelConsuming:
                 if method == ACK:
                     acknowledged += found
                 elif requeue:
-                    dead += self._requeue(found)
+                    dead += self._requeue(found, has_failed=method == REJECT)
                 else:
                     dead += found
         finally:
@@ -256,15 +256,16 @@ class ChannelConsuming:
             return [found]
         return [held.pop(each) for each in tags_up_to(held, method, tag, self._next_tag)]
 
-    def _requeue(self, found: list[Held]) -> list[Held]:
-        """Requeue messages and return those over the delivery limit, which become dead letters."""
+    def _requeue(self, found: list[Held], *, has_failed: bool) -> list[Held]:
+        """Requeue messages and return those over the delivery limit, which become dead letters.  `has_failed`: the
+        client rejects them."""
         dead: list[Held] = []
         for held in found:
             limit = held.member.queue.declaration.arguments.attempts_allowed
             if limit is not None and held.attempt > limit:
                 dead.append(held)
             else:
-                held.release()
+                _give_back(held, has_failed=has_failed)
         self._settled([held for held in found if held not in dead])
         return dead
 
@@ -284,17 +285,35 @@ class ChannelConsuming:
         found = list(self.held.values())
         self.held.clear()
         for held in found:
-            held.release()
+            _give_back(held, has_failed=False)
         self._settled(found)
 
-    def holds_too_long(self, now: float, seconds: float) -> bool:
-        """True if a message is unsettled for longer than this, or than its queue's own timeout."""
+    def late(self, now: float, seconds: float) -> list[Handed]:
+        """Return who holds a message for longer than this, or than its queue's own timeout: each once."""
+        found: dict[int, Handed] = {}
         for held in self.held.values():
             handed = held.member
             own_ms = handed.queue.declaration.arguments.consumer_timeout_ms
             if now - handed.since > (seconds if own_ms is None else own_ms / 1000):
-                return True
-        return False
+                found.setdefault(id(handed.consumer), handed)
+        return list(found.values())
+
+    def cancel_late(self, late: Sequence[Handed]) -> bool:
+        """End late consumers alone and requeue what they hold, as RabbitMQ 4.3 does for quorum queues; False where
+        that cannot be told to the client."""
+        ends = {id(handed.consumer) for handed in late if handed.queue.declaration.arguments.is_quorum}
+        consumers = [consumer for consumer in self.consumers.values() if id(consumer) in ends]
+        if len(consumers) < len(late) or not self._out.machine.capabilities.consumer_cancel_notify:
+            return False
+        for consumer in consumers:
+            self.cancel(consumer.tag)
+            self._out.notify(BasicCancel(consumer.tag, True))
+        tags = [tag for tag, held in self.held.items() if id(held.member.consumer) in ends]
+        found = [self.held.pop(tag) for tag in tags]
+        for held in found:
+            held.release()
+        self._settled(found)
+        return True
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -342,3 +361,12 @@ class ChannelConsuming:
             each.release()
             if each.member.consumer is not None:
                 each.member.consumer.held -= 1
+
+
+def _give_back(held: Held, *, has_failed: bool) -> None:
+    """Return a message to its queue, at once or after the delay of the queue's retries."""
+    delay_ms = held.member.queue.declaration.arguments.retry_delay_ms(held.attempt, has_failed=has_failed)
+    if delay_ms and isinstance(held, Ticket):
+        held.consumer.release((held,), delay_ms)
+    else:
+        held.release()

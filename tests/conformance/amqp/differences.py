@@ -192,6 +192,8 @@ _LATER_VERSIONS: Final[Answers] = {
     "exchange: unknown type": ("channel", 406, "PRECONDITION_FAILED - unknown exchange type 'magic'", 40, 10),
 }
 
+_PRIORITIES: Final[Answers] = {"queue with type quorum, with priority": ("ok",)}
+
 _FAILS_INSIDE: Final[Answers] = {
     "queue with type stream, with a bad max-age": (
         "channel",
@@ -221,6 +223,7 @@ REASONS: Final[tuple[tuple[str, Answers], ...]] = (
     ("RabbitMQ measures a body when it has it, ours when it is announced.", _EARLIER),
     ("Same scope and code; RabbitMQ's sentences name the queue twice.", _STREAMS),
     ("RabbitMQ 3 ends the connection, 4 the channel.", _LATER_VERSIONS),
+    ("Quorum queues have priorities since RabbitMQ 4.3.", _PRIORITIES),
     ("RabbitMQ fails inside, and ends the connection; ours says what is wrong.", _FAILS_INSIDE),
 )
 

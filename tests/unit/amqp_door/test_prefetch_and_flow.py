@@ -218,11 +218,11 @@ async def test_a_consumer_that_holds_a_message_for_too_long_loses_its_channel(do
     await client.takes(1)
     consuming = client.conversation.channels[1].consuming
     now = asyncio.get_running_loop().time()
-    assert not consuming.holds_too_long(now + 3599, 3600)
-    assert consuming.holds_too_long(now + 3601, 3600)
+    assert not consuming.late(now + 3599, 3600)
+    assert consuming.late(now + 3601, 3600)
     client.say(1, BasicAck(1))
     await client.takes(2)
-    assert consuming.holds_too_long(now + 3700, 3600)
+    assert consuming.late(now + 3700, 3600)
 
 
 @pytest.mark.parametrize(
