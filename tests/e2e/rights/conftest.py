@@ -28,10 +28,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with ServerProcess(tmp_path_factory.mktemp("rights"), SETTINGS) as server:
+    directory = tmp_path_factory.mktemp("rights")
+    cold = {"tier.url": (directory / "cold").as_uri(), "tier.max_age_seconds": "0.1"}
+    with ServerProcess(directory, {**SETTINGS, **cold}) as server:
         url = f"http://{server.address('http')}"
         with http_client(url, auth=("root", "root")) as root:
             made = Doors(server, root)
+            made.cold = cold["tier.url"]
             assert root.put("/api/v1/namespaces/plant", json={}).status_code == 201
             for path in ("topics/grid", "groups/workers", "topics/grid%252Ex"):
                 for below in ("", "/namespaces/plant"):
