@@ -76,6 +76,8 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     begins: dict[str, int] = {}
     is_catching_up: bool = False
     updated_ms: int = 0
+    owner: str = ""
+    """User who made it; empty for nobody in particular."""
 
 
 class StateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
