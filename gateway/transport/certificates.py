@@ -42,12 +42,14 @@ class CertificateFiles:
     hosts: tuple[HostCertificate, ...] = ()
     protocols: tuple[str, ...] = ()
     """Names of the protocol inside, for clients that ask for one (ALPN)."""
+    crl: Path | None = None
+    """Lists of revoked certificates (CRL), one of each authority that signs clients' certificates (RFC 5280, 5)."""
 
     def paths(self) -> tuple[Path, ...]:
         """The paths of all files."""
         pairs = [(self.certificate, self.key), *((host.certificate, host.key) for host in self.hosts)]
         named = [path for pair in pairs for path in pair]
-        return tuple(path for path in (*named, self.ca) if path is not None)
+        return tuple(path for path in (*named, self.ca, self.crl) if path is not None)
 
 
 class ServerCertificates:
@@ -121,6 +123,9 @@ def _context(files: CertificateFiles, certificate: Path, key: Path | None) -> ss
     if files.ca is not None:
         context.load_verify_locations(files.ca)
         context.verify_mode = _MODES[files.client_certificates]
+        if files.crl is not None:  # an authority without a list, or with one that is over, vouches for nobody
+            context.load_verify_locations(files.crl)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     if files.protocols:
         context.set_alpn_protocols(files.protocols)
     return context
