@@ -68,7 +68,7 @@ class AmqpFrontend:
             clock,
             self._loop,
             self._storage_full,
-            AmqpAccess(security, virtual_hosts.parameters),
+            AmqpAccess(security, virtual_hosts.parameters, checks_vhosts=settings.check_vhost_access),
             RememberedPublishes(virtual_hosts.definitions, security, virtual_hosts.store.topology),
         )
         self.counters = self.services.counters

@@ -69,6 +69,10 @@ class AmqpSettings(Table):
     proxy_protocol: Literal["off", "optional", "required"] = Field(
         "off", description="PROXY protocol headers; required: connections of other peers are refused"
     )
+    check_vhost_access: bool = Field(
+        True,
+        description="Refuse connections to a virtual host in which the user has no right at all, as RabbitMQ does",
+    )
     product: str = Field("RabbitMQ", description="Product name in the server properties; some clients expect this one")
     product_version: str = Field("3.13.7", description="Product version in the server properties")
 
