@@ -14,6 +14,7 @@ from tests.support.processes.server import ServerProcess
 SETTINGS = {
     "security.argon2_memory_bytes": "65536",
     "security.argon2_iterations": "1",
+    "security.scram_iterations": "4096",
     "security.initial_admin": "root",
     "security.initial_admin_password": "root",
     "security.max_cached_logins": "1000",
