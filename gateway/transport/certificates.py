@@ -19,6 +19,8 @@ from entrepot.domain.written_text import WrittenTextError, written_text
 ClientCertificates = Literal["no", "optional", "required"]
 _MODES = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
+FileStamp = tuple[int, int, int] | None
+
 log = structlog.get_logger(__name__)
 
 
@@ -93,14 +95,15 @@ class ServerCertificates:
                 continue
         return str(error)
 
-    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(_stamp(path) for path in self._files.paths())
+    def _look(self) -> tuple[FileStamp, ...]:
+        return tuple(stamp_of(path) for path in self._files.paths())
 
     def _names(self) -> list[str]:
         return [str(path) for path in self._files.paths()]
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def stamp_of(path: Path) -> FileStamp:
+    """Return what tells a file from the same one changed; None for one that cannot be read."""
     try:
         found = path.stat()
     except OSError:

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.events.subscriptions.record import TlsChoice
 from entrepot.gateway.operations.nouns.known_subscriptions import CHANGING, CONSUMING, KnownSubscriptions
 from entrepot.gateway.operations.nouns.start_position import position_of
 from entrepot.gateway.operations.nouns.subscription_definition import record_of
@@ -130,6 +131,11 @@ class Subscribing:
             refusal = self._webhooks.client.refusal_of(url) if url else None
             if refusal is not None:
                 raise EntrepotError(Code.BAD_REQUEST, f"{where}: {refusal}")
+
+        for where, name in (("tls", record.tls), ("tokentls", record.token_tls)):
+            refusal = self._webhooks.client.tls.refusal_of(TlsChoice(name, record.topic))
+            if refusal is not None:
+                raise bad_request(f"config.{where}: {refusal}")
 
     def _shown(self, subscription: Subscription) -> SubscriptionShown:
         shown = SubscriptionShown(**fields_of(subscription, self.known.all.state(subscription)))

@@ -77,9 +77,7 @@ def record_of(
     if before is not None and body.id is not None and body.id != subscription_id:
         raise _bad("id", "is not that of the path")
     first_back_off = _seconds("initialbackoffseconds", config.initialbackoffseconds)
-    longest_back_off = _seconds("maxbackoffseconds", config.maxbackoffseconds)
-    if longest_back_off < first_back_off:
-        raise _bad("config.maxbackoffseconds", "is less than initialbackoffseconds")
+    longest_back_off = _longest_back_off(config, first_back_off)
     check_url(body.sink, "sink")
     known = None if before is None else before.credential
     shown_before = before if before is not None and _is_same_place(body.sink, before.sink) else None
@@ -110,7 +108,16 @@ def record_of(
         is_catching_up=False if before is None else before.is_catching_up,
         updated_ms=now_ms,
         owner=owner if before is None else before.owner,
+        tls=config.tls or "",
+        token_tls=config.tokentls or "",
     )
+
+
+def _longest_back_off(config: ConfigBody, first: float) -> float:
+    longest = _seconds("maxbackoffseconds", config.maxbackoffseconds)
+    if longest < first:
+        raise _bad("config.maxbackoffseconds", "is less than initialbackoffseconds")
+    return longest
 
 
 def topic_of(source: str, namespace: str) -> str:

@@ -167,6 +167,11 @@ OTHERWISE = {
     "getJourney at": "the handler asks for the rights on its topic",
     "commitOffsets member": "it is one of the path's group",
     "updateSubscription source": "it must be the one that the subscription has",
+    **{
+        f"{operation} config.{member}": "the settings say for which topics it is"
+        for operation in ("createSubscription", "updateSubscription")
+        for member in ("tls", "tokentls")
+    },
     "tryMessage contentType": "it is content",
     "tryMessage responseTopic": "it is told to whoever gets the message",
     "tryMessage correlationData": "it is content",
