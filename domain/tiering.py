@@ -134,6 +134,15 @@ class TableTopic:
     queues: list[QueueBounds]
 
 
+@dataclass(frozen=True, slots=True)
+class TableSeen:
+    """A table that may be attached.  `table`: its path in the object store.  `topic`: the one its messages were written
+    for, as they say themselves: the path may begin anywhere."""
+
+    table: str
+    topic: str
+
+
 class TierTables(Protocol):
     """Tables that become topics.  All calls raise BAD_REQUEST (invalid request), PRECONDITION_FAILED (not possible
     now), TOPIC_NOT_FOUND (no such table) and UNAVAILABLE (the object store is away)."""
@@ -141,8 +150,12 @@ class TierTables(Protocol):
     async def restore(self, request: RestoreRequest) -> TableTopic:
         """Continue a topic in a table, which no other broker writes from then on."""
 
+    async def look(self, request: AttachRequest) -> TableSeen:
+        """Return the table that `attach` would take, and change nothing.  Raises FORBIDDEN for a place that the
+        settings do not name, before anything is looked for there."""
+
     async def attach(self, request: AttachRequest) -> TableTopic:
-        """Attach a table as a readable topic, up to its present end."""
+        """Attach a table as a readable topic, up to its present end.  Raises FORBIDDEN as `look` does."""
 
     async def accept(self, topic: str) -> None:
         """Accept the table of a topic as the object store has it now, or that it has none; of "": all, and the object

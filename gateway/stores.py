@@ -109,6 +109,7 @@ def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:
         "max_kept_bytes": tier.max_kept_bytes,
         "missing": tier.missing,
         "attach_endpoints": tuple(tier.attach_endpoints),
+        "attach_urls": tuple(tier.attach_urls),
         "read": tier.read,
         "payload": tier.payload,
         "cluster": tier.cluster,

@@ -23,7 +23,7 @@ from entrepot.broker.tiered.objects import ObjectStore
 from entrepot.broker.tiered.tier import Tier
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import is_system_topic
-from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableSeen, TableTopic
 from entrepot.domain.topic import MAX_QUEUES, Permission, Topic
 
 
@@ -93,16 +93,18 @@ class Tables:
                 f"topic {topic.name!r} is there, and has had messages on this broker: delete it first",
             )
 
+    async def look(self, request: AttachRequest) -> TableSeen:
+        tier = self._needed_tier()
+        origin = _origin_of(tier, request)
+        found = await tier.attached.look_at(origin, request.table)
+        return TableSeen(found.root, await tier.attached.written_for(origin, found))
+
     async def attach(self, request: AttachRequest) -> TableTopic:
-        from entrepot.broker.tiered.restoring import FoundTable
         from entrepot.broker.tiered.table import topic_of
 
         tier, core = self._needed_tier(), self._core
-        origin = TopicOrigin("", request.url, 0, request.endpoint, request.region, request.allow_http)
-        if not tier.may_ask(request.endpoint):
-            text = f"{request.endpoint} would get this broker's credentials: name it in tier.attach_endpoints first"
-            raise EntrepotError(Code.FORBIDDEN, text)
-        found: FoundTable = await tier.attached.look_at(origin, request.table)
+        origin = _origin_of(tier, request)
+        found = await tier.attached.look_at(origin, request.table)
         name = request.name or topic_of(found.root)
         origin = replace(origin, table=found.root, number=found.number)
         self._check(self._attached(request, name, origin, found.queues))
@@ -146,6 +148,14 @@ class Tables:
         if tier is None:
             raise EntrepotError(Code.PRECONDITION_FAILED, "this broker has no object store: set tier.url")
         return tier
+
+
+def _origin_of(tier: Tier, request: AttachRequest) -> TopicOrigin:
+    """Return the place that a request names. Raises FORBIDDEN for an endpoint that must not have the credentials."""
+    if not tier.may_ask(request.endpoint):
+        text = f"{request.endpoint} would get this broker's credentials: name it in tier.attach_endpoints first"
+        raise EntrepotError(Code.FORBIDDEN, text)
+    return TopicOrigin("", request.url, 0, request.endpoint, request.region, request.allow_http)
 
 
 def _check_name(topic: str) -> None:

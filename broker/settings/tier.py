@@ -47,8 +47,9 @@ class TierSettings:
     the messages that waited for `max_age_seconds`, longer where many topics share `requests_per_hour`.
     `vacuum_grace_seconds`: time for which objects stay that no version needs. `max_kept_bytes`: of the log, for a topic
     that is stuck; beyond it retention goes on, and messages are lost. 0: no limit. `attach_endpoints`: those of
-    attached tables, besides the tier's own, that get this broker's credentials. `cluster`: merged segments have the
-    messages of a sub-topic beside each other. `iceberg`: tables have metadata of Iceberg, too.
+    attached tables, besides the tier's own, that get this broker's credentials. `attach_urls`: below which
+    tables may be attached, besides the tier's own. `cluster`: merged segments have the messages of a sub-topic beside
+    each other. `iceberg`: tables have metadata of Iceberg, too.
     """
 
     url: str
@@ -60,6 +61,7 @@ class TierSettings:
     cache_bytes: int = 128 << 20
     max_kept_bytes: int = 0
     attach_endpoints: tuple[str, ...] = ()
+    attach_urls: tuple[str, ...] = ()
     read: ReadPolicy = ReadPolicy.NOT_IN_DISK
     options: dict[str, Any] = field(default_factory=dict)
     payload: Payload = Payload.NONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -48,9 +48,11 @@ class AttachedTables:
         cold: dict[str, ColdTopic],
         in_thread: Callable[..., Awaitable[Any]],
         cache_bytes: int,
+        places: Sequence[str] = (),
     ) -> None:
+        """`places`: URLs below which tables may be attached. Those that are attached already are read anyway."""
         self._registry, self._clock, self._cold, self._in_thread = registry, clock, cold, in_thread
-        self._cache_bytes = cache_bytes // CACHE_SHARE
+        self._cache_bytes, self._places = cache_bytes // CACHE_SHARE, places
         self._stores: dict[tuple[object, ...], tuple[ObjectStore, SegmentReader]] = {}
         self._known: set[str] = set()
         self.problems: dict[str, str] = {}
@@ -98,15 +100,37 @@ class AttachedTables:
         self.problems.pop(key, None)
 
     async def look_at(self, origin: TopicOrigin, wanted: str | None) -> FoundTable:
-        """Return the table at a URL, or the wanted one. Raises TierError."""
+        """Return the table at a URL, or the wanted one. Raises TierError; FORBIDDEN for a place that is not named."""
         found: FoundTable = await self._in_thread(self._found, origin, wanted)
         return found
 
+    async def written_for(self, origin: TopicOrigin, found: FoundTable) -> str:
+        """Return the topic that a table's messages say they are of. Raises TierError."""
+        topic: str = await self._in_thread(self._written_for, origin, found)
+        return topic
+
     def _found(self, origin: TopicOrigin, wanted: str | None) -> FoundTable:
+        from entrepot.broker.tiered.opening_store import lies_in
         from entrepot.broker.tiered.restoring import look_at, table_of
 
+        if not any(lies_in(origin.url, place) for place in self._places):  # nothing is looked for before
+            raise TierError("tables are attached from tier.url and tier.attach_urls alone", Code.FORBIDDEN)
         objects, _ = self._store(origin)
         return look_at(self._table(objects, table_of(objects, None, wanted)))
+
+    def _written_for(self, origin: TopicOrigin, found: FoundTable) -> str:
+        from entrepot.broker.tiered.cold import ColdTopic
+        from entrepot.broker.tiered.table import topic_of
+
+        objects, reader = self._store(origin)
+        cold = ColdTopic(self._table(objects, found.root), reader, found.number)
+        cold.refresh()
+        for queue_id, _ in found.ends:
+            bounds = cold.bounds(queue_id)
+            page = None if bounds is None else cold.read(queue_id, bounds.first, 1)
+            if page is not None and page.messages:
+                return page.messages[0].topic
+        return topic_of(found.root)  # nothing is left in it to be read
 
     def _opened(self, topic: str, origin: TopicOrigin) -> ColdTopic:
         from entrepot.broker.tiered.attached_topic import AttachedTopic
@@ -128,7 +152,7 @@ class AttachedTables:
         known = self._stores.get(key)
         if known is None:
             if origin.url.startswith("file:") and not Path(unquote(urlsplit(origin.url).path)).is_dir():
-                raise TierError(f"{origin.url} is not a folder of this broker's machine", Code.BAD_REQUEST)
+                raise TierError(f"{origin.url} is not a folder of this broker's machine", Code.TOPIC_NOT_FOUND)
             options = StoreOptions(origin.endpoint, origin.region, allow_http=origin.allow_http)
             objects = open_objects(origin.url, options)
             known = self._stores[key] = objects, SegmentReader(objects, self._cache_bytes)

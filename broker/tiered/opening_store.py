@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -79,6 +80,18 @@ def folder_of(url: str) -> Path:
     """Return the folder of a `file:///folder`. Raises TierError."""
     _, host, path = _parts(url)
     return _folder(host, path)
+
+
+def lies_in(url: str, root: str) -> bool:
+    """True if a store's URL is another's, or below it. Of folders the places count that links lead to. Raises
+    TierError."""
+    (scheme, bucket, path), (of_root, root_bucket, root_path) = _parts(url), _parts(root)
+    if scheme != of_root:
+        return False
+    if scheme == "file":
+        inner, outer = (Path(os.path.realpath(_folder(*each))) for each in ((bucket, path), (root_bucket, root_path)))
+        return inner.is_relative_to(outer)
+    return bucket == root_bucket and PurePosixPath(path).is_relative_to(PurePosixPath(root_path))
 
 
 def _folder(host: str, path: str) -> Path:

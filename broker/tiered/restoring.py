@@ -50,7 +50,7 @@ def table_of(
             return wanted.strip("/")
         raise _missing(objects, f"there is no table {wanted!r}" + (f" of topic {topic!r}" if topic else ""), found)
     if not found:
-        raise _missing(objects, "there is no table" + (f" of topic {topic!r}" if topic else ""), [])
+        raise _missing(objects, "there is no table" + (f" of topic {topic!r}" if topic else ""), found)
     if len(found) > 1:
         found = [root for root in found if is_meant(root)] or found
     if len(found) > 1:
@@ -60,8 +60,9 @@ def table_of(
 
 
 def _missing(objects: ObjectStore, text: str, found: list[str]) -> TierError:
-    there = _named(found or roots(objects))
-    return TierError(f"{text} in {objects.url}; there is {there or 'none at all'}", Code.TOPIC_NOT_FOUND)
+    """Name the tables that were looked at: those of other topics are not for whoever restores this one."""
+    there = f"; there is {_named(found)}" if found else ""
+    return TierError(f"{text} in {objects.url}{there}", Code.TOPIC_NOT_FOUND)
 
 
 def _named(found: list[str]) -> str:

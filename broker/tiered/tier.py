@@ -79,7 +79,9 @@ class Tier:
             is_hopeless=lambda topic: self.store.is_away or bool(self.problem_of(topic)),
         )
         self.service = UploaderService(engine, registry, self.root, self.marks, self._told)
-        self.attached = AttachedTables(registry, clock, cold, threads.run, settings.cache_bytes)
+        self.attached = AttachedTables(
+            registry, clock, cold, threads.run, settings.cache_bytes, (settings.url, *settings.attach_urls)
+        )
         register = background()
         self._tasks = [register.keep("tier", self._run), register.keep("attached tables", self.attached.run)]
 

@@ -37,7 +37,7 @@ from entrepot.domain.topic import Topic
 
 SAMPLE: Final = 64
 """Messages by which the size of one is estimated."""
-OURS: Final = ("cache_bytes", "read", "max_kept_bytes", "attach_endpoints", "missing")
+OURS: Final = ("cache_bytes", "read", "max_kept_bytes", "attach_endpoints", "attach_urls", "missing")
 """Settings that no uploader needs."""
 SILENT_SECONDS: Final = 1800.0
 """Longest time without a question, in seconds: a slow store's largest merge takes less."""

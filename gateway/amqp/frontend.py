@@ -71,7 +71,7 @@ class AmqpFrontend:
             clock,
             self._loop,
             self._storage_full,
-            AmqpAccess(security, virtual_hosts.parameters),
+            AmqpAccess(security, virtual_hosts.parameters, checks_vhosts=settings.check_vhost_access),
             RememberedPublishes(virtual_hosts.definitions, security, virtual_hosts.store.topology),
             IncompleteBodies(most_incomplete, self._loop),
         )

@@ -29,13 +29,14 @@ def amqp_listeners(
     if "amqps" in sockets:
         assert settings.tls_certificate is not None  # the settings were checked for it
         files = (settings.tls_certificate, settings.tls_key, settings.tls_ca, settings.tls_client_certificates)
-        certificates = ServerCertificates(CertificateFiles(*files, ()))
+        certificates = ServerCertificates(CertificateFiles(*files, crl=settings.tls_crl))
 
     def terms(name: str) -> ListenerTerms:
         intake = Intake(name, IntakeLimits(connections=settings.max_connections), loop.time())
         return ListenerTerms(name, converse, loop, wheel, intake, settings.write_buffer_bytes, early)
 
-    seconds, proxies = settings.handshake_timeout_seconds, ProxyTrust("off", ())
+    seconds = settings.handshake_timeout_seconds
+    proxies = ProxyTrust(settings.proxy_protocol, settings.trusted_proxies)
     return Listeners(
         [
             listener(terms(name), sockets[name], seconds, certificates if name == "amqps" else None, proxies)

@@ -39,6 +39,18 @@ log = structlog.get_logger(__name__)
 OnMessage = Callable[[paho.MQTTMessage], None]
 
 
+class _BoundedClient(paho.Client):
+    """paho's client, which takes no packet beyond a size: it would keep up to 256 MiB of it before it looks."""
+
+    max_packet_bytes = 0
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        """Receive; asked for what is left of a packet at the first read of it."""
+        if bufsize > self.max_packet_bytes:
+            raise RemoteError(f"the remote sends a packet of {bufsize} bytes, more than {self.max_packet_bytes}")
+        return super()._sock_recv(bufsize)
+
+
 class RemoteConnection:
     """One connection; `window` is the remote's limit of unacknowledged QoS 1 messages. `max_packet_bytes` is the
     largest packet that it takes, None if it names none."""
@@ -64,7 +76,7 @@ class RemoteConnection:
     def _new_client(self) -> paho.Client:
         remote = self._remote
         is_five = remote.version == MQTT_5
-        client = paho.Client(
+        client = _BoundedClient(
             CallbackAPIVersion.VERSION2,
             client_id=remote.session_name,
             clean_session=None if is_five else False,
@@ -72,6 +84,7 @@ class RemoteConnection:
             reconnect_on_failure=False,
             manual_ack=True,
         )
+        client.max_packet_bytes = remote.max_packet_size_bytes
         client.connect_timeout = CONNECT_SECONDS
         client.max_inflight_messages_set(remote.max_inflight_messages)
         client.max_queued_messages_set(0)  # the publisher's window is the limit
@@ -120,6 +133,7 @@ class RemoteConnection:
             properties = PahoProperties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = remote.session_expiry_seconds
             properties.ReceiveMaximum = remote.receive_maximum
+            properties.MaximumPacketSize = remote.max_packet_size_bytes
             client.connect(host, port, remote.keep_alive_seconds, clean_start=False, properties=properties)
         else:
             client.connect(host, port, remote.keep_alive_seconds)

@@ -30,7 +30,7 @@ from entrepot.protocols.mqtt.mapping import to_message
 MAX_BATCH: Final = 1000
 """Messages of one append."""
 MAX_WAITING_BYTES: Final = 16 << 20
-"""Payload bytes that may wait here before reading stops."""
+"""Bytes of payloads, names and properties that may wait here before reading stops."""
 
 Publish = Callable[[Sequence[Message], Sender], Awaitable[Refusals]]
 """Keeps messages as the last of their names where they say so, then sends all. Raises EntrepotError."""
@@ -67,7 +67,7 @@ class Inbound:
     def take(self, message: paho.MQTTMessage) -> None:
         """Take a message that has come."""
         self._waiting.append(message)
-        self._waiting_bytes += len(message.payload)
+        self._waiting_bytes += _size_of(message)
         self._some.set()
         if self.connection is not None and not self._has_room:
             self.connection.pause_reading()
@@ -85,7 +85,7 @@ class Inbound:
                 await self._store(batch, connection)
                 for message in batch:
                     self._waiting.popleft()
-                    self._waiting_bytes -= len(message.payload)
+                    self._waiting_bytes -= _size_of(message)
                 if self._has_room:
                     connection.resume_reading()
             await self._some.wait()
@@ -119,3 +119,10 @@ class Inbound:
             system[SystemProperty.RETAIN] = "1"
         message.system = system
         return message
+
+
+def _size_of(message: paho.MQTTMessage) -> int:
+    """Return what a waiting message counts, in bytes: a remote may send names and properties without a payload."""
+    properties = message.properties
+    others = 0 if properties is None else len(properties.pack())  # type: ignore[no-untyped-call]
+    return len(message.payload) + len(message._topic) + others

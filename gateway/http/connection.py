@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -36,6 +36,8 @@ from entrepot.gateway.http.streaming.socket_paths import place_in
 from entrepot.gateway.http.tick_transport import TickTransport
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.http_requests import websocket_headers
+from entrepot.gateway.transport.proxy_trust import ProxyTrust
+from entrepot.gateway.transport.source import PROXY_HEADER, SOURCE, source_of
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 """Maximum size of a request's head in bytes: room for 128 event attributes, but not each at its largest size."""
@@ -61,6 +63,8 @@ class HttpConnection(HttpToolsProtocol):
     results: ClassVar[PublishResults]
     max_body_at_once: ClassVar[int] = 0
     early: ClassVar[EarlyBytes]
+    proxies: ClassVar[ProxyTrust] = ProxyTrust()
+    """Addresses of HTTP proxies."""
 
     waiting_since = 0.0
     """Time since which a request is incomplete or the first one awaited; 0: neither."""
@@ -95,7 +99,19 @@ class HttpConnection(HttpToolsProtocol):
         self.waiting_since = self.loop.time()
         self._ticking = TickTransport(transport, self.loop)
         super().connection_made(self._ticking)  # type: ignore[arg-type]
+        self._note_source(transport)
         look_at_descriptor(self, transport, self.server_state.default_headers)
+
+    def _note_source(self, transport: asyncio.Transport) -> None:
+        """Tell scopes where the client is, and its certificate.  That of an HTTP proxy is not its clients'."""
+        header = self.app_state.get(PROXY_HEADER)
+        source = source_of(transport, "http", header)
+        is_told = header is not None and header.source is not None
+        if is_told:
+            self.client, self.scheme = (source.host, source.port), "https" if source.is_tls else "http"
+        if is_told or (source.certificate is not None and not self.proxies.trusts(source.host)):
+            self.app_state = {**self.app_state, SOURCE: source}
+        self._peer = {"client": self.client, "state": self.app_state}
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, note an incomplete request, and end a connection whose head grows too large."""
@@ -110,7 +126,7 @@ class HttpConnection(HttpToolsProtocol):
             self._look_at_upgrade(rest)
         if self._parts is not None and self._is_new:  # refuse it without waiting for its body
             self._is_new = False
-            if self.publish is not None and not self.publish.may_come(self.url, self.headers, self.client):
+            if self.publish is not None and not self.publish.may_come(self.url, self.headers, self._peer):
                 self._go_on_by_asgi()
         if self._last_answer is not None or (self._messages != before and self._is_head):
             return
@@ -355,7 +371,7 @@ class HttpConnection(HttpToolsProtocol):
             exchange = self._exchange = Exchange()
         before, self.cycle = self.cycle, exchange  # type: ignore[assignment]
         exchange.response_complete, exchange.keep_alive = False, self.parser.should_keep_alive()
-        if self.publish.at_once(self.url, self.headers, self.client, body, self._answer):
+        if self.publish.at_once(self.url, self.headers, self._peer, body, self._answer):
             return True
         exchange.response_complete, self.cycle = True, before
         return False
@@ -376,23 +392,3 @@ class HttpConnection(HttpToolsProtocol):
             if not exchange.keep_alive:
                 self.transport.close()
         self.on_response_complete()
-
-
-def http_connection(
-    websockets: Mapping[bytes, type[asyncio.Protocol]],
-    publish: PublishAtOnce | None,
-    max_body_bytes: int,
-    early: EarlyBytes,
-    *,
-    event_sockets: bool = True,
-) -> type[HttpConnection]:
-    """Make the protocol class of a listener."""
-    own: dict[str, Any] = {
-        "websockets": websockets,
-        "event_sockets": event_sockets,
-        "publish": publish,
-        "early": early,
-        "results": PublishResults(),
-        "max_body_at_once": min(max_body_bytes, MAX_BODY_AT_ONCE),
-    }
-    return type("ListenerConnection", (HttpConnection,), own)

@@ -132,7 +132,7 @@ class NounObjects:
             SETTINGS: GatewaySettings(setting_rows(settings, parts.origins), peers),
             NAMESPACES: Namespaces(store, doors.amqp),
             EVENT_RULES: TopicEventRules(store, self.events.rules, parts.topology, security),
-            TIERING: Tiering(store),
+            TIERING: Tiering(store, security),
             JOURNEYS: self._journeys(),
             TRYING: self._trying(publishing),
             TIMERS: Timers(store),

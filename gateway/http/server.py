@@ -1,6 +1,7 @@
 """HttpListener: uvicorn on a bound socket, in the running event loop.
 
-With TLS, connections are accepted here and then given to uvicorn's protocol, each with the current certificates.
+With TLS, or behind a balancer, connections are accepted here and then given to uvicorn's protocol, each with the
+current certificates.
 """
 
 from __future__ import annotations
@@ -9,28 +10,31 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvicorn
 
 from entrepot.domain.background import background
-from entrepot.gateway.http.connection import HttpConnection, http_connection
+from entrepot.gateway.http.connection import MAX_BODY_AT_ONCE, HttpConnection
 from entrepot.gateway.http.requests.asgi import AsgiApp
 from entrepot.gateway.http.requests.at_once import PublishAtOnce
+from entrepot.gateway.http.requests.encoded import PublishResults
 from entrepot.gateway.http.streaming.event_socket_connection import EventSocketConnection
 from entrepot.gateway.settings import HttpSettings
 from entrepot.gateway.transport.acceptor import Acceptor
 from entrepot.gateway.transport.certificates import CertificateFiles, ServerCertificates
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.transport.intake import Intake, IntakeLimits, Place
+from entrepot.gateway.transport.proxy_trust import ProxyTrust
+from entrepot.gateway.transport.source import PROXY_HEADER
 from entrepot.protocols.proxy import ProxyHeader
 
 BACKLOG: Final = 2048
 SWEEP_SECONDS: Final = 5.0
 NO_WEBSOCKETS: Final[Mapping[bytes, type[asyncio.Protocol]]] = MappingProxyType({})
 HANDSHAKE_SECONDS: Final = 10.0
-"""Longest TLS handshake, in seconds."""
+"""Longest time for a PROXY header and the TLS handshake, in seconds."""
 _STEP_SECONDS: Final = 0.01
 
 log = structlog.get_logger(__name__)
@@ -54,7 +58,12 @@ class HttpListener:
     ) -> None:
         self._socket = bound
         self._protocol = http_connection(
-            websockets, publish, settings.max_body_bytes, early, event_sockets=event_sockets
+            websockets,
+            publish,
+            settings.max_body_bytes,
+            early,
+            ProxyTrust("off", settings.trusted_proxies),
+            event_sockets=event_sockets,
         )
         self._config = uvicorn.Config(
             app,
@@ -77,10 +86,9 @@ class HttpListener:
         self.certificates: ServerCertificates | None = None
         self._acceptor: Acceptor | None = None
         if settings.tls_certificate is not None:
-            files = CertificateFiles(
-                settings.tls_certificate, settings.tls_key, settings.tls_ca, settings.tls_client_certificates
-            )
-            self.certificates = ServerCertificates(files)
+            files = (settings.tls_certificate, settings.tls_key, settings.tls_ca, settings.tls_client_certificates)
+            self.certificates = ServerCertificates(CertificateFiles(*files, crl=settings.tls_crl))
+        self._proxies = ProxyTrust(settings.proxy_protocol, settings.trusted_proxies)
         self._ticker: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._request_seconds = settings.request_seconds
@@ -99,19 +107,28 @@ class HttpListener:
         """Start accepting connections."""
         self._config.load()
         self._server.lifespan = self._config.lifespan_class(self._config)
-        await self._server.startup(sockets=[] if self.certificates is not None else [self._socket])
-        if self.certificates is not None:
-            intake = Intake("https", IntakeLimits(), asyncio.get_running_loop().time())
-            self._acceptor = Acceptor(self._socket, self._begin, intake, HANDSHAKE_SECONDS, self.certificates)
+        is_direct = self.certificates is None and self._proxies.mode == "off"
+        await self._server.startup(sockets=[self._socket] if is_direct else [])
+        if not is_direct:
+            name = "http" if self.certificates is None else "https"
+            intake = Intake(name, IntakeLimits(), asyncio.get_running_loop().time())
+            of_connection = (HANDSHAKE_SECONDS, self.certificates, self._proxies)
+            self._acceptor = Acceptor(self._socket, self._begin, intake, *of_connection)
             await self._acceptor.start()
         self._ticker = background().keep("date of HTTP answers", self._server.main_loop)  # updates the Date header
         self._sweeper = background().keep("idle HTTP connections", self._sweep)
 
     def _begin(self, place: Place) -> Callable[[ProxyHeader | None], asyncio.Protocol]:
-        """A connection before its TLS handshake.  Its place is left at once: no limit applies here."""
+        """A connection before its PROXY header and its TLS handshake.  Its place is left at once: no limit applies
+        here."""
         place.leave()
         state = self._server.lifespan.state
-        return lambda header: self._protocol(self._config, self._server.server_state, state)
+
+        def make(header: ProxyHeader | None) -> asyncio.Protocol:
+            told = state if header is None else {**state, PROXY_HEADER: header}
+            return self._protocol(self._config, self._server.server_state, told)
+
+        return make
 
     async def _sweep(self) -> None:
         """Close idle connections, and those with an incomplete request for too long."""
@@ -159,3 +176,25 @@ class HttpListener:
         for connection in tuple(state.connections):
             if connection.transport is not None:
                 connection.transport.abort()
+
+
+def http_connection(
+    websockets: Mapping[bytes, type[asyncio.Protocol]],
+    publish: PublishAtOnce | None,
+    max_body_bytes: int,
+    early: EarlyBytes,
+    proxies: ProxyTrust,
+    *,
+    event_sockets: bool = True,
+) -> type[HttpConnection]:
+    """Make the protocol class of a listener."""
+    own: dict[str, Any] = {
+        "websockets": websockets,
+        "event_sockets": event_sockets,
+        "publish": publish,
+        "early": early,
+        "proxies": proxies,
+        "results": PublishResults(),
+        "max_body_at_once": min(max_body_bytes, MAX_BODY_AT_ONCE),
+    }
+    return type("ListenerConnection", (HttpConnection,), own)

@@ -92,6 +92,5 @@ class MqttListeners(Listeners):
 def _files(settings: MqttSettings) -> CertificateFiles:
     assert settings.tls_certificate is not None  # the settings were checked for it
     hosts = tuple(HostCertificate(each.host, each.certificate, each.key) for each in settings.tls_certificates)
-    return CertificateFiles(
-        settings.tls_certificate, settings.tls_key, settings.tls_ca, settings.tls_client_certificates, hosts
-    )
+    files = (settings.tls_certificate, settings.tls_key, settings.tls_ca, settings.tls_client_certificates)
+    return CertificateFiles(*files, hosts, crl=settings.tls_crl)

@@ -23,9 +23,8 @@ from entrepot.gateway.rocketmq.caller import (
     header,
 )
 from entrepot.gateway.rocketmq.grpc.call import Call
-from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
+from entrepot.gateway.security.credentials import Credentials, identity_of
 from entrepot.gateway.security.security import PrincipalChange, Security
-from entrepot.gateway.transport.source import Source
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import WireError
 from entrepot.protocols.rocketmq.headers import parse_authorization, signature, signed_at_ms
@@ -62,7 +61,7 @@ class RocketMqAccess:
     async def _recognised(self, call: Call, client_id: str, source: str) -> Principal:
         headers = call.fields
         shown = parse_authorization(header(headers, AUTHORIZATION))
-        certificate = _certificate(call.source)
+        certificate = identity_of(call.source)
         name = "" if shown is None else shown.access_key
         if certificate is None and shown is not None and name:
             date_time = header(headers, DATE_TIME)
@@ -153,11 +152,3 @@ class RocketMqAccess:
 
     def _check(self, caller: Caller, action: Action, kind: ResourceType, name: str) -> None:
         self._security.check(caller.principal, action, kind, name, PROTOCOL)
-
-
-def _certificate(source: Source) -> CertificateIdentity | None:
-    """The identity in the client's certificate, if it has one."""
-    shown = source.certificate
-    if shown is None:
-        return None
-    return CertificateIdentity(shown.common_name or None, shown.uris, shown.dns_names)

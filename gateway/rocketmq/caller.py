@@ -38,8 +38,12 @@ class Caller:
 
     @property
     def identity(self) -> str:
-        """The client as a part of keys. Clients choose their ids, so the user's name is included."""
-        text = f"{self.principal.name}/{self.client_id}"
+        """The client as a part of keys. Clients choose their ids, so the user's name is included. Names may have a
+        slash, and ids, too: then only a digest keeps `a/b` with `c` from being `a` with `b/c`."""
+        name = self.principal.name
+        if "/" in name:
+            return sha256(f"{name}\0{self.client_id}".encode()).hexdigest()
+        text = f"{name}/{self.client_id}"
         return text if text.isascii() and len(text) <= MAX_IDENTITY_LENGTH else sha256(text.encode()).hexdigest()
 
 

@@ -86,4 +86,5 @@ def _self_made(settings: GrpcSettings, path: Path, shown: str) -> ServerCertific
 
 
 def _files(settings: GrpcSettings, certificate: Path, key: Path | None) -> CertificateFiles:
-    return CertificateFiles(certificate, key, settings.tls_ca, settings.tls_client_certificates, protocols=INSIDE_TLS)
+    of_clients = (settings.tls_ca, settings.tls_client_certificates)
+    return CertificateFiles(certificate, key, *of_clients, protocols=INSIDE_TLS, crl=settings.tls_crl)

@@ -215,6 +215,8 @@ class Administration:
             )
         is_super = record.is_super if change.is_super is None else change.is_super
         is_enabled = record.is_enabled if change.is_enabled is None else change.is_enabled
+        if record.is_enabled and not is_enabled:  # logins from before stay void, also once the user is enabled again
+            record = msgspec.structs.replace(record, credential=_new_credential())
         tags = record.tags if change.tags is None else change.tags
         return msgspec.structs.replace(record, is_super=is_super, is_enabled=is_enabled, tags=tags)
 

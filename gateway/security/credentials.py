@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from entrepot.gateway.transport.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +35,9 @@ class Credentials:
     is_tls: bool = False
     certificate: CertificateIdentity | None = None
     listener: str = ""
+
+
+def identity_of(source: Source) -> CertificateIdentity | None:
+    """Return the names in the certificate of a connection's client, if it has one."""
+    shown = source.certificate
+    return None if shown is None else CertificateIdentity(shown.common_name or None, shown.uris, shown.dns_names)

@@ -7,6 +7,7 @@ unreadable policy may do nothing (nobody may, if it is everybody's). An older wr
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -72,6 +73,7 @@ class Directory:
         self._policies.on_change.append(self._policy_changed)
         self._is_loaded = False
         self._had_users = False
+        self._scram_iterations: Counter[int] = Counter()
 
     @property
     def is_loaded(self) -> bool:
@@ -135,6 +137,16 @@ class Directory:
         """The readable users, by name."""
         return [user for name, found in sorted(self._users.items()) if (user := _user(name, found)) is not None]
 
+    def scram_iterations(self, number: int, otherwise: int) -> int:
+        """Iterations for a name that is unknown: those of some user, chosen by a number, each as often as users have
+        them.  `otherwise`: where no user has keys."""
+        place = number % max(self._scram_iterations.total(), 1)
+        for iterations, users in sorted(self._scram_iterations.items()):
+            if place < users:
+                return iterations
+            place -= users
+        return otherwise
+
     def policies(self) -> list[PolicyRecord]:
         """The readable policies, by subject."""
         return [policy.record for _, policy in sorted(self._policies.items()) if not isinstance(policy, _Broken)]
@@ -164,10 +176,13 @@ class Directory:
 
     def _user_changed(self, name: str, before: UserRecord | _Broken | None, now: UserRecord | _Broken | None) -> None:
         self._had_users = self._had_users or now is not None
-        user = _user(name, now)
+        user, former = _user(name, now), _user(name, before)
+        for each, count in ((former, -1), (user, 1)):
+            if each is not None and each.scram is not None:
+                self._scram_iterations[each.scram.iterations] += count
         if user is None and now is not None:
             _log.error("the record of a user cannot be read: it is refused", user=name)
-        self._on_change(DirectoryChange(user=name, before=_user(name, before), now=user))
+        self._on_change(DirectoryChange(user=name, before=former, now=user))
 
     def _policy_changed(
         self, subject: str, before: KnownPolicy | _Broken | None, now: KnownPolicy | _Broken | None

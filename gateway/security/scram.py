@@ -27,7 +27,8 @@ _KEY_BYTES: Final = 32
 
 
 class ScramExchange:
-    """One exchange with one client; unknown names have `iterations`, and `refused` gets each refusal."""
+    """One exchange with one client. `iterations`: of unknown names where no user has keys. `refused` hears of each
+    refusal."""
 
     def __init__(
         self,
@@ -93,7 +94,8 @@ class ScramExchange:
             self._user, keys = user, user.scram
             return keys.salt, keys.stored_key, keys.server_key, keys.iterations
         salt = self._passwords.digest(b"scram", name.encode("utf-8", "surrogatepass"))
-        return salt, secrets.token_bytes(_KEY_BYTES), secrets.token_bytes(_KEY_BYTES), self._iterations
+        iterations = self._directory.scram_iterations(int.from_bytes(salt[:8]), self._iterations)
+        return salt, secrets.token_bytes(_KEY_BYTES), secrets.token_bytes(_KEY_BYTES), iterations
 
 
 def _refusal() -> EntrepotError:

@@ -17,6 +17,9 @@ from entrepot.gateway.settings.table import (
     Table,
     check_certificate_is_used,
     checked_client_certificates,
+    checked_crl,
+    checked_networks,
+    checked_proxy_protocol,
     checked_tls_port,
 )
 
@@ -59,10 +62,23 @@ class AmqpSettings(Table):
     tls_certificate: Path | None = Field(None, description="Certificate (PEM) of tls_port")
     tls_key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
     tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) for client certificates")
+    tls_crl: Path | None = Field(
+        None, description="Revoked client certificates (CRL, PEM) of each authority; read again when it changes"
+    )
     tls_client_certificates: Literal["no", "optional", "required"] = Field(
         "no", description="Client certificates over TLS: not requested, requested, or required"
     )
     tls_port: Port | None = Field(None, description="Port of AMQP over TLS; 0: a free one; unset: closed")
+    trusted_proxies: list[str] = Field(
+        [], description="Addresses (CIDR) of proxies whose PROXY protocol headers are trusted"
+    )
+    proxy_protocol: Literal["off", "optional", "required"] = Field(
+        "off", description="PROXY protocol headers; required: connections of other peers are refused"
+    )
+    check_vhost_access: bool = Field(
+        True,
+        description="Refuse connections to a virtual host in which the user has no right at all, as RabbitMQ does",
+    )
     product: str = Field("RabbitMQ", description="Product name in the server properties; some clients expect this one")
     product_version: str = Field("3.13.7", description="Product version in the server properties")
 
@@ -72,6 +88,9 @@ class AmqpSettings(Table):
             return ()
         return AMQP_LISTENERS[:1] if self.tls_port is None else AMQP_LISTENERS
 
+    _is_of_an_authority = field_validator("tls_crl")(checked_crl)
+    _are_networks = field_validator("trusted_proxies")(checked_networks)
+    _needs_trust = field_validator("proxy_protocol")(checked_proxy_protocol)
     _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
     _needs_a_certificate = field_validator("tls_port")(checked_tls_port)
 

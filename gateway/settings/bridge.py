@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from entrepot.domain.routing.topic_filter import is_valid_filter, is_valid_name, overlap
 from entrepot.domain.url import fault_of_url
-from entrepot.gateway.settings.table import Table
+from entrepot.gateway.settings.table import KIB, MIB, Table
 
 MAX_REMOTES: Final = 64
 MAX_RULES: Final = 100
@@ -109,6 +109,12 @@ class BridgeRemote(Table):
         WEEK_SECONDS, ge=1, le=0xFFFF_FFFF, description="Session expiry interval at the remote (MQTT 5)"
     )
     receive_maximum: U16 = Field(1000, description="Maximum incoming messages that are not stored yet")
+    max_packet_size_bytes: int = Field(
+        4 * MIB + 64 * KIB,
+        ge=1 * KIB,
+        le=268_435_460,
+        description="Maximum size of an incoming packet, announced to MQTT 5 remotes; a larger one ends the connection",
+    )
     max_inflight_messages: U16 = Field(200, description="Maximum outgoing messages that are not acknowledged yet")
     max_backoff_seconds: float = Field(
         60, ge=0.1, le=3600, description="Longest wait before a reconnect; the first is half a second"

@@ -19,6 +19,7 @@ from entrepot.gateway.settings.table import (
     Seconds,
     Table,
     checked_client_certificates,
+    checked_crl,
     checked_networks,
     checked_proxy_protocol,
 )
@@ -112,11 +113,15 @@ class GrpcSettings(Table):
     )
     tls_key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
     tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) for client certificates")
+    tls_crl: Path | None = Field(
+        None, description="Revoked client certificates (CRL, PEM) of each authority; read again when it changes"
+    )
     tls_client_certificates: Literal["no", "optional", "required"] = Field(
         "no", description="Client certificates over TLS: not requested, requested, or required"
     )
 
     _are_addresses = field_validator("addresses")(checked_addresses)
     _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
+    _is_of_an_authority = field_validator("tls_crl")(checked_crl)
     _are_networks = field_validator("trusted_proxies")(checked_networks)
     _needs_trust = field_validator("proxy_protocol")(checked_proxy_protocol)

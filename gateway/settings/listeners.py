@@ -16,7 +16,7 @@ from entrepot.domain.retained import MAX_RETAINED_BYTES, RetainedLimits
 from entrepot.domain.routing.topic_filter import is_valid_filter
 from entrepot.domain.topic import MAX_QUEUES
 from entrepot.gateway.settings.limits import MqttLimitSettings
-from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table, checked_networks
+from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
 from entrepot.gateway.settings.transports import HttpTransportSettings, MqttTransportSettings
 
 
@@ -176,10 +176,6 @@ class HttpSettings(HttpTransportSettings):
     queue_metrics: bool = Field(
         True, description="Tell the offsets of each message queue in /metrics; off: less to scrape with many topics"
     )
-    trusted_proxies: list[str] = Field(
-        [],
-        description="Addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted",
-    )
     event_type: str = Field(
         "dev.entrepot.message", min_length=1, description="CloudEvents type of messages from other protocols"
     )
@@ -189,8 +185,6 @@ class HttpSettings(HttpTransportSettings):
         description="Fields of messages that the administration shows to super users only, by topic; other bodies of "
         "such topics are hidden",
     )
-
-    _are_networks = field_validator("trusted_proxies")(checked_networks)
 
 
 class TopicRule(Table):

@@ -61,7 +61,10 @@ class SecuritySettings(Table):
         20, description="Failed logins of one name from one address in a minute; more are refused unchecked"
     )
     scram_iterations: int = Field(
-        4096, ge=4096, le=1_000_000, description="Iterations of the SCRAM-SHA-256 keys of new passwords"
+        65_536,
+        ge=4096,
+        le=1_000_000,
+        description="Iterations of the SCRAM-SHA-256 keys of new passwords; each login costs the client as many",
     )
     cache_seconds: Seconds = Field(60, description="Cache time of a valid password or token")
     max_cached_logins: Count = Field(100_000, description="Maximum cached logins")

@@ -38,6 +38,13 @@ def checked_client_certificates(value: str, info: ValidationInfo) -> str:
     return value
 
 
+def checked_crl(value: Path | None, info: ValidationInfo) -> Path | None:
+    """The value of `tls_crl`, after that of `tls_ca`. Raises ValueError."""
+    if value is not None and info.data.get("tls_ca") is None:
+        raise ValueError("a list of revoked certificates is of an authority in tls_ca, which is not given")
+    return value
+
+
 def checked_tls_port(value: int | None, info: ValidationInfo) -> int | None:
     """The value of a port for TLS, after that of `tls_certificate`. Raises ValueError."""
     if value is not None and info.data.get("tls_certificate") is None:

@@ -46,6 +46,9 @@ class TierSettings(Table):
     attach_endpoints: list[str] = Field(
         [], description="Further endpoints allowed in tier attach; they get this broker's credentials"
     )
+    attach_urls: list[str] = Field(
+        [], description="URLs, besides url, below which tables may be attached: folders as file://, or buckets"
+    )
     read: Literal["disabled", "not_in_disk", "force"] = Field(
         "not_in_disk", description="Reads from the store: never, for messages not on disk, or for all that it has"
     )
@@ -67,6 +70,14 @@ class TierSettings(Table):
     def _is_a_store(cls, value: str) -> str:
         if value and (fault := fault_of_store(value)) is not None:
             raise ValueError(fault)
+        return value
+
+    @field_validator("attach_urls")
+    @classmethod
+    def _are_stores(cls, value: list[str]) -> list[str]:
+        for each in value:
+            if (fault := fault_of_store(each)) is not None:
+                raise ValueError(fault)
         return value
 
     @field_validator("endpoint")

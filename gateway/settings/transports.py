@@ -14,6 +14,7 @@ from entrepot.gateway.settings.table import (
     Table,
     check_certificate_is_used,
     checked_client_certificates,
+    checked_crl,
     checked_networks,
     checked_proxy_protocol,
     checked_tls_port,
@@ -38,6 +39,9 @@ class MqttTransportSettings(Table):
         [], description="Certificates of further host names (SNI): tables of host, certificate, key"
     )
     tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) for client certificates")
+    tls_crl: Path | None = Field(
+        None, description="Revoked client certificates (CRL, PEM) of each authority; read again when it changes"
+    )
     tls_client_certificates: Literal["no", "optional", "required"] = Field(
         "no", description="Client certificates: not requested, requested, or required"
     )
@@ -77,6 +81,7 @@ class MqttTransportSettings(Table):
     )
 
     _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
+    _is_of_an_authority = field_validator("tls_crl")(checked_crl)
     _needs_a_certificate = field_validator("tls_port", "wss_port")(checked_tls_port)
 
     @model_validator(mode="after")
@@ -89,14 +94,30 @@ class MqttTransportSettings(Table):
 
 
 class HttpTransportSettings(Table):
-    """TLS of the HTTP listener."""
+    """TLS and proxies of the HTTP listener."""
 
     tls_certificate: Path | None = Field(None, description="Certificate (PEM); with it the port speaks HTTPS only")
     tls_key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
     tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) for client certificates")
+    tls_crl: Path | None = Field(
+        None, description="Revoked client certificates (CRL, PEM) of each authority; read again when it changes"
+    )
     tls_client_certificates: Literal["no", "optional", "required"] = Field(
         "no", description="Client certificates: not requested, requested, or required"
     )
+
+    trusted_proxies: list[str] = Field(
+        [],
+        description="Addresses (CIDR) of proxies whose X-Forwarded-For, X-Forwarded-Proto and PROXY protocol headers "
+        "are trusted",
+    )
+    proxy_protocol: Literal["off", "optional", "required"] = Field(
+        "off", description="PROXY protocol headers; required: connections of other peers are refused"
+    )
+
+    _is_of_an_authority = field_validator("tls_crl")(checked_crl)
+    _are_networks = field_validator("trusted_proxies")(checked_networks)
+    _needs_trust = field_validator("proxy_protocol")(checked_proxy_protocol)
 
     @field_validator("tls_client_certificates")
     @classmethod

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from entrepot.domain.url import fault_of_url
 from entrepot.gateway.settings.table import KIB, Bytes, Count, Seconds, Table
+
+
+class WebhookTls(Table):
+    """TLS to some sinks and token endpoints: subscriptions say its name, and know no files."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Name in config.tls of subscriptions")
+    topics: list[str] = Field(
+        min_length=1, max_length=100, description="Topics whose subscriptions may use it; * at the end for more; *: all"
+    )
+    ca: Path | None = Field(None, description="Certificate authorities (PEM) of the sinks, instead of the system's")
+    certificate: Path | None = Field(None, description="Certificate (PEM) that this gateway shows, with its chain")
+    key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.ca is None and self.certificate is None:
+            raise ValueError("ca or certificate is missing")
+        if self.key is not None and self.certificate is None:
+            raise ValueError("key needs certificate")
+        return self
+
+    def is_for(self, topic: str) -> bool:
+        """True if subscriptions to a topic may use it.  `topic`: its name in rights, `$ns/<namespace>/` before it."""
+        return any(topic.startswith(each[:-1]) if each.endswith("*") else topic == each for each in self.topics)
 
 
 class WebhookSettings(Table):
@@ -32,6 +57,11 @@ class WebhookSettings(Table):
     )
     unconfirmed_rate_per_minute: Count = Field(
         600, description="Maximum requests each minute to a receiver without consent"
+    )
+    tls: list[WebhookTls] = Field(
+        [],
+        max_length=1000,
+        description="Authorities and client certificates for sinks: tables of name, topics, ca, certificate, key",
     )
     max_subscriptions: Count = Field(100_000, description="Maximum subscriptions of all topics; more are refused")
     max_waiting_events: Count = Field(
@@ -60,6 +90,13 @@ class WebhookSettings(Table):
                 ipaddress.ip_network(network)
             except ValueError as error:
                 raise ValueError(f"{network!r} is not a network (CIDR): {error}") from error
+        return value
+
+    @field_validator("tls")
+    @classmethod
+    def _have_names_of_their_own(cls, value: list[WebhookTls]) -> list[WebhookTls]:
+        if len({each.name for each in value}) < len(value):
+            raise ValueError("two of them have one name")
         return value
 
     @field_validator("public_url")

@@ -19,6 +19,8 @@ from entrepot.domain.written_text import WrittenTextError, written_text
 ClientCertificates = Literal["no", "optional", "required"]
 _MODES = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
+FileStamp = tuple[int, int, int] | None
+
 log = structlog.get_logger(__name__)
 
 
@@ -42,12 +44,14 @@ class CertificateFiles:
     hosts: tuple[HostCertificate, ...] = ()
     protocols: tuple[str, ...] = ()
     """Names of the protocol inside, for clients that ask for one (ALPN)."""
+    crl: Path | None = None
+    """Lists of revoked certificates (CRL), one of each authority that signs clients' certificates (RFC 5280, 5)."""
 
     def paths(self) -> tuple[Path, ...]:
         """The paths of all files."""
         pairs = [(self.certificate, self.key), *((host.certificate, host.key) for host in self.hosts)]
         named = [path for pair in pairs for path in pair]
-        return tuple(path for path in (*named, self.ca) if path is not None)
+        return tuple(path for path in (*named, self.ca, self.crl) if path is not None)
 
 
 class ServerCertificates:
@@ -91,14 +95,15 @@ class ServerCertificates:
                 continue
         return str(error)
 
-    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(_stamp(path) for path in self._files.paths())
+    def _look(self) -> tuple[FileStamp, ...]:
+        return tuple(stamp_of(path) for path in self._files.paths())
 
     def _names(self) -> list[str]:
         return [str(path) for path in self._files.paths()]
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def stamp_of(path: Path) -> FileStamp:
+    """Return what tells a file from the same one changed; None for one that cannot be read."""
     try:
         found = path.stat()
     except OSError:
@@ -121,6 +126,9 @@ def _context(files: CertificateFiles, certificate: Path, key: Path | None) -> ss
     if files.ca is not None:
         context.load_verify_locations(files.ca)
         context.verify_mode = _MODES[files.client_certificates]
+        if files.crl is not None:  # an authority without a list, or with one that is over, vouches for nobody
+            context.load_verify_locations(files.crl)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     if files.protocols:
         context.set_alpn_protocols(files.protocols)
     return context

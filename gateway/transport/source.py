@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from entrepot.protocols.proxy import ProxyHeader
+
+SOURCE: Final = "entrepot.source"
+PROXY_HEADER: Final = "entrepot.proxy"
+"""Names of a connection's `Source` and of its PROXY header, if it had one, in the state that ASGI's scopes have."""
 
 
 @dataclass(frozen=True, slots=True)

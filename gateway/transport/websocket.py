@@ -8,10 +8,10 @@ compressed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import h11
 import structlog
@@ -33,6 +33,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from entrepot.gateway.transport.driver import GOODBYE_SECONDS, Conversation, Driver, ListenerTerms
 from entrepot.gateway.transport.http_requests import authority_and_target, websocket_headers, with_host
 from entrepot.gateway.transport.intake import Place
+from entrepot.gateway.transport.source import PROXY_HEADER
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.protocols.proxy import ProxyHeader
 
@@ -295,7 +296,7 @@ def upgraded(terms: ListenerTerms, websocket: WebSocketTerms) -> type[asyncio.Pr
 
         __slots__ = ()
 
-        def __init__(self, **_of_uvicorn: object) -> None:
-            super().__init__(terms, websocket, terms.converse())
+        def __init__(self, *, app_state: Mapping[str, Any], **_of_uvicorn: object) -> None:
+            super().__init__(terms, websocket, terms.converse(), None, app_state.get(PROXY_HEADER))
 
     return Upgraded

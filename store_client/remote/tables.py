@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from entrepot.domain.errors import Code, EntrepotError, raise_if
-from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableSeen, TableTopic
 from entrepot.protocols.wire import store_rows as rows
 from entrepot.protocols.wire.row import Ask
 from entrepot.store_client.remote.asking import ask_all
@@ -28,6 +28,9 @@ class RemoteTables:
     async def restore(self, request: RestoreRequest) -> TableTopic:
         client = self._client(request.broker)
         return await self._made(client, rows.RESTORE_TOPIC.ask(self._revised(request, client, request.topic)))
+
+    async def look(self, request: AttachRequest) -> TableSeen:
+        return await self._client(request.broker).ask(rows.LOOK_AT_TABLE.ask(request), seconds=TABLE_SECONDS)
 
     async def attach(self, request: AttachRequest) -> TableTopic:
         client = self._client(request.broker)

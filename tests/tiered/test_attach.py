@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from entrepot.broker.broker import Broker
+from entrepot.broker.tiered.opening_store import lies_in
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.position import Position, PositionKind
-from entrepot.domain.tiering import AttachRequest, TableTopic
+from entrepot.domain.tiering import AttachRequest, TableSeen, TableTopic
 from entrepot.domain.topic import Permission
+from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.stores.steps import append_all
 from tests.support.waiting import until
@@ -29,6 +31,11 @@ def theirs(tmp_path: Path) -> str:
 def their_broker(tmp_path: Path, clock: ManualClock) -> Any:
     """Number 7 of another cluster."""
     return opened(tmp_path / "theirs", clock, theirs(tmp_path), number=7)
+
+
+def ours(tmp_path: Path, clock: ManualClock, **tier: Any) -> Any:
+    """A broker that may attach their tables."""
+    return opened(tmp_path, clock, attach_urls=(theirs(tmp_path),), **tier)
 
 
 async def attached(store: Broker, request: AttachRequest) -> TableTopic:
@@ -58,7 +65,7 @@ async def test_a_table_of_another_cluster_is_read_as_a_topic(tmp_path: Path) -> 
         before = {queue_id: await read(their, "factory", queue_id) for queue_id in range(QUEUES)}
         await all_uploaded(their, COUNT)
         table = root(their)
-        async with opened(tmp_path, clock) as store:
+        async with ours(tmp_path, clock) as store:
             found = await attached(store, AttachRequest(theirs(tmp_path), name="copy"))
             assert (found.topic.name, found.topic.permission, found.topic.tier_seconds) == (
                 "copy",
@@ -92,7 +99,7 @@ async def test_a_table_of_another_cluster_is_read_as_a_topic(tmp_path: Path) -> 
             again = await attached(store, AttachRequest(theirs(tmp_path), table, "copy"))  # until it is attached again
             assert [(b.min_offset, b.max_offset) for b in again.queues] == [(0, COUNT + 100)] * QUEUES
             assert len(await read(store, "copy", 0)) == COUNT + 100
-        async with opened(tmp_path, clock) as store:  # after a start, too
+        async with ours(tmp_path, clock) as store:  # after a start, too
             assert [bounds.min_offset for bounds in await store.messages.bounds("copy")] == [0] * QUEUES, (
                 "it is waited for"
             )
@@ -119,10 +126,10 @@ async def test_a_table_that_cannot_be_read_for_now(tmp_path: Path) -> None:
         await their.topology.put_topic(TOPIC)
         await published(their, clock, 0, COUNT)
         await all_uploaded(their, COUNT)
-    async with opened(tmp_path, clock) as store:
+    async with ours(tmp_path, clock) as store:
         await attached(store, AttachRequest(theirs(tmp_path)))
     (tmp_path / "their-cold").rename(tmp_path / "away")
-    async with opened(tmp_path, clock) as store:
+    async with ours(tmp_path, clock) as store:
         assert store.tier is not None
         await until(lambda: store.tier.attached.problems, "it is told")  # type: ignore[union-attr]
         with pytest.raises(EntrepotError) as raised:
@@ -145,7 +152,7 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         other = their.tier.root(their.registry.topics["other"])  # type: ignore[union-attr]
         await until(lambda: their.tier.progress[other].ends == {0: 1}, "the other one, too")  # type: ignore[union-attr]
         table = root(their)
-    async with opened(tmp_path, clock, attach_endpoints=("http://known",)) as store:
+    async with ours(tmp_path, clock, attach_endpoints=("http://known",)) as store:
         await store.topology.put_topic(replace(TOPIC, name="mine"))
         url = theirs(tmp_path)
         for request, code, words in (
@@ -154,11 +161,14 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             (AttachRequest(url, table, "mine"), Code.PRECONDITION_FAILED, "say another name"),
             (AttachRequest(url, table, "%DLQ%x"), Code.FORBIDDEN, "the system's own"),
             (AttachRequest(url, table, "lab/x"), Code.BAD_REQUEST, "no namespace 'lab'"),
-            (AttachRequest((tmp_path / "nowhere").as_uri()), Code.BAD_REQUEST, "is not a folder"),
+            (AttachRequest(f"{url}/nowhere"), Code.TOPIC_NOT_FOUND, "is not a folder"),
+            (AttachRequest((tmp_path / "nowhere").as_uri()), Code.FORBIDDEN, "tier.attach_urls alone"),
+            (AttachRequest(tmp_path.as_uri()), Code.FORBIDDEN, "tier.attach_urls alone"),
+            (AttachRequest(f"{url}-2"), Code.FORBIDDEN, "tier.attach_urls alone"),
             (AttachRequest("nonsense"), Code.BAD_REQUEST, "not an object store's URL"),
             (AttachRequest("s3://b", endpoint="http://h"), Code.FORBIDDEN, "tier.attach_endpoints"),
             (AttachRequest("s3://b", endpoint="https://h"), Code.FORBIDDEN, "tier.attach_endpoints"),
-            (AttachRequest("s3://b", endpoint="http://known"), Code.BAD_REQUEST, "without TLS"),
+            (AttachRequest("s3://b", endpoint="http://known"), Code.FORBIDDEN, "tier.attach_urls alone"),
         ):
             with pytest.raises(EntrepotError) as raised:
                 await attached(store, request)
@@ -170,3 +180,43 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             assert refusal is not None and refusal.code is Code.PRECONDITION_FAILED
         with pytest.raises(EntrepotError, match="say another name"):
             await attached(store, AttachRequest(url, other, "factory"))
+
+
+async def test_a_table_tells_which_topic_its_messages_were_written_for(tmp_path: Path) -> None:
+    """Its path does not: a URL may begin in the middle of it.  And a link leads nowhere else."""
+    clock = ManualClock()
+    async with their_broker(tmp_path, clock) as their:
+        await their.topology.put_topic(TOPIC)
+        await published(their, clock, 0, COUNT)
+        await all_uploaded(their, COUNT)
+        table = root(their)
+    async with ours(tmp_path, clock) as store:
+        await until(lambda: store.tier is not None and not store.tier.problem, "the object store is reached")
+        folder, _, name = table.partition("/")
+        for url, path in ((theirs(tmp_path), table), (f"{theirs(tmp_path)}/{folder}", name)):
+            assert await store.tables.look(AttachRequest(url, path)) == TableSeen(path, "factory")
+        assert not store.registry.topics, "nothing was made"
+        (tmp_path / "their-cold" / "link").symlink_to(tmp_path / "elsewhere")
+        for url in (f"{theirs(tmp_path)}/link", (tmp_path / "elsewhere").as_uri()):
+            with pytest.raises(EntrepotError, match="attach_urls alone") as refused:
+                await store.tables.look(AttachRequest(url))
+            assert refused.value.code is Code.FORBIDDEN
+
+
+@cases(
+    "url, place, expected",
+    [
+        ("s3://b/entrepot", "s3://b/entrepot/", True),
+        ("s3://b/entrepot/x", "s3://b/entrepot", True),
+        ("s3://b/entrepot-2", "s3://b/entrepot", False),
+        ("s3://b", "s3://b/entrepot", False),
+        ("s3://b2/entrepot", "s3://b/entrepot", False),
+        ("gs://b/entrepot", "s3://b/entrepot", False),
+        ("s3://b/any", "s3://b", True),
+        ("file:///cold/x", "file://localhost/cold", True),
+        ("file:///cold%2Fx", "file:///cold", True),
+        ("file:///colder", "file:///cold", False),
+    ],
+)
+def test_where_a_place_lies(url: str, place: str, expected: bool) -> None:
+    assert lies_in(url, place) is expected

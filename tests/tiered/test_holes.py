@@ -248,7 +248,7 @@ async def test_holes_of_an_attached_table_are_told(tmp_path: Path) -> None:
         await their.topology.put_topic(COLD)
         await published(their, clock, 200, 100)
         await all_uploaded(their, 300)
-        async with opened(tmp_path, clock) as store:
+        async with opened(tmp_path, clock, attach_urls=(theirs(tmp_path),)) as store:
             await attached(store, AttachRequest(theirs(tmp_path), name="copy"))
             [status] = await store.condition.tiering()
             assert (status.topic, status.missing) == ("copy", 100 * QUEUES)

@@ -22,6 +22,7 @@ from entrepot.gateway.amqp.virtual_hosts.needs import message_name
 from entrepot.gateway.amqp.virtual_hosts.parameters import Parameters
 from entrepot.gateway.amqp.virtual_hosts.topic_keys import check_key_bound, check_keys_written
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.gateway.security.namespace_rights import has_rights_in
 from entrepot.gateway.security.security import Security
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.reply_codes import ReplyCode
@@ -35,8 +36,18 @@ class AmqpAccess:
     """Access checks, each raising ACCESS_REFUSED.  A caller checks before the lookup, so that a refusal reveals
     nothing."""
 
-    def __init__(self, security: Security, parameters: Parameters) -> None:
-        self._security, self._parameters = security, parameters
+    def __init__(self, security: Security, parameters: Parameters, *, checks_vhosts: bool = True) -> None:
+        """`checks_vhosts`: a virtual host is entered only with some right in it."""
+        self._security, self._parameters, self._checks_vhosts = security, parameters, checks_vhosts
+
+    def may_enter(self, client: ClientInfo, vhost: Vhost) -> bool:
+        """True if the client may open the virtual host: it has some right in it."""
+        if self._security.is_open or not self._checks_vhosts or client.principal is None:
+            return True
+        if has_rights_in(self._security, client.principal, vhost.namespace):
+            return True
+        self._security.note_denied(client.principal, Action.GET, ResourceType.NAMESPACE, vhost.namespace, PROTOCOL)
+        return False
 
     def check_publish(self, client: ClientInfo, vhost: Vhost, exchange: str, keys: Sequence[str]) -> None:
         """Check publishing with these routing keys, CC and BCC included: a fast form of `needs.to_publish`, run for

@@ -207,8 +207,8 @@ class AmqpConversation:
             self._handle(machine.close(ReplyCode.CONNECTION_FORCED, refused))
         elif vhost is None:
             self._handle(machine.close(ReplyCode.NOT_ALLOWED, f"vhost {name} not found", 10, 40))
-        elif limit := self._limit(vhost):
-            self._handle(machine.close(ReplyCode.NOT_ALLOWED, limit, 10, 40))
+        elif refusal := self._refusal(vhost):
+            self._handle(machine.close(ReplyCode.NOT_ALLOWED, refusal, 10, 40))
         else:
             self.client.vhost = vhost
             self._services.counters.connections_opened += 1
@@ -219,8 +219,10 @@ class AmqpConversation:
                 self.driver.deadline_moved()
         self._go_on()
 
-    def _limit(self, vhost: Vhost) -> str | None:
-        """The limit that refuses this connection, in words, or None."""
+    def _refusal(self, vhost: Vhost) -> str | None:
+        """The rights or the limit that refuse this connection, in words, or None."""
+        if not self._services.access.may_enter(self.client, vhost):
+            return f"access to vhost '{vhost.name}' refused for user '{self.client.login_name}'"
         parameters = self._services.virtual_hosts.parameters
         others = (each.client for each in self._connections.logged_in())
         return connection_refusal(parameters, vhost, self.client.login_name, others)

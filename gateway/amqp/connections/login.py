@@ -6,7 +6,7 @@ from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.amqp.connections.names import PROTOCOL
-from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
+from entrepot.gateway.security.credentials import Credentials, identity_of
 from entrepot.gateway.transport.source import Source
 from entrepot.protocols.amqp.connection_events import Login
 from entrepot.protocols.amqp.credentials import credentials_of as given_credentials
@@ -30,16 +30,12 @@ def credentials_of(login: Login, source: Source) -> Credentials:
         raise EntrepotError(Code.UNAUTHORIZED, f"unknown mechanism {login.mechanism[:40]!r}")
     elif source.certificate is None:
         raise EntrepotError(Code.UNAUTHORIZED, "EXTERNAL needs a client certificate")
-    certificate = None
-    if source.certificate is not None:
-        shown = source.certificate
-        certificate = CertificateIdentity(shown.common_name or None, shown.uris, shown.dns_names)
     return Credentials(
         PROTOCOL,
         source.host,
         username,
         password,
         is_tls=source.is_tls,
-        certificate=certificate,
+        certificate=identity_of(source),
         listener=source.listener,
     )

@@ -8,7 +8,7 @@ topic, and is written again with every change of one of its subscriptions.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -76,6 +76,22 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     begins: dict[str, int] = {}
     is_catching_up: bool = False
     updated_ms: int = 0
+    owner: str = ""
+    """User who made it; empty for nobody in particular."""
+    tls: str = ""
+    token_tls: str = ""
+    """Names in `webhooks.tls` for its sink and its token endpoint; empty: the system's authorities, no certificate."""
+
+
+class TlsChoice(NamedTuple):
+    """The choice of TLS for a request: a name in `webhooks.tls`, by a subscription to a topic."""
+
+    name: str
+    topic: str
+
+
+USUAL_TLS: Final = TlsChoice("", "")
+"""The system's authorities, and no certificate of our own."""
 
 
 class StateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -125,6 +141,16 @@ class Subscription:
     @cached_property
     def key(self) -> str:
         return key_of(self.record.namespace, self.record.id)
+
+    @property
+    def sink_tls(self) -> TlsChoice:
+        """For requests to its sink."""
+        return TlsChoice(self.record.tls, self.topic)
+
+    @property
+    def token_tls(self) -> TlsChoice:
+        """For requests to its token endpoint."""
+        return TlsChoice(self.record.token_tls, self.topic)
 
     @cached_property
     def feed(self) -> str:

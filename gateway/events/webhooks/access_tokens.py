@@ -16,7 +16,7 @@ import msgspec
 
 from entrepot.domain.clock import Clock
 from entrepot.domain.timestamp import to_epoch_ms
-from entrepot.gateway.events.subscriptions.record import Credential, Subscription
+from entrepot.gateway.events.subscriptions.record import Credential, Subscription, TlsChoice
 from entrepot.gateway.events.webhooks.sink_client import SinkClient
 
 MARGIN_MS: Final = 30_000
@@ -73,7 +73,7 @@ class AccessTokens:
             kept = self._kept.get(key)
             if kept is not None and self._clock.now_ms() < kept[1]:
                 return kept[0]
-            value, until_ms = await self._ask(key)
+            value, until_ms = await self._ask(key, subscription.token_tls)
             _put(self._kept, key, (value, until_ms))
         return value
 
@@ -96,7 +96,7 @@ class AccessTokens:
         ends_ms = to_epoch_ms(credential.accesstokenexpiresutc)
         return ends_ms is not None and self._clock.now_ms() < ends_ms - MARGIN_MS
 
-    async def _ask(self, key: _Key) -> tuple[str, int]:
+    async def _ask(self, key: _Key, tls: TlsChoice) -> tuple[str, int]:
         _, credential = key
         fields = {"grant_type": "client_credentials"}
         if credential.credentialtype == "REFRESHTOKEN":
@@ -109,7 +109,7 @@ class AccessTokens:
             pair = f"{quote_plus(credential.identifier)}:{quote_plus(credential.secret)}".encode()
             headers["Authorization"] = "Basic " + base64.b64encode(pair).decode()
         body = urlencode(fields).encode()
-        answer = await self._client.request("POST", credential.tokenendpoint, headers, body, TOKEN_SECONDS)
+        answer = await self._client.request("POST", credential.tokenendpoint, headers, body, TOKEN_SECONDS, tls)
         if answer.status != 200:
             raise TokenError(f"the token endpoint: {answer.fault or answer.status}")
         try:

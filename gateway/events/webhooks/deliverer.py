@@ -252,7 +252,7 @@ class Deliverer:
                 return None
             record = subscription.record
             answer = await context.client.request(
-                made.method, record.sink, made.headers, made.body, record.timeout_seconds
+                made.method, record.sink, made.headers, made.body, record.timeout_seconds, subscription.sink_tls
             )
         now = self._loop.time()
         return tickets, answer, Asked(subscription, circuit, authorization, now, now - began)

@@ -67,7 +67,7 @@ class Handshake:
         if settings.public_url:
             token = f"{record.namespace}/{record.id}/{asking.callback_token}"
             headers[webhook.REQUEST_CALLBACK] = f"{settings.public_url}{CALLBACK_PATH}/{token}"
-        answer = await self._client.request("OPTIONS", record.sink, headers, None, ASK_SECONDS)
+        answer = await self._client.request("OPTIONS", record.sink, headers, None, ASK_SECONDS, subscription.sink_tls)
         consent = webhook.consent_of(answer.headers, settings.origin) if 200 <= answer.status < 300 else None
         if consent is not None:
             await self.grant(subscription, consent)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from yarl import URL
 
+from entrepot.gateway.events.subscriptions.record import USUAL_TLS, TlsChoice
 from entrepot.gateway.events.webhooks.addresses import AddressPolicy, ForbiddenAddressError
 from entrepot.gateway.events.webhooks.sink_answer import Answer
+from entrepot.gateway.events.webhooks.sink_tls import SinkTls, UnusableTlsError
 from entrepot.gateway.settings import WebhookSettings
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ class SinkClient:
 
     def __init__(self, settings: WebhookSettings) -> None:
         self.policy = AddressPolicy(settings.allowed_networks)
+        self.tls = SinkTls(settings.tls)
         self._settings = settings
         self._session: SinkSession | None = None
 
@@ -43,9 +46,15 @@ class SinkClient:
         return None
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_seconds: float
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_seconds: float,
+        tls: TlsChoice = USUAL_TLS,
     ) -> Answer:
-        """Send one request. Faults of the sink or of the network never raise."""
+        """Send one request. Faults of the sink, of the network and of the choice of `tls` never raise."""
         refusal = self.refusal_of(url)
         if refusal is not None:
             return Answer(0, fault=refusal, is_forbidden=True)
@@ -53,7 +62,11 @@ class SinkClient:
             module = await asyncio.to_thread(import_module, SESSION)
             if self._session is None:  # another request may have been quicker
                 self._session = module.SinkSession(self.policy, self._settings)
-        return await self._session.request(method, url, headers, body, timeout_seconds)
+        try:
+            context = await asyncio.to_thread(self.tls.context, tls) if tls.name else None
+        except UnusableTlsError as error:
+            return Answer(0, fault=str(error), is_sinks=False)
+        return await self._session.request(method, url, headers, body, timeout_seconds, context)
 
     async def close(self) -> None:
         session, self._session = self._session, None

@@ -81,13 +81,26 @@ class SinkSession:
         )
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_seconds: float
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_seconds: float,
+        context: ssl.SSLContext | None = None,
     ) -> Answer:
-        """Send one request. Faults of the sink or of the network never raise."""
+        """Send one request; `context`: for TLS, None for the usual one. Faults of the sink or of the network never
+        raise."""
         timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=self._settings.connect_seconds or None)
         try:
             async with self._session.request(
-                method, _as_given(url), headers=headers, data=body, allow_redirects=False, timeout=timeout
+                method,
+                _as_given(url),
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+                timeout=timeout,
+                ssl=True if context is None else context,
             ) as response:
                 told = {name.lower(): value for name, value in response.headers.items()}
                 content = await self._bounded(response)

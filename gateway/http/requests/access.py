@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import MutableMapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs
 
@@ -20,9 +21,10 @@ from entrepot.gateway.http.requests.asgi import Scope, Send
 from entrepot.gateway.http.requests.login_cookie import login_token
 from entrepot.gateway.http.requests.problems import UnknownHostError
 from entrepot.gateway.operations.row import rights
-from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.credentials import CertificateIdentity, Credentials, identity_of
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import PrincipalChange, Security
+from entrepot.gateway.transport.source import SOURCE
 from entrepot.gateway.transport.web_origin import WebOrigins
 
 PROTOCOL: Final = rights.PROTOCOL
@@ -63,10 +65,10 @@ class HttpAccess:
             if not self._origins.knows_host(scope["headers"]):
                 raise UnknownHostError(_host(scope))
             return principal
-        header = _authorization(scope)
-        if header is None:
+        shown = _authorization(scope) or _certificate_text(scope)
+        if shown is None:
             return self._at_known_host(scope, principal)
-        found = self._known.get((self.security.digest(header), source))
+        found = self._known.get((self.security.digest(shown), source))
         if found is None or self._clock.now_ms() >= found[0]:
             return None
         self.security.failed_logins.check(found[1].name, source)
@@ -81,9 +83,12 @@ class HttpAccess:
             known = shown or self.at_once(scope)
         if known is not None:
             return known
-        principal = await self.security.authenticate(_credentials(header, source))
-        if header is not None:
-            self._remember((self.security.digest(header), source), principal)
+        credentials = _credentials(header, source)
+        if header is None:
+            credentials = replace(credentials, certificate=_certificate(scope), is_tls=scope.get("scheme") == "https")
+        principal = await self.security.authenticate(credentials)
+        if (told := header or _certificate_text(scope)) is not None:
+            self._remember((self.security.digest(told), source), principal)
         return self._at_known_host(scope, principal)
 
     def _remember(self, key: tuple[bytes, str], principal: Principal) -> None:
@@ -95,8 +100,8 @@ class HttpAccess:
         self._known[key] = (until_ms, principal)
 
     def shows_credentials(self, scope: Scope) -> bool:
-        """True for a request with credentials or a login, right or not.  Raises as `login_token`."""
-        return _authorization(scope) is not None or login_token(scope) is not None
+        """True for a request with credentials, a certificate or a login, right or not.  Raises as `login_token`."""
+        return any(shown(scope) is not None for shown in (_authorization, login_token, _certificate_text))
 
     async def known(self, scope: Scope) -> Principal | None:
         """Return the principal that a browser has already, or None.  Nothing shown is not a refused login."""
@@ -178,6 +183,18 @@ def source_of(scope: Scope) -> str:
     """The peer's address; empty where it has none."""
     client = scope.get("client")
     return client[0] if client else ""
+
+
+def _certificate(scope: Scope) -> CertificateIdentity | None:
+    """The names in the client's certificate, if its connection has one."""
+    source = scope.get("state", {}).get(SOURCE)
+    return None if source is None else identity_of(source)
+
+
+def _certificate_text(scope: Scope) -> bytes | None:
+    """A text for a certificate's names, by which its principal is remembered: no header begins like it."""
+    found = _certificate(scope)
+    return None if found is None else b"\0certificate " + repr(found).encode("utf-8", "surrogatepass")
 
 
 def _authorization(scope: Scope) -> bytes | None:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.http.requests.access import HttpAccess
 from entrepot.gateway.http.requests.asgi import Headers, decoded_name
-from entrepot.gateway.http.requests.at_once import Client, OnPublished
+from entrepot.gateway.http.requests.at_once import OnPublished, Peer
 from entrepot.gateway.http.requests.problems import ProblemAnswer, answer_of, log_refusal
 from entrepot.gateway.operations.nouns.batch_refusals import refusal_of
 from entrepot.gateway.operations.nouns.published_events import examined, messages_of
@@ -46,14 +46,14 @@ class PublishingAtOnce:
     def __init__(self, publishing: Publishing, access: HttpAccess, sender: Sender) -> None:
         self._publishing, self._access, self._sender = publishing, access, sender
 
-    def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
+    def may_come(self, url: bytes, headers: Headers, peer: Peer) -> bool:
         """True if, judging by its head, a POST can be taken at once; else the operation refuses or awaits it."""
         try:
-            return not examined(headers)[-1] and self._publisher(url, headers, client) is not None
+            return not examined(headers)[-1] and self._publisher(url, headers, peer) is not None
         except Exception:  # noqa: BLE001 - it recurs in the operation, where it is logged and answered
             return False
 
-    def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
+    def at_once(self, url: bytes, headers: Headers, peer: Peer, body: bytes, on_published: OnPublished) -> bool:
         """Take a whole POST; True if it was taken.  False, with nothing done, where it must wait for more than the
         store (authentication, room, a new topic, deduplication), or where a page may have sent it."""
         publishing = self._publishing
@@ -63,7 +63,7 @@ class PublishingAtOnce:
             on_published(None if refusal is None else _told(url, refusal))
 
         try:
-            publisher = self._publisher(url, headers, client)
+            publisher = self._publisher(url, headers, peer)
             if publisher is None:
                 return False
             principal, plain = publisher
@@ -82,12 +82,12 @@ class PublishingAtOnce:
             return False
         return True
 
-    def _publisher(self, url: bytes, headers: Headers, client: Client) -> tuple[Principal, str] | None:
+    def _publisher(self, url: bytes, headers: Headers, peer: Peer) -> tuple[Principal, str] | None:
         """The publisher and the topic; None where either, or the answer, needs waiting."""
         plain = _topic_at(url)
         if not plain or not self._publishing.is_ready_for(plain):
             return None
-        principal = self._access.at_once({"client": client, "headers": headers})
+        principal = self._access.at_once({**peer, "headers": headers})
         return None if principal is None else (principal, plain)
 
 

@@ -21,7 +21,7 @@ from entrepot.gateway.http.requests.asgi import AsgiApp, Headers, Receive, Scope
 from entrepot.gateway.operations.nouns.publishing import PUBLISH
 
 if TYPE_CHECKING:
-    from entrepot.gateway.http.requests.at_once import Client, OnPublished, PublishAtOnce
+    from entrepot.gateway.http.requests.at_once import OnPublished, Peer, PublishAtOnce
     from entrepot.gateway.http.requests.problems import ProblemAnswer
 
 TEMPLATE: Final = "entrepot.template"
@@ -118,7 +118,7 @@ def _timed_at_once(publish: PublishAtOnce, route: RouteTimes) -> Callable[..., b
     """A timed `PublishAtOnce.at_once`; declined requests are measured in the app."""
     take, durations, counts, others = publish.at_once, route.durations, route.durations.counts, route.others
 
-    def at_once(url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
+    def at_once(url: bytes, headers: Headers, peer: Peer, body: bytes, on_published: OnPublished) -> bool:
         began = perf_counter()
 
         def published(problem: ProblemAnswer | None) -> None:
@@ -129,7 +129,7 @@ def _timed_at_once(publish: PublishAtOnce, route: RouteTimes) -> Callable[..., b
                 others[problem.status] += 1
             on_published(problem)
 
-        return take(url, headers, client, body, published)
+        return take(url, headers, peer, body, published)
 
     return at_once
 

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.responses import StreamingResponse
 
+from entrepot.domain.access.model import Request as Need
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.gateway.http.requests.access import PROTOCOL, HttpAccess, source_of
@@ -151,6 +152,8 @@ class ServedOperations:
         if operation.body is not None:
             raw = await self._read_body(scope, receive)
             arguments["body"] = raw if bound.read is None else bound.read(raw)
+            if operation.right.named is not None and not is_open:
+                self._check_needs(operation, asked, operation.right.named(bound.own, asked, arguments["body"]))
         try:
             work = bound.handler(**arguments)
             return _encoded(await (while_connected(receive, work) if operation.waits else work))
@@ -176,10 +179,13 @@ class ServedOperations:
 
     def _check(self, operation: Operation, own: object, asked: Asked) -> None:
         """Raise FORBIDDEN where a right is lacking."""
-        right, allows = operation.right, self._access.security.allows
-        if right.is_for_super_users:
+        if operation.right.is_for_super_users:
             self._access.check_administration(asked.principal)
-        for need in right.needs(own, asked):
+        self._check_needs(operation, asked, operation.right.needs(own, asked))
+
+    def _check_needs(self, operation: Operation, asked: Asked, needs: list[Need]) -> None:
+        right, allows = operation.right, self._access.security.allows
+        for need in needs:
             if not allows(asked.principal, need.action, need.resource_type, need.name, PROTOCOL):
                 if right.refusal is not None:
                     raise EntrepotError(Code.FORBIDDEN, right.refusal(asked))

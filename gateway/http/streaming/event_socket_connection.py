@@ -10,6 +10,7 @@ import wsproto
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from wsproto.events import Event
 
+from entrepot.gateway.transport.source import PROXY_HEADER, SOURCE
 from entrepot.gateway.transport.websocket import FRAMES_PER_TURN, forget_frames
 
 MAX_EARLY_BYTES: Final = 512 * 1024
@@ -36,6 +37,13 @@ class EventSocketConnection(WSProtocol):
         super().__init__(*given, **named)
         self.conn: _InTurns = _InTurns(wsproto.ConnectionType.SERVER)
         self._early_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """Tell scopes the client that a PROXY header told of."""
+        super().connection_made(transport)
+        source, header = self.app_state.get(SOURCE), self.app_state.get(PROXY_HEADER)
+        if source is not None and header is not None and header.source is not None:
+            self.client, self.scheme = (source.host, source.port), "wss" if source.is_tls else "ws"
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the socket."""

@@ -9,7 +9,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.shares.shares import Shares
-from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
+from entrepot.gateway.security.credentials import Credentials, identity_of
 from entrepot.gateway.security.scram import ScramExchange
 from entrepot.gateway.security.security import Security
 from entrepot.protocols.mqtt.packets import Connect
@@ -34,10 +34,6 @@ class MqttAccess:
         """The client's credentials."""
         assert client.driver is not None
         source = client.driver.source
-        shown = source.certificate
-        certificate = None
-        if shown is not None:
-            certificate = CertificateIdentity(shown.common_name or None, shown.uris, shown.dns_names)
         return Credentials(
             PROTOCOL,
             source.host,
@@ -45,7 +41,7 @@ class MqttAccess:
             connect.password,
             connect.client_id,
             is_tls=source.is_tls,
-            certificate=certificate,
+            certificate=identity_of(source),
             listener=source.listener,
         )
 

@@ -27,7 +27,7 @@ from entrepot.gateway.operations.row.paging import (
     listed_or_paged,
     piece_of,
 )
-from entrepot.gateway.operations.row.rights import on, putting
+from entrepot.gateway.operations.row.rights import naming, on, putting, reading
 from entrepot.gateway.operations.row.shapes import (
     MAX_NUMBER,
     Body,
@@ -306,7 +306,7 @@ class Groups:
         "/{name}:reset",
         "resetGroup",
         "Reset a consumer group to another position",
-        on(ResourceType.GROUP, Action.UPDATE),
+        naming(on(ResourceType.GROUP, Action.UPDATE), lambda own, asked, body: [reading(asked, body.topic)]),
         example={"topic": "orders", "to": "2026-12-01T00:00:00Z"},
         words=Words(
             "reset",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
+from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
 from entrepot.domain.access.model import Request as Need
 from entrepot.domain.names import split_name
 from entrepot.gateway.operations.row.asked import Asked
@@ -72,6 +72,21 @@ def _needs(own: _HasSubscriptions, asked: Asked) -> list[Need]:
     return [Need(Action.SUB, ResourceType.TOPIC, EVERYTHING if found is None else whole_topic(found.topic))]
 
 
+def _needs_to_change(own: _HasSubscriptions, asked: Asked) -> list[Need]:
+    """As `_needs`; and for another user's subscription, changing its topic."""
+    found, needs = own.known.all.get(asked.namespace, asked.plain["id"]), _needs(own, asked)
+    if found is not None and found.record.owner not in ("", asked.principal.name):
+        needs.append(Need(Action.UPDATE, ResourceType.TOPIC, access_name(found.topic)))
+    return needs
+
+
 CONSUMING: Final = Right(
     _needs, lambda asked: f"to consume the topic of subscription {asked.plain['id'][:80]!r} is not allowed"
+)
+CHANGING: Final = Right(
+    _needs_to_change,
+    lambda asked: (
+        f"to change subscription {asked.plain['id'][:80]!r} is not allowed: it is its user's, or of who may"
+        " consume and change its topic"
+    ),
 )

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = (Action.LIST, Action.GET, Action.CREATE, Action.UPDATE, Action.DELETE, Action.PUB, Action.SUB)
 """Actions of `may`, of those that a resource type has a page for."""
+_NOT_KEPT: Final = {"cache-control": "no-store"}
+"""Header of every answer about a login: no cache keeps it (RFC 9111, 5.2.2.5)."""
 _Scope = MutableMapping[str, Any]
 
 
@@ -99,6 +101,7 @@ class Session:
 
     @SESSION.get("", "getLogin", "Get the login of this browser, and what it may do", OPEN)
     async def show(self, asked: Asked) -> LoginShown:
+        asked.answer_headers.update(_NOT_KEPT)
         return self._shown(asked, await self._browsers.known(asked.scope))
 
     @SESSION.post(
@@ -110,6 +113,7 @@ class Session:
         example={"name": "bob", "password": "secret"},
     )
     async def log_in(self, asked: Asked, body: LoginBody) -> LoginShown:
+        asked.answer_headers.update(_NOT_KEPT)  # also a refusal tells of a name
         self._browsers.check_host(asked.scope)
         principal = await self._recognised(asked.principal.source, body)
         token, expires_ms = self._logins.open(principal)
@@ -121,6 +125,7 @@ class Session:
 
     @SESSION.delete("", "logOut", "Log out, at every gateway", OPEN, change=NO_CHANGE)
     async def log_out(self, asked: Asked) -> None:
+        asked.answer_headers.update(_NOT_KEPT)
         self._browsers.check_host(asked.scope)
         token = self._browsers.login_token(asked.scope)
         # here it is over, also where the others cannot be told

@@ -13,7 +13,8 @@ from msgspec import Meta
 
 from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.operations.nouns.known_subscriptions import CONSUMING, KnownSubscriptions
+from entrepot.gateway.events.subscriptions.record import TlsChoice
+from entrepot.gateway.operations.nouns.known_subscriptions import CHANGING, CONSUMING, KnownSubscriptions
 from entrepot.gateway.operations.nouns.start_position import position_of
 from entrepot.gateway.operations.nouns.subscription_definition import record_of
 from entrepot.gateway.operations.nouns.subscription_shapes import (
@@ -79,7 +80,8 @@ class Subscribing:
     )
     async def create(self, asked: Asked, body: SubscriptionBody) -> Created[SubscriptionShown]:
         made_id, now_ms = secrets.token_hex(8), self._clock.now_ms()
-        record = record_of(body, asked.namespace, made_id, now_ms, self._default_handshake)
+        owner = "" if asked.principal.is_anonymous else asked.principal.name
+        record = record_of(body, asked.namespace, made_id, now_ms, self._default_handshake, owner=owner)
         self._check_sink(record)
         names = whole_topic(record.topic)
         self.known.security.check(asked.principal, Action.SUB, ResourceType.TOPIC, names, PROTOCOL)
@@ -92,7 +94,7 @@ class Subscribing:
         asked.answer_headers["location"] = f"{below}{PATH}/{made.id}"
         return Created(self._shown(made))
 
-    @SUBSCRIPTIONS.put("/{id}", "updateSubscription", "Replace a subscription", CONSUMING, example=TO_SUBSCRIBE)
+    @SUBSCRIPTIONS.put("/{id}", "updateSubscription", "Replace a subscription", CHANGING, example=TO_SUBSCRIBE)
     async def update(self, id_: PlainName, asked: Asked, body: SubscriptionBody) -> SubscriptionShown:
         before, subscriptions = self.known.get(asked.namespace, id_), self.known.all
         now_ms = self._clock.now_ms()
@@ -105,7 +107,7 @@ class Subscribing:
         await subscriptions.renew_state(made, state, is_new_sink=record.sink != before.record.sink)
         return self._shown(made)
 
-    @SUBSCRIPTIONS.delete("/{id}", "deleteSubscription", "Delete a subscription", CONSUMING)
+    @SUBSCRIPTIONS.delete("/{id}", "deleteSubscription", "Delete a subscription", CHANGING)
     async def delete(self, id_: PlainName, asked: Asked) -> None:
         await self.known.all.delete(self.known.get(asked.namespace, id_))
 
@@ -129,6 +131,11 @@ class Subscribing:
             refusal = self._webhooks.client.refusal_of(url) if url else None
             if refusal is not None:
                 raise EntrepotError(Code.BAD_REQUEST, f"{where}: {refusal}")
+
+        for where, name in (("tls", record.tls), ("tokentls", record.token_tls)):
+            refusal = self._webhooks.client.tls.refusal_of(TlsChoice(name, record.topic))
+            if refusal is not None:
+                raise bad_request(f"config.{where}: {refusal}")
 
     def _shown(self, subscription: Subscription) -> SubscriptionShown:
         shown = SubscriptionShown(**fields_of(subscription, self.known.all.state(subscription)))

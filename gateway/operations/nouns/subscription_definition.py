@@ -69,19 +69,17 @@ def record_of(
     now_ms: int,
     default_handshake: str,
     before: SubscriptionRecord | None = None,
+    owner: str = "",
 ) -> SubscriptionRecord:
-    """Return the definition in a request body. Raises BAD_REQUEST."""
+    """Return the definition in a request body; `owner`: of one that is new. Raises BAD_REQUEST."""
     config = ConfigBody() if body.config is UNSET else body.config
     protocol = ProtocolSettingsBody() if body.protocolsettings is UNSET else body.protocolsettings
     if before is not None and body.id is not None and body.id != subscription_id:
         raise _bad("id", "is not that of the path")
-    first_back_off, longest_back_off = (
-        _seconds("initialbackoffseconds", config.initialbackoffseconds),
-        _seconds("maxbackoffseconds", config.maxbackoffseconds),
-    )
-    if longest_back_off < first_back_off:
-        raise _bad("config.maxbackoffseconds", "is less than initialbackoffseconds")
+    first_back_off = _seconds("initialbackoffseconds", config.initialbackoffseconds)
+    longest_back_off = _longest_back_off(config, first_back_off)
     check_url(body.sink, "sink")
+    known = None if before is None else before.credential
     shown_before = before if before is not None and _is_same_place(body.sink, before.sink) else None
     return SubscriptionRecord(
         id=subscription_id,
@@ -103,15 +101,23 @@ def record_of(
         rate_per_minute=config.ratelimit or 0,
         method=protocol.method,
         headers=_headers(protocol.headers, {} if shown_before is None else shown_before.headers),
-        credential=_credential(
-            body, None if before is None else before.credential, is_same_sink=shown_before is not None
-        ),
+        credential=_credential(body, known, is_same_sink=shown_before is not None),
         signing_secret=_secret(config, "" if before is None else before.signing_secret),
         start=config.start,
         begins={} if before is None else before.begins,
         is_catching_up=False if before is None else before.is_catching_up,
         updated_ms=now_ms,
+        owner=owner if before is None else before.owner,
+        tls=config.tls or "",
+        token_tls=config.tokentls or "",
     )
+
+
+def _longest_back_off(config: ConfigBody, first: float) -> float:
+    longest = _seconds("maxbackoffseconds", config.maxbackoffseconds)
+    if longest < first:
+        raise _bad("config.maxbackoffseconds", "is less than initialbackoffseconds")
+    return longest
 
 
 def topic_of(source: str, namespace: str) -> str:

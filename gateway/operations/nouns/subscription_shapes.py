@@ -41,6 +41,9 @@ _BackOff = Annotated[float, Meta(ge=0.01, le=86_400)]
 # -- taken -----------------------------------------------------------------------------------------------------------
 
 
+_TlsName = Annotated[str, Meta(min_length=1, max_length=64)]
+
+
 class ConfigBody(Body, frozen=True):
     """Delivery of its events."""
 
@@ -62,6 +65,10 @@ class ConfigBody(Body, frozen=True):
     """Requests per minute, over all gateways."""
     signingsecret: Annotated[str, Meta(max_length=256)] | UnsetType | None = UNSET
     """`whsec_` and 24 to 64 bytes in Base64 (Standard Webhooks).  Without it a PUT keeps that of before."""
+    tls: _TlsName | None = None
+    """Name in the setting `webhooks.tls`: the authorities and the client certificate for the sink."""
+    tokentls: _TlsName | None = None
+    """The same for `sinkcredential.tokenendpoint`."""
 
 
 SECONDS: Final = {
@@ -140,6 +147,8 @@ class ConfigShown(Part, frozen=True):
     handshake: Annotated[str, one_of(_HANDSHAKES)]
     ratelimit: int | None
     signingsecret: str | None
+    tls: str | None
+    tokentls: str | None
 
 
 class CredentialShown(Part, frozen=True):
@@ -191,7 +200,9 @@ shown_as(
         id="3f2a9c01d4e5b677",
         source="/default/factory",
         types=["reading"],
-        config=ConfigShown(LATEST, BINARY, 100, False, 16, 30.0, 1.0, 600.0, 86_400, "required", 6000, HIDDEN),
+        config=ConfigShown(
+            LATEST, BINARY, 100, False, 16, 30.0, 1.0, 600.0, 86_400, "required", 6000, HIDDEN, "factory", None
+        ),
         filters=[{"prefix": {"subject": "line1/"}}],
         sink="https://receiver.example/events",
         sinkcredential=CredentialShown(
@@ -237,6 +248,8 @@ def _config(record: SubscriptionRecord) -> ConfigShown:
         record.handshake,
         record.rate_per_minute or None,
         HIDDEN if record.signing_secret else None,
+        record.tls or None,
+        record.token_tls or None,
     )
 
 

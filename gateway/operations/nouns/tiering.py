@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import Meta
 
-from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
+from entrepot.domain.access.model import Request as Need
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import qualified, split_name
-from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, Tiered, TierStatus, TierTables
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableSeen, TableTopic, Tiered, TierStatus, TierTables
 from entrepot.gateway.operations.nouns.topic_definition import (
     DEFINITION,
     OFFSETS,
@@ -20,7 +22,7 @@ from entrepot.gateway.operations.nouns.topic_definition import (
 from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.operations.row.operation import Noun
 from entrepot.gateway.operations.row.problem import bad_request
-from entrepot.gateway.operations.row.rights import cluster, listed
+from entrepot.gateway.operations.row.rights import PROTOCOL, Right, cluster, listed, making, naming, refused_making
 from entrepot.gateway.operations.row.shapes import (
     Body,
     Created,
@@ -31,11 +33,19 @@ from entrepot.gateway.operations.row.shapes import (
     TopicName,
     shown_as,
 )
+from entrepot.gateway.security.security import refusal_of
 
 if TYPE_CHECKING:
     from entrepot.domain.ports import Store
+    from entrepot.domain.topic import Topic
+    from entrepot.gateway.security.security import Security
 
 MAX_TEXT: Final = 1000
+_TOPIC: Final = ResourceType.TOPIC
+_ON_CLUSTER: Final = f"{Action.UPDATE} on {ResourceType.CLUSTER}"
+_OF_NO_TABLE: Final = frozenset((Code.FORBIDDEN, Code.UNAVAILABLE, Code.UNSUPPORTED))
+"""Refusals that tell nothing of what is in an object store."""
+_UNSEEN: Final = "name one table there whose topic you may read: SUB on all of it is needed"
 _TABLE: Final = "orders/4f1c2a9e8b7d6c5a-0"
 _Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 _Named = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
@@ -123,14 +133,28 @@ class Accepting(Body, frozen=True):
     all: bool = False
 
 
+def _restoring(own: Tiering, asked: Asked) -> list[Need]:
+    name = asked.stored["name"]
+    return [*cluster(Action.UPDATE).needs(own, asked), making(_TOPIC, name, own.known(name))]
+
+
+def _accepted(own: object, asked: Asked, body: Accepting) -> list[Need]:
+    name = EVERYTHING if body.topic is None else access_name(qualified(asked.namespace, body.topic))
+    return [Need(Action.UPDATE, _TOPIC, name)]
+
+
 TIERING: Final = Noun("tiering", "", "table", is_in_namespaces=True)
 
 
 class Tiering:
     """The operations of tables; the list of all topics is in no namespace."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, security: Security) -> None:
+        self._store, self._security = store, security
+
+    def known(self, name: str) -> Topic | None:
+        """Return the definition of a stored name, or None."""
+        return self._store.topology.topic(name)
 
     @property
     def _tables(self) -> TierTables:
@@ -143,7 +167,7 @@ class Tiering:
         "/tiering",
         "listTiering",
         "List all topics in an object store with their progress",
-        listed(ResourceType.TOPIC),
+        listed(_TOPIC),
         is_plain=True,
     )
     async def listed(self) -> Listed[TieringShown]:
@@ -154,7 +178,7 @@ class Tiering:
         "/topics/{name}:restore",
         "restoreTopic",
         "Restore a topic from the table of a lost broker",
-        cluster(Action.UPDATE),
+        Right(_restoring, lambda asked: f"{_ON_CLUSTER}, or {refused_making(_TOPIC, asked.stored['name'])}"),
         example={"tierSeconds": 31_536_000},
         outcome="It is there",
     )
@@ -175,18 +199,37 @@ class Tiering:
         outcome="It is there",
     )
     async def attach(self, asked: Asked, body: Attaching) -> Created[TableTopicShown]:
-        name = None if body.name is None else qualified(asked.namespace, body.name)
-        found = await self._tables.attach(
-            AttachRequest(body.url, body.table, name, body.endpoint, body.region, body.allow_http, body.broker)
-        )
+        request = AttachRequest(body.url, body.table, None, body.endpoint, body.region, body.allow_http, body.broker)
+        seen = await self._seen(asked, request)
+        name = seen.topic if body.name is None else qualified(asked.namespace, body.name)
+        need = making(_TOPIC, name, self.known(name))
+        if not self._security.allows(asked.principal, need.action, _TOPIC, need.name, PROTOCOL):
+            raise EntrepotError(Code.FORBIDDEN, refused_making(_TOPIC, name))
+        found = await self._tables.attach(replace(request, table=seen.table, name=name))
         asked.tell(f"topic {found.topic.name}", f"from the table {found.table}")
         return Created(_table_shown(found))
+
+    async def _seen(self, asked: Asked, request: AttachRequest) -> TableSeen:
+        """Return the table, whose messages the caller may read under the name they were written for.  Raises FORBIDDEN;
+        whoever may not list all topics is not told if there is such a table, nor which others."""
+        principal, seen, told = asked.principal, None, EntrepotError(Code.FORBIDDEN, _UNSEEN)
+        may_list = self._security.why(principal, Action.LIST, _TOPIC, EVERYTHING).is_allowed
+        try:
+            seen = await self._tables.look(request)
+        except EntrepotError as refusal:
+            if refusal.code in _OF_NO_TABLE or may_list:
+                raise
+            raise told from None
+        wanted = whole_topic(seen.topic)
+        if not self._security.allows(principal, Action.SUB, _TOPIC, wanted, PROTOCOL):
+            raise refusal_of(Action.SUB, _TOPIC, wanted) if may_list else told
+        return seen
 
     @TIERING.post(
         "/tiering:accept",
         "acceptTables",
         "Accept the object store, or a topic's table in it, as it is now",
-        cluster(Action.UPDATE),
+        naming(cluster(Action.UPDATE), _accepted),
         change="object store accepted",
         example={"topic": "telemetry"},
     )

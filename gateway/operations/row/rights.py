@@ -22,13 +22,15 @@ class Right:
     """`needs`: what a request needs, by the noun's object and the request.  `refusal`: a text that does not tell what
     is there.  `is_for_super_users`: for them alone.  `tells_namespace`: who has it may know that there is no such
     namespace; else the handler asks.  `opened_by`: the setting of security that opens it to everybody; ALWAYS: no
-    setting closes it."""
+    setting closes it.  `named`: what is needed besides, by the noun's object, the request and its body, on what the
+    body names."""
 
     needs: Callable[[Any, Asked], list[Need]]
     refusal: Callable[[Asked], str] | None = None
     is_for_super_users: bool = False
     tells_namespace: bool = True
     opened_by: str = ""
+    named: Callable[[Any, Asked, Any], list[Need]] | None = None
 
 
 ALWAYS: Final = "always"
@@ -57,14 +59,19 @@ def putting(kind: ResourceType, find: Callable[[Any, str], object | None]) -> Ri
 
     def needs(own: Any, asked: Asked) -> list[Need]:
         stored = asked.stored["name"]
-        action = Action.CREATE if find(own, stored) is None else Action.UPDATE
-        return [Need(action, kind, access_name(stored))]
+        return [making(kind, stored, find(own, stored))]
 
-    def refusal(asked: Asked) -> str:
-        name = access_name(asked.stored["name"])
-        return f"{Action.CREATE} or {Action.UPDATE} on {kind} {name[:160]!r} is not allowed"
+    return Right(needs, lambda asked: refused_making(kind, asked.stored["name"]))
 
-    return Right(needs, refusal)
+
+def making(kind: ResourceType, stored: str, known: object | None) -> Need:
+    """Return the right to create a topic or a group, or to change it if it is `known`."""
+    return Need(Action.CREATE if known is None else Action.UPDATE, kind, access_name(stored))
+
+
+def refused_making(kind: ResourceType, stored: str) -> str:
+    """Return the text of a refusal of `making`, which does not tell if there is one."""
+    return f"{Action.CREATE} or {Action.UPDATE} on {kind} {access_name(stored)[:160]!r} is not allowed"
 
 
 def fixed(*wanted: tuple[Action, ResourceType]) -> Right:
@@ -75,6 +82,11 @@ def fixed(*wanted: tuple[Action, ResourceType]) -> Right:
 def cluster(action: Action) -> Right:
     """A right on the cluster."""
     return Right(lambda own, asked: [Need(action, ResourceType.CLUSTER, asked.cluster)])
+
+
+def naming(right: Right, named: Callable[[Any, Asked, Any], list[Need]]) -> Right:
+    """A right on the path, with those on what the body names."""
+    return replace(right, named=named)
 
 
 def open_by(setting: str, otherwise: Right) -> Right:
@@ -93,9 +105,14 @@ def consuming(topic: str, group: str) -> Right:
     return Right(lambda own, asked: [*first.needs(own, asked), *second.needs(own, asked)])
 
 
+def reading(asked: Asked, plain: str) -> Need:
+    """Return the right to read all messages of a topic that a query or a body names."""
+    return Need(Action.SUB, ResourceType.TOPIC, whole_topic(asked.topic(plain)))
+
+
 def _contents_in_query(own: Any, asked: Asked) -> list[Need]:
     plain = asked.query.get("topic")
-    return [Need(Action.SUB, ResourceType.TOPIC, whole_topic(asked.topic(plain)) if plain else EVERYTHING)]
+    return [reading(asked, plain) if plain else Need(Action.SUB, ResourceType.TOPIC, EVERYTHING)]
 
 
 CONTENTS_IN_QUERY: Final = Right(_contents_in_query)

@@ -57,6 +57,21 @@ def closed_with(act: Callable[[], Any]) -> str:
     return ""
 
 
+def test_nobody_enters_a_virtual_host_without_any_permission_there(managed: Managed, user: str, vhost: str) -> None:
+    told = f"(530) \"NOT_ALLOWED - access to vhost '{vhost}' refused for user '{user}'\""
+    with managed.amqp(user):
+        pass
+    with pytest.raises(pika.exceptions.AMQPError) as refusal, managed.amqp(user, vhost=vhost):
+        pass
+    assert told in str(refusal.value), refusal.value
+    managed.do("PUT", f"/permissions/{vhost}/{user}", {"configure": "^$", "write": "^$", "read": "^q$"})
+    with managed.amqp(user, vhost=vhost):
+        pass
+    managed.do("DELETE", f"/permissions/{vhost}/{user}")
+    with pytest.raises(pika.exceptions.AMQPError), managed.amqp(user, vhost=vhost):
+        pass
+
+
 def test_users_have_as_many_connections_as_they_may(managed: Managed, user: str) -> None:
     path = f"/user-limits/{user}/max-connections"
     assert managed.do("PUT", path, {"value": 1}) == 204

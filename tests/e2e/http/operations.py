@@ -43,6 +43,7 @@ CONSUMING = (("SUB", "Topic:grid/#"), ("SUB", "Group:workers"))
 SUBSCRIPTION = "/topics/grid/eventsubscriptions/workers"
 TOKENS = {"json": {"lockTokens": ["x"]}}
 MEMBERS = "/api/v1/groups/workers/topics/grid"
+CLUSTER = ("UPDATE", "Cluster:default")
 ALL_CONTENTS = ("SUB", "Topic:*")
 
 OPERATIONS = [
@@ -88,7 +89,11 @@ OPERATIONS = [
     *of_both("PUT", "/api/v1/groups/workers", ("UPDATE", "Group:workers"), json={}),
     *of_both("DELETE", "/api/v1/groups/gone", ("DELETE", "Group:gone")),
     *of_both(
-        "POST", "/api/v1/groups/workers:reset", ("UPDATE", "Group:workers"), json={"topic": "grid", "to": "latest"}
+        "POST",
+        "/api/v1/groups/workers:reset",
+        ("UPDATE", "Group:workers"),
+        ("SUB", "Topic:grid/#"),
+        json={"topic": "grid", "to": "latest"},
     ),
     *of_both("GET", "/api/v1/groups/workers/dead-letters", ("SUB", "Group:workers")),
     *of_both("GET", "/api/v1/groups/workers/dead-letters:export", ("SUB", "Group:workers")),
@@ -128,12 +133,16 @@ OPERATIONS = [
     http("PUT", "/api/v1/namespaces/plant", ("CREATE", "Namespace:plant"), json={}),
     http("DELETE", "/api/v1/namespaces/gone", ("DELETE", "Namespace:gone")),
     http("GET", "/api/v1/tiering", ("LIST", "Topic:*")),
-    http("POST", "/api/v1/topics/grid:restore", ("UPDATE", "Cluster:default"), json={}),
-    http("POST", "/api/v1/namespaces/plant/topics/grid:restore", ("UPDATE", "Cluster:default"), json={}),
-    http("POST", "/api/v1/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
-    http("POST", "/api/v1/namespaces/plant/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
-    http("POST", "/api/v1/tiering:accept", ("UPDATE", "Cluster:default"), json={"topic": "grid"}),
-    http("POST", "/api/v1/namespaces/plant/tiering:accept", ("UPDATE", "Cluster:default"), json={"topic": "grid"}),
+    *(
+        http("POST", f"/api/v1{below}/topics/{name}:restore", CLUSTER, ("UPDATE", f"Topic:{full}"), json={})
+        for below, name, full in (("", "grid", "grid"), ("/namespaces/plant", "grid", "$ns/plant/grid"))
+    ),
+    http("POST", "/api/v1/tiering:attach", CLUSTER, json={"url": "s3://b"}),
+    http("POST", "/api/v1/namespaces/plant/tiering:attach", CLUSTER, json={"url": "s3://b"}),
+    *(
+        http("POST", f"/api/v1{below}/tiering:accept", CLUSTER, ("UPDATE", f"Topic:{full}"), json={"topic": "grid"})
+        for below, full in (("", "grid"), ("/namespaces/plant", "$ns/plant/grid"))
+    ),
     http("GET", "/api/v1/overview", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/overview/history?span=300", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/overview:watch?every=0", ("LIST", "Cluster:default")),

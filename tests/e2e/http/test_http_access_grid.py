@@ -188,7 +188,8 @@ def test_who_may_not_consume_a_topic_sees_none_of_its_subscriptions(
         made = root.post("/subscriptions", json={**SINK, "source": "grid", "config": {"handshake": "off"}})
         assert made.status_code == 201, made.text
     path = f"/subscriptions/{made.json()['id']}"
-    reader, other = user(*said("ALLOW", ("SUB", "Topic:grid/#"))), user(*said("ALLOW", ("SUB", "Topic:other/#")))
+    reader = user(*said("ALLOW", ("SUB", "Topic:grid/#"), ("UPDATE", "Topic:grid")))
+    other = user(*said("ALLOW", ("SUB", "Topic:other/#")))
     assert [one["id"] for one in reader.get("/subscriptions").json()] == [made.json()["id"]]
     assert other.get("/subscriptions").json() == []
     for method in ("GET", "PUT", "DELETE"):

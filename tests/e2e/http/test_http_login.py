@@ -143,6 +143,28 @@ def test_another_password_or_right_ends_it(
     assert not may_see(client)
 
 
+def test_a_user_who_is_enabled_again_has_to_log_in_again(server: HttpServer, browser: Person, person: str) -> None:
+    client = browser(person)
+    assert may_see(client)
+    with http_client(server.url, auth=ROOT) as root:
+        for is_enabled in (False, True):
+            assert root.put(f"/api/v1/users/{person}", json={"enabled": is_enabled}).status_code == 200
+            assert not may_see(client)
+    assert may_see(browser(person))
+
+
+def test_no_cache_keeps_what_tells_of_a_login(browser: Person, person: str) -> None:
+    client, path = browser(person), "/api/v1/session"
+    answers = [
+        client.get(path),
+        client.post(path, json={"name": person, "password": "pw"}),
+        client.post(path, json={"name": person, "password": "wrong"}),
+        client.delete(path, headers=OURS),
+    ]
+    assert [each.status_code for each in answers] == [200, 200, 401, 204]
+    assert {each.headers["cache-control"] for each in answers} == {"no-store"}
+
+
 def test_a_login_ends_by_itself(server: HttpServer, browser: Person, person: str) -> None:
     client = browser(person)
     server.clock.advance(599)

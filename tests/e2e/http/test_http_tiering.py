@@ -67,7 +67,7 @@ def test_a_server_that_is_lost_with_its_disk(
                 return answer
 
             is_problem(ask("/topics/orders:restore", {"tierSeconds": 10**9}), 409, "is its broker alive?")
-            is_problem(ask("/topics/others:restore", {"tierSeconds": 1}), 404, told["table"])
+            is_problem(ask("/topics/others:restore", {"tierSeconds": 1}), 404, "others")
             is_problem(ask("/topics/orders:restore", {}), 400, "tierSeconds")
             is_problem(ask("/topics/orders:restore", {"tierSecond": 1}), 400, "tierSecond")
             code, out = entrepot("tier", "restore", "orders", "--tier-seconds", str(10**9))

@@ -14,9 +14,11 @@ from tests.support.processes.server import ServerProcess
 SETTINGS = {
     "security.argon2_memory_bytes": "65536",
     "security.argon2_iterations": "1",
+    "security.scram_iterations": "4096",
     "security.initial_admin": "root",
     "security.initial_admin_password": "root",
     "security.max_cached_logins": "1000",
+    "amqp.check_vhost_access": "false",  # each verb has to refuse by itself
     "log.level": "error",
 }
 
@@ -28,10 +30,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with ServerProcess(tmp_path_factory.mktemp("rights"), SETTINGS) as server:
+    directory = tmp_path_factory.mktemp("rights")
+    cold = {"tier.url": (directory / "cold").as_uri(), "tier.max_age_seconds": "0.1"}
+    with ServerProcess(directory, {**SETTINGS, **cold}) as server:
         url = f"http://{server.address('http')}"
         with http_client(url, auth=("root", "root")) as root:
             made = Doors(server, root)
+            made.cold = cold["tier.url"]
             assert root.put("/api/v1/namespaces/plant", json={}).status_code == 201
             for path in ("topics/grid", "groups/workers", "topics/grid%252Ex"):
                 for below in ("", "/namespaces/plant"):

@@ -26,7 +26,9 @@ EVERYTHING = {"effect": "ALLOW", "actions": ["ALL"], "resources": ["Topic:*", "G
 
 
 class Doors(Site):
-    """The doors of one server, as users come to them."""
+    """The doors of one server, as users come to them.  `cold`: URL of its object store."""
+
+    cold = ""
 
     def user(self, *statements: dict[str, Any], name: str = "", secret: str = SECRET) -> str:
         name = name or f"u{uuid.uuid4().hex[:10]}"

@@ -103,7 +103,13 @@ PUBLISHING = [
     ),
     recalling(),
     http("retained", "DELETE", "/api/v1/retained/grid%2Fsecret", pub("grid/secret")),
-    http("retained, a filter", "DELETE", "/api/v1/retained?filter=grid/secret/%23", pub("grid/secret/#")),
+    http(
+        "retained, a filter",
+        "DELETE",
+        "/api/v1/retained?filter=grid/secret/%23",
+        pub("grid/secret/#"),
+        "deleteRetainedMatching filter",
+    ),
 ]
 READING = [
     http("a group", "POST", f"/topics/grid/{SUBSCRIPTION}:receive?maxWaitTime=0", CONSUMING),
@@ -127,10 +133,16 @@ READING = [
     ),
     http("stream of events", "GET", "/topics/grid/events?start=nonsense", (CONSUMING[0],)),
     http("webhook", "POST", "/subscriptions", (CONSUMING[0],), json={**SINK, "source": "grid", "filters": [{}]}),
-    http("retained", "GET", "/api/v1/retained?filter=grid/secret/%23", (("SUB", "Topic:grid/secret/#"),)),
+    http(
+        "retained",
+        "GET",
+        "/api/v1/retained?filter=grid/secret/%23",
+        (("SUB", "Topic:grid/secret/#"),),
+        "listRetained filter",
+    ),
     http("a queue of a topic", "GET", "/api/v1/topics/grid/queues/0/messages?offset=0", (CONSUMING[0],)),
-    http("a query", "GET", "/api/v1/messages?topic=grid", (CONSUMING[0],)),
-    http("timers", "GET", "/api/v1/timers?topic=grid", (CONSUMING[0],)),
+    http("a query", "GET", "/api/v1/messages?topic=grid", (CONSUMING[0],), "queryMessages topic"),
+    http("timers", "GET", "/api/v1/timers?topic=grid", (CONSUMING[0],), "listTimers topic"),
 ]
 AT = "/api/exchanges/%2F"
 BETWEEN = "/api/bindings/%2F/e/grid"

@@ -15,11 +15,11 @@ from entrepot.gateway.mqtt.topics.names import SERVERS_LEVELS
 from entrepot.protocols.mqtt.packet_types import PacketType
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from tests.e2e.rights import rows_amqp, rows_http, rows_mqtt, rows_rocketmq
+from tests.e2e.rights import rows_amqp, rows_http, rows_http_bodies, rows_mqtt, rows_rocketmq
 from tests.e2e.rights.grid import Doors, decisions
 from tests.support.cases import cases
 
-ROWS = [*rows_amqp.ROWS, *rows_mqtt.ROWS, *rows_http.ROWS, *rows_rocketmq.ROWS]
+ROWS = [*rows_amqp.ROWS, *rows_mqtt.ROWS, *rows_http.ROWS, *rows_http_bodies.ROWS, *rows_rocketmq.ROWS]
 
 
 AT_ONCE = 9
@@ -98,3 +98,21 @@ def test_every_way_to_name_something_is_in_the_grid(kind: str) -> None:
     nothing = NAME_NOTHING.get(kind, set())
     assert WAYS[kind] - tried - nothing == set()
     assert nothing <= WAYS[kind]
+
+
+def test_every_name_in_a_body_or_a_query_is_in_the_grid() -> None:
+    tried = {way for row in ROWS for way in row.ways}
+    forms = {row.form for row in ROWS}
+    known = rows_http_bodies.NAME_NOTHING | rows_http_bodies.OF_THE_CLUSTER
+    said = {**rows_http_bodies.OTHERWISE, **rows_http_bodies.IN_FORMS}
+    found = set(rows_http_bodies.texts())
+    missing = {
+        f"{operation} {field}"
+        for operation, field in found
+        if field not in known
+        and not {f"{operation} {field}"} & (tried | rows_http_bodies.FILTERS_OF_LISTS | said.keys())
+    }
+    assert not missing, "each needs a row, with the rights on what it names"
+    every = {f"{operation} {field}" for operation, field in found}
+    assert said.keys() | rows_http_bodies.FILTERS_OF_LISTS <= every
+    assert known <= {field for _, field in found} and set(rows_http_bodies.IN_FORMS.values()) <= forms

@@ -164,6 +164,8 @@ def test_a_right_that_is_taken_away_counts_at_once(site: Site) -> None:
 def test_a_client_id_of_another_user_is_another_client(site: Site) -> None:
     topic, group = f"t-{uuid.uuid4().hex[:10]}", f"g-{uuid.uuid4().hex[:10]}"
     victim = site.user(EVERYTHING)
+    at_once = {"retry": {"kind": "immediate"}}
+    assert site.root.put(f"/api/v1/groups/{group}", json=at_once).status_code == 201, "what is given back is there"
     with site.client(victim, client_id="one") as client, site.client(site.user(), client_id="one") as stranger:
         client.send(client.message(topic))
         [held] = client.receive(topic, group, auto_renew=True, wait_ms=2000)

@@ -19,6 +19,7 @@ Need = tuple[str, str]
 ROOT: Final = {
     "security.argon2_memory_bytes": "65536",
     "security.argon2_iterations": "1",
+    "security.scram_iterations": "4096",
     "security.initial_admin": "root",
     "security.initial_admin_password": "root",
 }

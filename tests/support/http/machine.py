@@ -11,11 +11,13 @@ import uvicorn
 from structlog.testing import capture_logs
 from uvicorn.server import ServerState
 
-from entrepot.gateway.http.connection import HttpConnection, http_connection
+from entrepot.gateway.http.connection import HttpConnection
 from entrepot.gateway.http.requests.asgi import Headers, Receive, Scope, Send, answer
-from entrepot.gateway.http.requests.at_once import Client, OnPublished
+from entrepot.gateway.http.requests.at_once import OnPublished, Peer
 from entrepot.gateway.http.requests.publish import PUBLISHED, PUBLISHED_HEADERS, SUFFIX
+from entrepot.gateway.http.server import http_connection
 from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.transport.proxy_trust import ProxyTrust
 
 MQTT_PATH: Final = b"/mqtt"
 """The one path of WebSockets, beside those of event sockets."""
@@ -103,10 +105,10 @@ class _Publishing:
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = outcome
 
-    def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
+    def may_come(self, url: bytes, headers: Headers, peer: Peer) -> bool:
         return b"later" not in url
 
-    def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
+    def at_once(self, url: bytes, headers: Headers, peer: Peer, body: bytes, on_published: OnPublished) -> bool:
         self._outcome.run.append((b"POST", url, body))
         on_published(None)
         return True
@@ -179,6 +181,7 @@ class HttpMachine:
             _Publishing(outcome),
             MAX_BODY_BYTES,
             EarlyBytes(1 << 30),
+            ProxyTrust(),
             event_sockets=self._event_sockets,
         )
         config = uvicorn.Config(app, http=kind, ws=websocket, lifespan="off", log_config=None, access_log=False)  # type: ignore[arg-type]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import paho.mqtt.client as paho
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
@@ -91,6 +93,7 @@ class World:
         message.qos = options.get("qos", 1)
         message.retain = options.get("retain", False)
         message.payload = str(mid).encode()
+        message.properties = options.get("properties")
         self.inbound.take(message)
 
     def batch(self, number: int) -> list[bytes]:
@@ -146,6 +149,18 @@ async def test_nothing_more_is_read_while_as_much_waits_as_may() -> None:
         assert not world.connection.is_paused
         world.come(mid)
     assert world.connection.is_paused
+    world.sender.answers.put_nowait(None)
+    await until(lambda: not world.connection.is_paused, "room again")
+    world.task.cancel()
+
+
+async def test_properties_wait_too_and_count() -> None:
+    world, properties = World(), Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+    properties.UserProperty = [("k", "v" * 60_000)] * 100
+    for mid in (1, 2, 3):
+        assert not world.connection.is_paused
+        world.come(mid, properties=properties)
+    assert world.connection.is_paused, "without a payload, 18 MB wait"
     world.sender.answers.put_nowait(None)
     await until(lambda: not world.connection.is_paused, "room again")
     world.task.cancel()

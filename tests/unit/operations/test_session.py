@@ -26,6 +26,7 @@ from tests.support.stores.model_store import MemoryStore
 from tests.support.stores.replaced import replaced
 
 SECONDS = 600
+NOT_KEPT = {"cache-control": "no-store"}
 
 
 class World:
@@ -111,7 +112,7 @@ async def test_a_logout_that_the_others_cannot_be_told_ends_the_cookie_all_the_s
     request = asked()
     with pytest.raises(EntrepotError, match="the store is away"):
         await world.session.log_out(request)
-    assert request.answer_headers == {"set-cookie": " for 0"}
+    assert request.answer_headers == {"set-cookie": " for 0", **NOT_KEPT}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ async def test_what_is_refused_sets_no_cookie(world: World, given: LoginBody, co
     request = asked()
     with pytest.raises(EntrepotError) as refused:
         await world.session.log_in(request, given)
-    assert (refused.value.code, request.answer_headers) == (code, {})
+    assert (refused.value.code, request.answer_headers) == (code, NOT_KEPT)
 
 
 async def test_a_page_of_another_name_neither_logs_in_nor_out(world: World) -> None:
@@ -139,7 +140,7 @@ async def test_a_page_of_another_name_neither_logs_in_nor_out(world: World) -> N
     for work in (world.session.log_in(request, LoginBody("bob", "secret")), world.session.log_out(request)):
         with pytest.raises(EntrepotError, match="unknown host"):
             await work
-    assert request.answer_headers == {}
+    assert request.answer_headers == NOT_KEPT
 
 
 def test_the_cookie_is_for_its_host_alone() -> None:

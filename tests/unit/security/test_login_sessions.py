@@ -101,6 +101,19 @@ async def test_a_change_of_the_user_ends_it(gateways: list[Gateway], bob: Princi
     await until(lambda: not gateways[1].is_good(token), "the other gateway was told")
 
 
+async def test_a_user_who_is_disabled_for_a_while_logs_in_again(
+    gateways: list[Gateway], bob: Principal, security: Security
+) -> None:
+    token, _ = gateways[0].sessions.open(bob)
+    for is_enabled in (False, True):
+        await security.administration.put_user(ME, "bob", UserChange(is_enabled=is_enabled))
+        assert not gateways[0].is_good(token)
+    await until(lambda: not gateways[1].is_good(token), "the other gateway was told")
+    await security.administration.put_user(ME, "bob", UserChange(is_enabled=True))
+    again, _ = gateways[0].sessions.open(bob)
+    assert not gateways[0].is_good(again), "the principal of the login before is void, too"
+
+
 async def test_what_is_no_token_of_the_cluster(gateways: list[Gateway], bob: Principal) -> None:
     token, _ = gateways[0].sessions.open(bob)
     content, _, mac = token.partition(".")

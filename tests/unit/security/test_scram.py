@@ -11,7 +11,7 @@ from entrepot.gateway.security.changes import UserChange
 from entrepot.gateway.security.scram import ScramExchange
 from entrepot.gateway.security.security import Security
 from tests.support.cases import cases
-from tests.unit.security.conftest import ME, shown
+from tests.unit.security.conftest import ME, Opened, shown
 
 
 def exchange_of(security: Security) -> ScramExchange:
@@ -61,6 +61,25 @@ async def test_an_unknown_name_has_the_same_salt_each_time(security: Security) -
         answer, _ = exchange_of(security).step(client.get_client_first().encode())
         salts.add(dict(part.split("=", 1) for part in answer.decode().split(","))["s"])
     assert len(salts) == 1
+
+
+def iterations_of(security: Security, name: str) -> int:
+    client = ScramClient(["SCRAM-SHA-256"], name, "x")
+    answer, _ = exchange_of(security).step(client.get_client_first().encode())
+    return int(dict(part.split("=", 1) for part in answer.decode().split(","))["i"])
+
+
+async def test_iterations_tell_no_names(opened: Opened) -> None:
+    """Keys from before the setting was raised stay valid, and an unknown name may have as few."""
+    before, after = await opened(scram_iterations=4096), await opened(scram_iterations=5000)
+    for number in range(8):
+        made_by = before if number % 2 else after
+        await made_by.administration.put_user(ME, f"u{number}", UserChange("pw", is_super=True))
+    assert log_in(after, "u1", "pw").name == "u1"
+    assert (iterations_of(after, "u1"), iterations_of(after, "u2")) == (4096, 5000)
+    unknown = {f"nobody-{number}" for number in range(64)}
+    assert {iterations_of(after, name) for name in unknown} == {4096, 5000}
+    assert all(iterations_of(after, name) == iterations_of(after, name) for name in unknown)
 
 
 async def test_a_disabled_user_is_refused_at_the_end(security: Security) -> None:

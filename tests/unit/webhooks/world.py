@@ -49,7 +49,7 @@ class Sink:
         self.gate.set()
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_seconds: float
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_seconds: float, tls: object
     ) -> Answer:
         self.bodies.append(body or b"")
         self.under_way += 1

@@ -16,7 +16,7 @@ from entrepot.domain.pin import Pin
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.query import ConsumptionState, HopKind, MessageConsumer, MessageHop, MessageQuery, RecordOrigin
-from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, TierAddress, TierStatus
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableSeen, TableTopic, TierAddress, TierStatus
 from entrepot.domain.timing import TimerCursor
 from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
 from entrepot.domain.transaction import TransactionEnd
@@ -62,4 +62,5 @@ TIER: Final = TierStatus("t", "tables/t", ((1, 5),), 4, 2, 900, "", TierAddress(
 PIN: Final = Pin("t", 1, 900, "why")
 RESTORE: Final = RestoreRequest("t", "tables/t")
 ATTACH: Final = AttachRequest("file:///cold", "tables/t", "t")
+SEEN: Final = TableSeen("tables/t", "t")
 TABLE_TOPIC: Final = TableTopic(TOPIC, "tables/t", [BOUNDS])

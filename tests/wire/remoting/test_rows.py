@@ -161,6 +161,7 @@ CALLS: Final[dict[str, tuple[Ask[Any], tuple[Any, ...], Any, Any]]] = {
         v.TABLE_TOPIC,
         TableTopic(v.TOPIC, "tables/t", [BOUNDS]),
     ),
+    "look": (rows.LOOK_AT_TABLE.ask(v.ATTACH), (v.ATTACH,), v.SEEN, v.SEEN),
     "accept": (rows.ACCEPT_TABLE.ask("t"), ("t",), None, None),
 }
 
