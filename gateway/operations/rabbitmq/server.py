@@ -70,7 +70,7 @@ class RabbitMq:
     def check(self, principal: Principal, needs: Iterable[Need]) -> None:
         """Check rights that depend on the body.  Raises FORBIDDEN."""
         for need in needs:
-            self.security.check(principal, need.action, need.resource_type, need.name, PROTOCOL)
+            self.security.check(principal, need.action, need.resource_type, need.name, PROTOCOL, need.instead)
 
 
 def exchange_name(named: str) -> str:
