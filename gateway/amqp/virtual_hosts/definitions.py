@@ -19,6 +19,7 @@ import structlog
 
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.domain.exchanges.exchange import Exchange
@@ -31,7 +32,7 @@ from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import Policy
 from entrepot.domain.topic import Cleanup, Placement, Topic, TopicType
 from entrepot.gateway.amqp.virtual_hosts import records
-from entrepot.gateway.amqp.virtual_hosts.records import PREFIX, QueueRecord
+from entrepot.gateway.amqp.virtual_hosts.records import PREFIX, DeletedRecord, QueueRecord
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost, namespace_of
 from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.key_values.watched_keys import WatchedKeys
@@ -43,6 +44,8 @@ LEASE_SECONDS: Final = 10
 STREAM_SECONDS: Final = 100 * 365 * 86_400
 """Age at which messages of a stream without a setting are deleted, in seconds."""
 MAX_KEYS_PER_WRITE: Final = 5000
+MAX_DELETED: Final = 10_000
+"""Deleted exchanges that are remembered; beyond it the oldest tenth is forgotten: their Topics are exchanges again."""
 
 log = structlog.get_logger(__name__)
 
@@ -132,14 +135,20 @@ class Definitions:
             if found is not None:
                 return found
             vhost.routing.check_room(exchange)
-            change = KeyValueChange(key, records.exchange_record(exchange, gateway), ABSENT)
-            if await if_unchanged(self._keys.write([change])) is None:
+            changes = [KeyValueChange(key, records.exchange_record(exchange, gateway), ABSENT)]
+            if exchange.name in vhost.deleted:
+                changes.append(KeyValueChange(records.deleted_key(vhost.namespace, exchange.name), None))
+            if await if_unchanged(self._keys.write(changes)) is None:
                 await self._keys.look([key])  # learn what is there
         return exchange
 
     async def delete_exchange(self, vhost: Vhost, name: str) -> None:
-        """Delete an exchange with its bindings and dependents; nothing if it does not exist."""
-        await self._remove(vhost, vhost.routing.removal_of_exchange(name))
+        """Delete an exchange with its bindings and dependents; nothing if it does not exist. A Topic of the name is no
+        exchange any more."""
+        removal = vhost.routing.removal_of_exchange(name)
+        if not removal.exchanges and self._store.topology.topic(encoded_name(name)) is not None:
+            removal = Removal(exchanges=(name,))
+        await self._remove(vhost, removal)
 
     # -- bindings ------------------------------------------------------------------------------------------------
 
@@ -260,8 +269,24 @@ class Definitions:
         keys += [records.exchange_key(namespace, name) for name in removal.exchanges]
         if removal.queue is not None:
             keys.append(records.queue_key(namespace, removal.queue))
-        if keys:
-            await self._write([KeyValueChange(key, None) for key in dict.fromkeys(keys)])
+        changes = [KeyValueChange(key, None) for key in dict.fromkeys(keys)]
+        changes += self._remembered(vhost, removal.exchanges)
+        if changes:
+            await self._write(changes)
+
+    @staticmethod
+    def _remembered(vhost: Vhost, exchanges: Sequence[str]) -> Iterator[KeyValueChange]:
+        """Remember exchanges as deleted: where Topics are exchanges, theirs is not one any more."""
+        if vhost.namespace != DEFAULT_NAMESPACE:
+            return
+        number = max(vhost.deleted.values(), default=0)
+        for name in exchanges:
+            number += 1
+            record = records.encode_record(DeletedRecord(name, number))
+            yield KeyValueChange(records.deleted_key(vhost.namespace, name), record)
+        if len(vhost.deleted) >= MAX_DELETED:
+            for name in sorted(vhost.deleted.keys() - {*exchanges}, key=vhost.deleted.__getitem__)[: MAX_DELETED // 10]:
+                yield KeyValueChange(records.deleted_key(vhost.namespace, name), None)
 
     def destination_exists(self, vhost: Vhost, binding: Binding) -> bool:
         if binding.destination_kind is DestinationKind.QUEUE:

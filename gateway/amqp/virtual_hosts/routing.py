@@ -36,8 +36,11 @@ class Routing:
         """Callback for each destination queue of a delayed message, with the time of its arrival there."""
 
     def exchange_of_topic(self, vhost: Vhost, name: str) -> Exchange | None:
-        """The exchange of a Topic, declared or not. Only the default virtual host has such, as MQTT's names are its."""
-        if not name or vhost.namespace != DEFAULT_NAMESPACE or self._store.topology.topic(encoded_name(name)) is None:
+        """The exchange of a Topic, declared or not, but for a deleted one. Only the default virtual host has such, as
+        MQTT's names are its."""
+        if not name or vhost.namespace != DEFAULT_NAMESPACE or name in vhost.deleted:
+            return None
+        if self._store.topology.topic(encoded_name(name)) is None:
             return None
         return Exchange(name, ExchangeType.TOPIC)
 

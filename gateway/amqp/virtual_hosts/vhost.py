@@ -30,7 +30,14 @@ from entrepot.domain.queues.policy import (
 )
 from entrepot.gateway.amqp.virtual_hosts import records
 from entrepot.gateway.amqp.virtual_hosts.orphans import Orphans
-from entrepot.gateway.amqp.virtual_hosts.records import BindingRecord, ExchangeRecord, PolicyRecord, QueueRecord, Record
+from entrepot.gateway.amqp.virtual_hosts.records import (
+    BindingRecord,
+    DeletedRecord,
+    ExchangeRecord,
+    PolicyRecord,
+    QueueRecord,
+    Record,
+)
 
 DEFAULT_VHOST: Final = "/"
 
@@ -122,6 +129,8 @@ class Vhost:
         """Queues with a limit of messages or bytes, by their Topics."""
         self.transient: dict[str, str] = {}
         """Exchanges that are not durable, with the gateway that made each."""
+        self.deleted: dict[str, int] = {}
+        """Exchanges that were deleted, and not declared again, with numbers that grow."""
         self._policies: dict[str, Policy] = {}
         """Policies by their keys, those of operators among them."""
         self._orphans = Orphans()
@@ -213,6 +222,8 @@ class Vhost:
             self._adopt(record.name)
         elif isinstance(record, PolicyRecord):
             self._policies[key] = records.policy_of(record)
+        elif isinstance(record, DeletedRecord):
+            self.deleted[record.name] = record.number
         else:
             self._bind(key, record)
 
@@ -259,5 +270,7 @@ class Vhost:
             self.routing.remove(Removal(queue=record.name))
         elif isinstance(record, PolicyRecord):
             self._policies.pop(key, None)
+        elif isinstance(record, DeletedRecord):
+            self.deleted.pop(record.name, None)
         elif self._orphans.pop(key) is None:
             self.routing.remove(Removal(bindings=(records.binding_of(record),)))
