@@ -33,7 +33,8 @@ from entrepot.domain.queues.policy import Policy
 from entrepot.domain.topic import Cleanup, Placement, Topic, TopicType
 from entrepot.gateway.amqp.virtual_hosts import records
 from entrepot.gateway.amqp.virtual_hosts.records import PREFIX, DeletedRecord, QueueRecord
-from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost, namespace_of
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import namespace_of
 from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from entrepot.protocols.amqp.field_table import encode_table

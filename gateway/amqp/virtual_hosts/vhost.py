@@ -9,7 +9,6 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
 
 import structlog
 
@@ -17,7 +16,7 @@ from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.exchanges.binding import Binding
 from entrepot.domain.exchanges.routing import Removal, Routing
-from entrepot.domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
+from entrepot.domain.names import qualified, queue_feed
 from entrepot.domain.queues.arguments import QueueType
 from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import (
@@ -38,20 +37,9 @@ from entrepot.gateway.amqp.virtual_hosts.records import (
     QueueRecord,
     Record,
 )
-
-DEFAULT_VHOST: Final = "/"
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import vhost_of
 
 log = structlog.get_logger(__name__)
-
-
-def vhost_of(namespace: str) -> str:
-    """The virtual host of a namespace."""
-    return DEFAULT_VHOST if namespace == DEFAULT_NAMESPACE else namespace
-
-
-def namespace_of(vhost: str) -> str:
-    """The namespace of a virtual host; the default one is `/`, and may be spelt out."""
-    return DEFAULT_NAMESPACE if vhost == DEFAULT_VHOST else vhost
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from entrepot.domain.access.model import Action, Principal, ResourceType
 from entrepot.domain.access.model import Request as Need
 from entrepot.gateway.amqp.virtual_hosts.needs import entity_name
-from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import namespace_of
 from entrepot.gateway.operations.row.operation import Noun
 from entrepot.gateway.operations.row.problem import Form, MissingError, bad_request
 from entrepot.gateway.operations.row.rights import PROTOCOL, Right, fixed, listed
