@@ -29,6 +29,8 @@ from entrepot.domain.queues.policy import ApplyTo, Policy
 from entrepot.protocols.amqp.field_table import decode_table, encode_table
 
 PREFIX: Final = "amqp/"
+NOW_KEY: Final = f"{PREFIX}default/now/now"
+"""A key without meaning: the watch tells its write after all earlier ones."""
 POLICY, OPERATOR_POLICY = "policy", "operator"
 KINDS: Final = ("exchange", "queue", "binding", POLICY, OPERATOR_POLICY, "deleted")
 
