@@ -74,6 +74,20 @@ _NOT_HERE: Final = {
     "(?(": "a condition",
     "(?#": "a comment",
 }
+_INSTEAD: Final = {
+    "(?=": "match what follows, as in ^app-(in|out)$ for ^app-(?=in|out)",
+    "(?!": "write ^(?!x) with the excluded beginnings, or only what is wanted",
+    "(?<=": "match what is before, as in ^app-.*$ for (?<=^app-).*",
+    "(?<!": "write ^(?!x) with the excluded beginnings, or only what is wanted",
+    "(?P=": "write the group once more",
+    "(?P>": "write the group once more",
+    "(?>": "write (?:...)",
+    "(?(": "write both cases, with | between",
+    "(?#": "leave it out",
+}
+"""What to write instead."""
+_REPEATED_TWICE: Final = "bad repetition operator"
+"""RE2's word for a possessive repetition, such as `a*+`."""
 
 
 class _Token(NamedTuple):
@@ -177,7 +191,7 @@ class _Reading:
             return "*" if written == "{,}" else "{0" + written[1:]
         if written.startswith("(?") and written != "(?!" and not _GROUP.fullmatch(written):
             what = "a flag other than i, m and s, or behind the beginning," if written[2] in "aimsxuLU-" else "this"
-            raise self._refusal(f"{_NOT_HERE.get(written, what)} cannot be used here", position)
+            raise self._refusal(f"{_NOT_HERE.get(written, what)} cannot be used here", position, _INSTEAD.get(written))
         return written
 
     def _class(self, begin: str, position: int) -> tuple[str, str]:
@@ -204,7 +218,7 @@ class _Reading:
         if letter in known:
             return known[letter]
         if letter.isascii() and letter.isdecimal():
-            raise self._refusal("a reference back cannot be used here", position)
+            raise self._refusal("a reference back cannot be used here", position, _INSTEAD["(?P="])
         if letter.isascii() and letter.isalpha():
             where = " in a character set" if letter in _ESCAPES else ""
             raise self._refusal(f"the escape \\{letter} cannot be used here{where}", position)
@@ -236,7 +250,8 @@ class _Reading:
     def _joined(self, tokens: list[_Token]) -> str:
         for token in tokens:
             if token.written == "(?!":
-                raise self._refusal(_NOT_HERE[token.written] + " cannot be used here", token.position)
+                problem = _NOT_HERE[token.written] + " cannot be used here"
+                raise self._refusal(problem, token.position, _INSTEAD[token.written])
         return "".join(token.text for token in tokens)
 
     def _check_size(self) -> None:
@@ -260,11 +275,13 @@ class _Reading:
             problem = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
             fragment = problem.rpartition(": ")[2]
             once = self._text.count(fragment) == 1
-            raise self._refusal(problem, self._text.index(fragment) if once else None) from None
+            instead = "repeat it once" if _REPEATED_TWICE in problem else None
+            raise self._refusal(problem, self._text.index(fragment) if once else None, instead) from None
 
-    def _refusal(self, problem: str, position: int | None) -> EntrepotError:
+    def _refusal(self, problem: str, position: int | None, instead: str | None = None) -> EntrepotError:
         place = "" if position is None else f" at position {position}"
-        return EntrepotError(Code.BAD_REQUEST, f"{self._text!r} is not a regular expression: {problem}{place}")
+        advice = "" if instead is None else f"; {instead}"
+        return EntrepotError(Code.BAD_REQUEST, f"{self._text!r} is not a regular expression: {problem}{place}{advice}")
 
 
 def _sketch(token: _Token) -> str:

@@ -16,7 +16,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Final
 
 from entrepot.domain.access.model import Action, Decision, Effect, Policy, Principal, Request, ResourceType, Statement
-from entrepot.domain.access.pattern import Pattern, parse_pattern
+from entrepot.domain.access.name_expression import NameExpression, compiled_resource
+from entrepot.domain.access.pattern import Pattern
 from entrepot.domain.errors import Code, EntrepotError
 
 MAX_STATEMENTS: Final = 1000
@@ -36,7 +37,7 @@ class CompiledStatement:
 
     statement: Statement
     subject: str
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern | NameExpression, ...]
     networks: tuple[Network, ...]
 
     def holds(self, principal: Principal, request: Request) -> bool:
@@ -47,12 +48,11 @@ class CompiledStatement:
         if not self.is_for_source(principal):
             return False
         is_deny = statement.effect is Effect.DENY
-        for pattern in self.patterns:
-            if pattern.resource_type is request.resource_type and (
-                pattern.meets(principal, request.name) if is_deny else pattern.grants(principal, request.name)
-            ):
-                return True
-        return False
+        return any(
+            pattern.meets(principal, request.name) if is_deny else _grants(pattern, principal, request)
+            for pattern in self.patterns
+            if pattern.resource_type is request.resource_type
+        )
 
     def is_for_source(self, principal: Principal) -> bool:
         """True if it has no networks, or one with the principal's address; a DENY also if that is unknown."""
@@ -138,6 +138,12 @@ def is_loopback(text: str) -> bool:
     return address is not None and address.is_loopback
 
 
+def _grants(pattern: Pattern | NameExpression, principal: Principal, request: Request) -> bool:
+    return pattern.grants(principal, request.name) or (
+        request.instead != "" and pattern.grants(principal, request.instead)
+    )
+
+
 def _compiled(subject: str, statement: Statement) -> CompiledStatement:
     if not statement.actions or not statement.resources:
         raise EntrepotError(Code.BAD_REQUEST, "a statement has at least one action and one resource")
@@ -145,7 +151,7 @@ def _compiled(subject: str, statement: Statement) -> CompiledStatement:
         raise EntrepotError(
             Code.BAD_REQUEST, f"a statement has at most {MAX_RESOURCES} resources and {MAX_SOURCES} sources"
         )
-    patterns = tuple(parse_pattern(text) for text in statement.resources)
+    patterns = tuple(each for text in statement.resources for each in compiled_resource(text, statement.effect))
     return CompiledStatement(statement, subject, patterns, tuple(_network(text) for text in statement.sources))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from entrepot.domain.names import CATCH_ALL_TOPIC, DEFAULT_NAMESPACE, split_name
+from entrepot.domain.names import CATCH_ALL_TOPIC, DEFAULT_NAMESPACE, qualified, split_name
 
 ANONYMOUS: Final = "anonymous"
 """Name of a principal without credentials.  No user may have it."""
@@ -68,7 +68,8 @@ class Origin(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Statement:
     """One rule of a policy: the effect for actions on resources, for sources in one of the networks.  `resources` are
-    written `<Type>:<pattern>` (`domain.access.pattern`), `sources` as CIDR; without sources it holds from anywhere."""
+    written `<Type>:<pattern>` (`domain.access.pattern`) or `<Type>~<expression>` (`domain.access.name_expression`),
+    `sources` as CIDR; without sources it holds from anywhere."""
 
     effect: Effect
     actions: tuple[Action, ...]
@@ -109,11 +110,13 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for one action on one resource."""
+    """A request for one action on one resource.  `instead`: another name, on which an ALLOW is enough, too; a DENY
+    on it does not count."""
 
     action: Action
     resource_type: ResourceType
     name: str
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,12 @@ def access_name(stored_name: str) -> str:
     """Return the name in requests of a topic or group with this stored name."""
     namespace, plain = split_name(stored_name)
     return plain if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/{plain}"
+
+
+def default_exchange_name(namespace: str) -> str:
+    """Return the name of AMQP's default exchange: PUB on it allows a publish by it to every queue.  Wildcards at a
+    first level do not reach it."""
+    return access_name(qualified(namespace, "$amq.default"))
 
 
 def whole_topic(stored_name: str) -> str:

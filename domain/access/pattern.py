@@ -3,8 +3,8 @@
 `Topic:*` is everything of a type, `Topic:fact*` every name with that prefix, `Group:workers` one name.  A Topic's
 pattern may be an MQTT filter; other types take only the filter `#`, which is every name outside other namespaces.
 `${clientid}` and `${username}` stand for the principal's values, inside one level and literally.  A value that is empty
-or has `+`, `#` or `/` matches nothing in an ALLOW, and any value in a DENY.  There are no regular expressions here, and
-time is linear.
+or has `+`, `#` or `/` matches nothing in an ALLOW, and any value in a DENY.  Regular expressions are in
+`domain.access.name_expression`.  Time is linear.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def parse_pattern(text: str) -> Pattern:
     types = {each.value.lower(): each for each in ResourceType}
     resource_type = types.get(type_text.lower())
     if not colon or resource_type is None:
-        raise _refusal(text, f"write one of {', '.join(ResourceType)}, a colon and a pattern")
+        words = f"write one of {', '.join(ResourceType)}, a colon and a pattern"
+        raise _refusal(text, f"{words}; Topic~ and Group~ begin a regular expression")
     if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > MAX_PATTERN_BYTES or not pattern.isprintable():
         raise _refusal(text, f"a pattern is 1 to {MAX_PATTERN_BYTES} bytes of printable text")
     has_placeholders = "${" in pattern

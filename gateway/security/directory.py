@@ -57,6 +57,13 @@ class DirectoryChange:
     now: UserRecord | None = None
     subject: str | None = None
 
+    @property
+    def is_revoked(self) -> bool:
+        """True if what the user was recognised by before no longer holds."""
+        if self.now is None or not self.now.is_enabled:
+            return True
+        return self.before is not None and self.before.credential != self.now.credential
+
 
 class Directory:
     """The view of users and policies; `on_change` gets each change after it is taken in. `max_age`: seconds for

@@ -56,7 +56,7 @@ MAX_REMEMBERED_SOURCES: Final = 1024
 
 _WHY_ALL: Final = {Origin.ANONYMOUS: "no user is defined", Origin.SETUP: "the setup token"}
 _log = structlog.get_logger(__name__)
-_DecisionKey = tuple[Principal, Action, ResourceType, str]
+_DecisionKey = tuple[Principal, Action, ResourceType, str | tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +211,18 @@ class Security:
     # -- what ----------------------------------------------------------------------------------------------------
 
     def allows(
-        self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str = ""
+        self,
+        principal: Principal,
+        action: Action,
+        resource_type: ResourceType,
+        name: str,
+        protocol: str = "",
+        instead: str = "",
     ) -> bool:
-        """True if the action is allowed; for `name` see `domain.access.model`. A denial is audited."""
+        """True if the action is allowed; for `name` and `instead` see `domain.access.model`. A denial is audited."""
         if principal.expires_at_ms is None and self._decisions.get((principal, action, resource_type, name)):
             return True  # the usual case: every publish but the first
-        is_allowed = self._decided(principal, action, resource_type, name)
+        is_allowed = self._decided(principal, action, resource_type, name, instead)
         if not is_allowed:
             self.note_denied(principal, action, resource_type, name, protocol)
         return is_allowed
@@ -232,18 +238,26 @@ class Security:
         self._denied(principal, protocol, action, f"{resource_type}:{name}")
 
     def check(
-        self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str = ""
+        self,
+        principal: Principal,
+        action: Action,
+        resource_type: ResourceType,
+        name: str,
+        protocol: str = "",
+        instead: str = "",
     ) -> None:
         """Raise FORBIDDEN unless the action is allowed."""
-        if not self.allows(principal, action, resource_type, name, protocol):
+        if not self.allows(principal, action, resource_type, name, protocol, instead):
             raise refusal_of(action, resource_type, name)
 
-    def why(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> Decision:
+    def why(
+        self, principal: Principal, action: Action, resource_type: ResourceType, name: str, instead: str = ""
+    ) -> Decision:
         """The present decision, with its reason."""
         found = self.statements_for(principal)
         if isinstance(found, Decision):
             return found
-        return evaluate(principal, Request(action, resource_type, name), found)
+        return evaluate(principal, Request(action, resource_type, name, instead), found)
 
     def rights_of(self, name: str) -> bytes:
         """The stored record and policy of a name, which change with its password and rights; empty without them."""
@@ -292,11 +306,13 @@ class Security:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _decided(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> bool:
+    def _decided(
+        self, principal: Principal, action: Action, resource_type: ResourceType, name: str, instead: str = ""
+    ) -> bool:
         """The remembered decision; `ALL`, which nobody asks for, stands for `may_know`."""
         if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
             return False
-        key = (principal, action, resource_type, name)
+        key = (principal, action, resource_type, (name, instead) if instead else name)
         remembered = self._decisions.get(key)
         if remembered is None:
             if len(self._decisions) >= self.settings.max_cached_decisions:
@@ -304,7 +320,7 @@ class Security:
             if action is Action.ALL:
                 remembered = self._may_know(principal, resource_type, name)
             else:
-                remembered = self.why(principal, action, resource_type, name).is_allowed
+                remembered = self.why(principal, action, resource_type, name, instead).is_allowed
             self._decisions[key] = remembered
         return remembered
 
@@ -362,7 +378,7 @@ class Security:
             self._tell(PrincipalChange(ANONYMOUS, is_revoked=self.settings.anonymous != "always"))
         self._had_users = self._directory.has_users
         if change.user is not None:
-            self._tell(PrincipalChange(change.user, _is_revoked(change)))
+            self._tell(PrincipalChange(change.user, change.is_revoked))
         elif change.subject is not None:
             self._tell(PrincipalChange(None if change.subject == EVERYBODY else change.subject, is_revoked=False))
 
@@ -374,13 +390,6 @@ class Security:
 def refusal_of(action: Action, resource_type: ResourceType, name: str) -> EntrepotError:
     """The refusal of an action that is not allowed."""
     return EntrepotError(Code.FORBIDDEN, f"{action} on {resource_type} {name[:160]!r} is not allowed")
-
-
-def _is_revoked(change: DirectoryChange) -> bool:
-    before, now = change.before, change.now
-    if now is None or not now.is_enabled:
-        return True
-    return before is not None and before.credential != now.credential
 
 
 def _verifier(settings: SecuritySettings, clock: Clock) -> TokenVerifier:

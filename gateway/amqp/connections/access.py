@@ -55,9 +55,10 @@ class AmqpAccess:
         if self._security.is_open:
             return
         principal, allows, namespace = client.principal, self._security.allows, vhost.namespace
+        instead = needs.instead_of(namespace, exchange)
         for key in keys:
             name = message_name(namespace, exchange, key)
-            if principal is None or not allows(principal, Action.PUB, ResourceType.TOPIC, name, PROTOCOL):
+            if principal is None or not allows(principal, Action.PUB, ResourceType.TOPIC, name, PROTOCOL, instead):
                 self._refuse(client, vhost, "write", "exchange", exchange)
         check_keys_written(self._parameters, vhost, client.login_name, exchange, keys)
 
@@ -115,7 +116,7 @@ class AmqpAccess:
     def _may(self, client: ClientInfo, wanted: Iterable[Request]) -> bool:
         principal, allows = client.principal, self._security.allows
         return principal is not None and all(
-            allows(principal, need.action, need.resource_type, need.name, PROTOCOL) for need in wanted
+            allows(principal, need.action, need.resource_type, need.name, PROTOCOL, need.instead) for need in wanted
         )
 
     @staticmethod

@@ -14,7 +14,7 @@ import structlog
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.exchanges.routing import UnknownExchange
-from entrepot.domain.message import Message
+from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.names import REPLY_TO_QUEUE
@@ -149,7 +149,7 @@ class ChannelPublishing:
             publish = self._with_reply_queue(publish)
         queues = self._route(publish)
         message = services.virtual_hosts.routing.message(vhost, publish, queues, now_ms)
-        if not queues and publish.mandatory:
+        if not queues and publish.mandatory and not _waits(message):
             self._return(without_bcc(publish))
         if message is not None and known is not None and publish is given:
             services.remembered.keep(known, vhost, publish, queues, message)
@@ -299,6 +299,11 @@ class _Sent:
                 out.machine.confirm(out.number, taken)
             out.machine.confirm(out.number, refused, is_nack=True)
         out.driver.flush()
+
+
+def _waits(message: Message | None) -> bool:
+    """True for a delayed message: nobody knows yet where it will go."""
+    return message is not None and SystemProperty.DELIVER_AT_MS in message.system
 
 
 def _bytes_of(publish: Publish) -> int:

@@ -19,20 +19,22 @@ import structlog
 
 from entrepot.domain.callbacks import call_each
 from entrepot.domain.definitions.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
-from entrepot.domain.exchanges.exchange import Exchange
+from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
 from entrepot.domain.exchanges.routing import Removal
 from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
-from entrepot.domain.names import DEFAULT_NAMESPACE
+from entrepot.domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
 from entrepot.domain.ports import Store
 from entrepot.domain.ports.cluster import control_of
 from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import Policy
 from entrepot.domain.topic import Cleanup, Placement, Topic, TopicType
 from entrepot.gateway.amqp.virtual_hosts import records
-from entrepot.gateway.amqp.virtual_hosts.records import PREFIX, QueueRecord
-from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost, namespace_of
+from entrepot.gateway.amqp.virtual_hosts.records import PREFIX, DeletedRecord, QueueRecord
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import namespace_of
 from entrepot.gateway.key_values.compare_and_set import if_unchanged
 from entrepot.gateway.key_values.watched_keys import WatchedKeys
 from entrepot.protocols.amqp.field_table import encode_table
@@ -43,8 +45,22 @@ LEASE_SECONDS: Final = 10
 STREAM_SECONDS: Final = 100 * 365 * 86_400
 """Age at which messages of a stream without a setting are deleted, in seconds."""
 MAX_KEYS_PER_WRITE: Final = 5000
+MAX_DELETED: Final = 10_000
+"""Deleted exchanges that are remembered; beyond it the oldest tenth is forgotten: their Topics are exchanges again."""
+
+_WAITING: Final = "|delayed"
 
 log = structlog.get_logger(__name__)
+
+
+def waiting_topic(namespace: str) -> str:
+    """The Topic in which delayed messages of a virtual host wait; no queue has an encoded name like it."""
+    return queue_feed(namespace, _WAITING)
+
+
+def waiting_group(namespace: str) -> str:
+    """The group that routes them."""
+    return qualified(namespace, _WAITING)
 
 
 class Definitions:
@@ -116,6 +132,10 @@ class Definitions:
         for fault in faults:
             log.error("a watcher of definitions failed; the others are told", key=key, exc_info=fault)
 
+    async def catch_up(self) -> None:
+        """Return when every change is known here that was durable before. Raises what the store raises."""
+        await self._keys.catch_up(await self._keys.write([KeyValueChange(records.NOW_KEY, b"")]))
+
     async def _write(self, changes: Sequence[KeyValueChange]) -> None:
         """Write durably; known here on return. Raises PRECONDITION_FAILED where another writer was first."""
         for start in range(0, len(changes), MAX_KEYS_PER_WRITE):
@@ -127,19 +147,27 @@ class Definitions:
         """Declare an exchange, and return it or the existing one, which the caller has to compare. `gateway` makes it;
         an exchange that is not durable goes with its gateway."""
         key = records.exchange_key(vhost.namespace, exchange.name)
+        if exchange.type is ExchangeType.DELAYED:
+            await self.make_waiting(vhost.namespace)
         for _ in _tries(exchange.name):
             found = vhost.routing.exchange(exchange.name)
             if found is not None:
                 return found
             vhost.routing.check_room(exchange)
-            change = KeyValueChange(key, records.exchange_record(exchange, gateway), ABSENT)
-            if await if_unchanged(self._keys.write([change])) is None:
+            changes = [KeyValueChange(key, records.exchange_record(exchange, gateway), ABSENT)]
+            if exchange.name in vhost.deleted:
+                changes.append(KeyValueChange(records.deleted_key(vhost.namespace, exchange.name), None))
+            if await if_unchanged(self._keys.write(changes)) is None:
                 await self._keys.look([key])  # learn what is there
         return exchange
 
     async def delete_exchange(self, vhost: Vhost, name: str) -> None:
-        """Delete an exchange with its bindings and dependents; nothing if it does not exist."""
-        await self._remove(vhost, vhost.routing.removal_of_exchange(name))
+        """Delete an exchange with its bindings and dependents; nothing if it does not exist. A Topic of the name is no
+        exchange any more."""
+        removal = vhost.routing.removal_of_exchange(name)
+        if not removal.exchanges and self._store.topology.topic(encoded_name(name)) is not None:
+            removal = Removal(exchanges=(name,))
+        await self._remove(vhost, removal)
 
     # -- bindings ------------------------------------------------------------------------------------------------
 
@@ -194,27 +222,42 @@ class Definitions:
             ConsumerGroup(queue.group, max_attempts=UNLIMITED_ATTEMPTS, invisible_seconds=LEASE_SECONDS)
         )
         topic = Topic(
-            queue.topic, queues, kind, cleanup=Cleanup.CONSUMED, placement=await self._placement(queue, queues)
+            queue.topic, queues, kind, cleanup=Cleanup.CONSUMED, placement=await self._placement(queue.topic, queues)
         )
         if queue.is_stream:
             seconds, size = _retention(queue)
             topic = replace(topic, cleanup=Cleanup.DELETE, retention_seconds=seconds, retention_bytes=size)
         await self._store.topology.put_topic(topic)
 
-    async def _placement(self, queue: Queue, queues: int) -> Placement:
-        """The placement of a queue: one of several brokers has all of it, so that it has one order."""
+    async def make_waiting(self, namespace: str) -> None:
+        """Make the Topic of delayed messages, unless it is there."""
+        name, group = waiting_topic(namespace), waiting_group(namespace)
+        if self._store.topology.topic(name) is not None:
+            return
+        await self._store.topology.put_group(
+            ConsumerGroup(group, max_attempts=UNLIMITED_ATTEMPTS, invisible_seconds=LEASE_SECONDS)
+        )
+        await self._store.topology.put_topic(
+            Topic(name, 1, cleanup=Cleanup.CONSUMED, placement=await self._placement(name, 1))
+        )
+
+    async def _placement(self, topic: str, queues: int) -> Placement:
+        """The placement of a queue's Topic: one of several brokers has all of it, so that it has one order."""
         operations = control_of(self._store)
         if operations is None:
             return ()
         names = sorted(each.name for each in await operations.brokers() if each.is_available and not each.is_draining)
-        return ((names[crc32(queue.topic.encode()) % len(names)], queues),) if names else ()
+        return ((names[crc32(topic.encode()) % len(names)], queues),) if names else ()
 
     async def delete_queue(self, vhost: Vhost, queue: Queue) -> None:
         """Delete a queue with its bindings, messages and dependents."""
         self.queues_deleted += 1
         removal = vhost.routing.removal_of_queue(queue.name)
         await self._remove(vhost, removal)
-        forgetting = (self._store.topology.delete_topic(queue.topic), self._store.topology.delete_group(queue.group))
+        await self._forget(queue.topic, queue.group)
+
+    async def _forget(self, topic: str, group: str) -> None:
+        forgetting = (self._store.topology.delete_topic(topic), self._store.topology.delete_group(group))
         for problem in await asyncio.gather(*forgetting, return_exceptions=True):
             if isinstance(problem, EntrepotError) and problem.code in NOT_THERE:
                 continue
@@ -251,6 +294,7 @@ class Definitions:
         """Delete all definitions of a virtual host, with the messages in its queues."""
         for queue in tuple(vhost.queues.values()):
             await self.delete_queue(vhost, queue)
+        await self._forget(waiting_topic(vhost.namespace), waiting_group(vhost.namespace))
         if keys := vhost.keys():
             await self._write([KeyValueChange(key, None) for key in keys])
 
@@ -260,8 +304,24 @@ class Definitions:
         keys += [records.exchange_key(namespace, name) for name in removal.exchanges]
         if removal.queue is not None:
             keys.append(records.queue_key(namespace, removal.queue))
-        if keys:
-            await self._write([KeyValueChange(key, None) for key in dict.fromkeys(keys)])
+        changes = [KeyValueChange(key, None) for key in dict.fromkeys(keys)]
+        changes += self._remembered(vhost, removal.exchanges)
+        if changes:
+            await self._write(changes)
+
+    @staticmethod
+    def _remembered(vhost: Vhost, exchanges: Sequence[str]) -> Iterator[KeyValueChange]:
+        """Remember exchanges as deleted: where Topics are exchanges, theirs is not one any more."""
+        if vhost.namespace != DEFAULT_NAMESPACE:
+            return
+        number = max(vhost.deleted.values(), default=0)
+        for name in exchanges:
+            number += 1
+            record = records.encode_record(DeletedRecord(name, number))
+            yield KeyValueChange(records.deleted_key(vhost.namespace, name), record)
+        if len(vhost.deleted) >= MAX_DELETED:
+            for name in sorted(vhost.deleted.keys() - {*exchanges}, key=vhost.deleted.__getitem__)[: MAX_DELETED // 10]:
+                yield KeyValueChange(records.deleted_key(vhost.namespace, name), None)
 
     def destination_exists(self, vhost: Vhost, binding: Binding) -> bool:
         if binding.destination_kind is DestinationKind.QUEUE:

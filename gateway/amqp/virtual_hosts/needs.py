@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from entrepot.domain.access.model import EVERYTHING, NAMESPACE_LEVEL, Action, ResourceType
+from entrepot.domain.access.model import EVERYTHING, NAMESPACE_LEVEL, Action, ResourceType, default_exchange_name
 from entrepot.domain.access.model import Request as Need
 from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
@@ -65,7 +65,13 @@ def all_messages(namespace: str, exchange: str) -> str:
 
 def to_publish(namespace: str, exchange: str, keys: Iterable[str]) -> list[Need]:
     """The needs of publishing with a routing key, and with those of the headers CC and BCC."""
-    return [Need(Action.PUB, _TOPIC, message_name(namespace, exchange, key)) for key in keys]
+    instead = instead_of(namespace, exchange)
+    return [Need(Action.PUB, _TOPIC, message_name(namespace, exchange, key), instead) for key in keys]
+
+
+def instead_of(namespace: str, exchange: str) -> str:
+    """The name on which PUB is enough for any message to the exchange: of the default one, which has all queues."""
+    return default_exchange_name(namespace) if exchange == DEFAULT_EXCHANGE else ""
 
 
 def to_read(namespace: str, queue: str) -> list[Need]:
@@ -123,7 +129,7 @@ def to_put_policy(namespace: str, definition: Mapping[str, object]) -> list[Need
 def _to_hand_on(namespace: str, exchange: str, key: str | None) -> Need:
     """The need of publishing later, with a known key or any."""
     name = all_messages(namespace, exchange) if key is None else message_name(namespace, exchange, key)
-    return Need(Action.PUB, _TOPIC, name)
+    return Need(Action.PUB, _TOPIC, name, instead_of(namespace, exchange))
 
 
 def _below(namespace: str, exchange: str, rest: str) -> str:

@@ -67,11 +67,14 @@ class Overflow:
         self._sender.send(messages, on_sent, source)
         return None
 
-    async def send_letters(self, vhost: Vhost, letters: list[Message]) -> Refusals:
-        """Send dead letters and return the refusals, those of full queues among them. Raises what made all fail."""
+    async def send_letters(self, vhost: Vhost, letters: list[Message], *, as_a_whole: bool = False) -> Refusals:
+        """Send dead letters and return the refusals, those of full queues among them. Raises what made all fail.
+
+        `as_a_whole`: a message goes to none of its queues while one that rejects without dead letters is full. What
+        becomes a dead letter instead is not refused."""
         if not any(topic in vhost.limited for each in letters for topic, _ in places(each)):
             return await self._sender.send_and_wait(letters)
-        failure, refusals, taken = await self._send_admitted(vhost, letters)
+        failure, refusals, taken = await self._send_admitted(vhost, letters, as_a_whole=as_a_whole)
         raise_if(failure)
         for queue in self._queues(vhost, taken):
             self.begin_cut(queue)  # nobody waits: its own letters may lead back here
@@ -84,7 +87,7 @@ class Overflow:
             await self.cut(queue)
 
     async def _send_admitted(
-        self, vhost: Vhost, messages: list[Message]
+        self, vhost: Vhost, messages: list[Message], *, as_a_whole: bool = False
     ) -> tuple[EntrepotError | None, Refusals, list[Message]]:
         """Send what the queues have room for; return the failure of all, the refusals, and the messages sent."""
         rejecting = {queue for queue in self._queues(vhost, messages) if _rejects(queue)}
@@ -94,10 +97,11 @@ class Overflow:
         for message in messages:
             wanted = [vhost.limited[topic] for topic, _ in places(message) if topic in vhost.limited]
             full = [queue for queue in wanted if queue in room and not _has_room(room[queue], message)]
-            if full:
+            waits = as_a_whole and any(_only_rejects(queue) for queue in full)
+            if full and not waits:
                 await self._turn_away(full, message)
-            is_taken = not full or _leave_out(full, message)
-            outcomes.append(_Outcome(is_refused=bool(full), is_taken=is_taken))
+            is_taken = not waits and (not full or _leave_out(full, message))
+            outcomes.append(_Outcome(is_refused=waits if as_a_whole else bool(full), is_taken=is_taken))
             if not is_taken:
                 continue
             for queue in wanted:
@@ -228,6 +232,10 @@ def _leave_out(full: Sequence[Queue], message: Message) -> bool:
 
 def _rejects(queue: Queue) -> bool:
     return queue.declaration.arguments.full_queue is not Policy.DROP_HEAD
+
+
+def _only_rejects(queue: Queue) -> bool:
+    return queue.declaration.arguments.full_queue is Policy.REJECT_PUBLISH
 
 
 def _has_room(room: tuple[float, float], message: Message) -> bool:

@@ -7,6 +7,7 @@
 | `amqp/<namespace>/binding/<hash>`            | `BindingRecord`                |
 | `amqp/<namespace>/policy/<encoded name>`     | `PolicyRecord`, of users       |
 | `amqp/<namespace>/operator/<encoded name>`   | `PolicyRecord`, of operators   |
+| `amqp/<namespace>/deleted/<encoded name>`    | `DeletedRecord`, of exchanges  |
 
 Values are msgpack arrays; a field is only ever added at the end, with a default.  Arguments are AMQP's own encoding of
 a table, so that they keep their types.  Names in keys are `domain.entity_name`'s.
@@ -28,8 +29,10 @@ from entrepot.domain.queues.policy import ApplyTo, Policy
 from entrepot.protocols.amqp.field_table import decode_table, encode_table
 
 PREFIX: Final = "amqp/"
+NOW_KEY: Final = f"{PREFIX}default/now/now"
+"""A key without meaning: the watch tells its write after all earlier ones."""
 POLICY, OPERATOR_POLICY = "policy", "operator"
-KINDS: Final = ("exchange", "queue", "binding", POLICY, OPERATOR_POLICY)
+KINDS: Final = ("exchange", "queue", "binding", POLICY, OPERATOR_POLICY, "deleted")
 
 
 class ExchangeRecord(msgspec.Struct, array_like=True):
@@ -74,13 +77,21 @@ class PolicyRecord(msgspec.Struct, array_like=True):
     is_operators: bool = False
 
 
-Record = ExchangeRecord | QueueRecord | BindingRecord | PolicyRecord
+class DeletedRecord(msgspec.Struct, array_like=True):
+    """A deleted exchange: its Topic is not one until it is declared again.  A higher number is a newer record."""
+
+    name: str
+    number: int
+
+
+Record = ExchangeRecord | QueueRecord | BindingRecord | PolicyRecord | DeletedRecord
 _RECORDS: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
     "exchange": msgspec.msgpack.Decoder(ExchangeRecord),
     "queue": msgspec.msgpack.Decoder(QueueRecord),
     "binding": msgspec.msgpack.Decoder(BindingRecord),
     POLICY: msgspec.msgpack.Decoder(PolicyRecord),
     OPERATOR_POLICY: msgspec.msgpack.Decoder(PolicyRecord),
+    "deleted": msgspec.msgpack.Decoder(DeletedRecord),
 }
 encode_record: Final = msgspec.msgpack.Encoder().encode
 
@@ -99,6 +110,10 @@ def split_key(key: str) -> tuple[str, str] | None:
 
 def exchange_key(namespace: str, name: str) -> str:
     return f"{PREFIX}{namespace}/exchange/{encoded_name(name)}"
+
+
+def deleted_key(namespace: str, name: str) -> str:
+    return f"{PREFIX}{namespace}/deleted/{encoded_name(name)}"
 
 
 def queue_key(namespace: str, name: str) -> str:

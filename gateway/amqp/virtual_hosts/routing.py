@@ -15,6 +15,7 @@ from entrepot.domain.exchanges.exchange import RESERVED_PREFIX, Exchange, Exchan
 from entrepot.domain.message import Destinations, Message, SystemProperty
 from entrepot.domain.names import DEFAULT_NAMESPACE
 from entrepot.domain.ports import Store
+from entrepot.gateway.amqp.virtual_hosts.definitions import waiting_topic
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.routes import Routes
 from entrepot.protocols.amqp.connection_events import Publish
@@ -36,15 +37,20 @@ class Routing:
         """Callback for each destination queue of a delayed message, with the time of its arrival there."""
 
     def exchange_of_topic(self, vhost: Vhost, name: str) -> Exchange | None:
-        """The exchange of a Topic, declared or not. Only the default virtual host has such, as MQTT's names are its."""
-        if not name or vhost.namespace != DEFAULT_NAMESPACE or self._store.topology.topic(encoded_name(name)) is None:
+        """The exchange of a Topic, declared or not, but for a deleted one. Only the default virtual host has such, as
+        MQTT's names are its."""
+        if not name or vhost.namespace != DEFAULT_NAMESPACE or name in vhost.deleted:
+            return None
+        if self._store.topology.topic(encoded_name(name)) is None:
             return None
         return Exchange(name, ExchangeType.TOPIC)
 
     def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
         """The message for the queues, or None where nothing keeps it. The keys of BCC are kept for its dead letter."""
-        destinations = [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
+        destinations = self._places(vhost, publish, queues)
         delay_ms = _delay_ms(vhost, publish)
+        if delay_ms and (waiting := self._waiting(vhost)) is not None:
+            destinations, queues = [waiting], ()
         if delay_ms:  # in a queue its life begins with its arrival
             now_ms += delay_ms
             for name in queues:
@@ -69,6 +75,22 @@ class Routing:
         if delay_ms:
             message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms}
         return message
+
+    def arrived(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
+        """The message of a publish whose delay has ended, or None without queues."""
+        destinations = self._places(vhost, publish, queues)
+        if not destinations:
+            return None
+        self._note_times(vhost, publish, queues, now_ms)
+        return to_message(publish, tuple(destinations), "", 0, now_ms)
+
+    def _waiting(self, vhost: Vhost) -> tuple[str, int] | None:
+        """The place of delayed messages; None where it is not known: then they are routed at once."""
+        topic = self._store.topology.topic(waiting_topic(vhost.namespace))
+        return None if topic is None else (topic.name, self._store.topology.queues(topic).writable[0])
+
+    def _places(self, vhost: Vhost, publish: Publish, queues: Sequence[str]) -> list[tuple[str, int]]:
+        return [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
 
     def _note_times(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> None:
         own = publish.header.expiration

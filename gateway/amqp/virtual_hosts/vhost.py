@@ -9,7 +9,6 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
 
 import structlog
 
@@ -17,7 +16,7 @@ from entrepot.domain.entity_name import encoded_name
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.exchanges.binding import Binding
 from entrepot.domain.exchanges.routing import Removal, Routing
-from entrepot.domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
+from entrepot.domain.names import qualified, queue_feed
 from entrepot.domain.queues.arguments import QueueType
 from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import (
@@ -30,21 +29,17 @@ from entrepot.domain.queues.policy import (
 )
 from entrepot.gateway.amqp.virtual_hosts import records
 from entrepot.gateway.amqp.virtual_hosts.orphans import Orphans
-from entrepot.gateway.amqp.virtual_hosts.records import BindingRecord, ExchangeRecord, PolicyRecord, QueueRecord, Record
-
-DEFAULT_VHOST: Final = "/"
+from entrepot.gateway.amqp.virtual_hosts.records import (
+    BindingRecord,
+    DeletedRecord,
+    ExchangeRecord,
+    PolicyRecord,
+    QueueRecord,
+    Record,
+)
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import vhost_of
 
 log = structlog.get_logger(__name__)
-
-
-def vhost_of(namespace: str) -> str:
-    """The virtual host of a namespace."""
-    return DEFAULT_VHOST if namespace == DEFAULT_NAMESPACE else namespace
-
-
-def namespace_of(vhost: str) -> str:
-    """The namespace of a virtual host; the default one is `/`, and may be spelt out."""
-    return DEFAULT_NAMESPACE if vhost == DEFAULT_VHOST else vhost
 
 
 @dataclass(eq=False)
@@ -122,6 +117,8 @@ class Vhost:
         """Queues with a limit of messages or bytes, by their Topics."""
         self.transient: dict[str, str] = {}
         """Exchanges that are not durable, with the gateway that made each."""
+        self.deleted: dict[str, int] = {}
+        """Exchanges that were deleted, and not declared again, with numbers that grow."""
         self._policies: dict[str, Policy] = {}
         """Policies by their keys, those of operators among them."""
         self._orphans = Orphans()
@@ -213,6 +210,8 @@ class Vhost:
             self._adopt(record.name)
         elif isinstance(record, PolicyRecord):
             self._policies[key] = records.policy_of(record)
+        elif isinstance(record, DeletedRecord):
+            self.deleted[record.name] = record.number
         else:
             self._bind(key, record)
 
@@ -259,5 +258,7 @@ class Vhost:
             self.routing.remove(Removal(queue=record.name))
         elif isinstance(record, PolicyRecord):
             self._policies.pop(key, None)
+        elif isinstance(record, DeletedRecord):
+            self.deleted.pop(record.name, None)
         elif self._orphans.pop(key) is None:
             self.routing.remove(Removal(bindings=(records.binding_of(record),)))

@@ -30,6 +30,7 @@ from entrepot.gateway.amqp.virtual_hosts.consumption import Consumption
 from entrepot.gateway.amqp.virtual_hosts.counting import Counting
 from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
 from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.delays import Delays
 from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry
 from entrepot.gateway.amqp.virtual_hosts.overflow import Overflow
 from entrepot.gateway.amqp.virtual_hosts.parameters import MAX_QUEUES, Parameters
@@ -90,6 +91,8 @@ class VirtualHosts:
         self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, member)
         self.expiry.cut = self.overflow.begin_cut
         self.routing.on_timed, self.routing.on_delayed = self.expiry.expect, self.expiry.expect_arrival
+        arrived = partial(self.overflow.send_letters, as_a_whole=True)
+        self.delays = Delays(store, definitions, self.routing, sender.incidents, clock, arrived)
         self.presence = ConsumerPresence(store, clock, member, self._consumers_changed, self.feeds.settle)
         self.expiry.presence = self.presence
         self.consumption = Consumption(sender.traffic)
@@ -111,10 +114,12 @@ class VirtualHosts:
         await self.definitions.start()
         await self.presence.start()
         await self.expiry.start()
+        await self.delays.start()
 
     async def close(self) -> None:
         """Release the consumers' messages, and stop."""
         try:
+            await self.delays.close()
             await self.expiry.close()
             self.overflow.close()
             await self.tasks.settle(SETTLE_SECONDS)

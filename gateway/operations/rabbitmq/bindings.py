@@ -14,7 +14,7 @@ from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.topic_keys import check_key_bound
-from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import namespace_of
 from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing, rows_of
 from entrepot.gateway.operations.rabbitmq.rows import BindingRow, BindingRows
 from entrepot.gateway.operations.rabbitmq.server import (

@@ -11,7 +11,7 @@ import orjson
 from msgspec import Meta
 
 from entrepot.domain.exchanges.exchange import RESERVED_PREFIX
-from entrepot.gateway.amqp.virtual_hosts.vhost import vhost_of
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import vhost_of
 from entrepot.gateway.operations.local_views.amqp_shapes import plain
 from entrepot.gateway.operations.rabbitmq.importing import Import
 from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, Flag, Row, chosen

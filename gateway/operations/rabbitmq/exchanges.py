@@ -118,7 +118,7 @@ class Exchanges:
     async def delete(self, vhost: PlainName, name: PlainName, query: ExchangeDeletion) -> None:
         found, named = self._rabbitmq.vhost(vhost), exchange_name(name)
         exchanges.check_deletable(named, found.name)
-        if found.routing.exchange(named) is None:
+        if self._rabbitmq.virtual_hosts.exchange(found, named) is None:
             raise missing("exchange", named, found)
         if query.if_unused == "true" and found.routing.is_bound(named):
             raise EntrepotError(Code.PRECONDITION_FAILED, f"{exchange_text(named, found.name)} in use")

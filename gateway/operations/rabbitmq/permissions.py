@@ -90,7 +90,7 @@ class Permissions:
         found = self._rabbitmq.vhost(vhost)
         self._one(found, user)
         by = By.principal(asked.principal)
-        await set_permission(self._administration, by, found, user, VhostPermission("", "", ""))
+        await set_permission(self._administration, by, found, user, None)
 
     def _one(self, vhost: Vhost, user: str) -> Row:
         permission = permission_of(_statements(self._administration.policy(user)), vhost.namespace)
@@ -109,10 +109,10 @@ def check_user(administration: Administration, by: By, user: str) -> None:
 
 
 async def set_permission(
-    administration: Administration, by: By, vhost: Vhost, user: str, permission: VhostPermission
+    administration: Administration, by: By, vhost: Vhost, user: str, permission: VhostPermission | None
 ) -> bool:
-    """Replace the user's permission there; True if there was none.  Raises BAD_REQUEST."""
-    wanted = statements_of(permission, vhost.namespace)
+    """Replace or (None) remove the user's permission there; True if there was none.  Raises BAD_REQUEST."""
+    wanted = [] if permission is None else statements_of(permission, vhost.namespace)
     before = _statements(administration.policy(user))
     others = [each for each in before if not is_of_vhost(each, vhost.namespace)]
     await administration.put_policy(by, user, [*others, *wanted])

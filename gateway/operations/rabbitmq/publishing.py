@@ -14,7 +14,7 @@ from entrepot.domain.exchanges.routing import UnknownExchange
 from entrepot.gateway.amqp.connections.publishing import all_keys, not_own_user
 from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.topic_keys import check_keys_written
-from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import namespace_of
 from entrepot.gateway.messaging.answer import Answer
 from entrepot.gateway.operations.rabbitmq.server import check_sayable, exchange_name, missing, new_noun
 from entrepot.gateway.operations.row.asked import Asked

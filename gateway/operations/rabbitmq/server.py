@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from entrepot.domain.access.model import Action, Principal, ResourceType
 from entrepot.domain.access.model import Request as Need
 from entrepot.gateway.amqp.virtual_hosts.needs import entity_name
-from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import namespace_of
 from entrepot.gateway.operations.row.operation import Noun
 from entrepot.gateway.operations.row.problem import Form, MissingError, bad_request
 from entrepot.gateway.operations.row.rights import PROTOCOL, Right, fixed, listed
@@ -70,7 +70,7 @@ class RabbitMq:
     def check(self, principal: Principal, needs: Iterable[Need]) -> None:
         """Check rights that depend on the body.  Raises FORBIDDEN."""
         for need in needs:
-            self.security.check(principal, need.action, need.resource_type, need.name, PROTOCOL)
+            self.security.check(principal, need.action, need.resource_type, need.name, PROTOCOL, need.instead)
 
 
 def exchange_name(named: str) -> str:

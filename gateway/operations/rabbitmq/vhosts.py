@@ -8,7 +8,7 @@ from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.access.model import Request as Need
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import DEFAULT_NAMESPACE, is_hidden_topic, split_name
-from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import check_vhost_name, namespace_of
 from entrepot.gateway.operations.local_views.amqp_shapes import node_name
 from entrepot.gateway.operations.rabbitmq.listing import ColumnsAsked, ListingAsked, Row, chosen, listing
 from entrepot.gateway.operations.rabbitmq.rows import VhostRow, VhostRows
@@ -112,7 +112,8 @@ class Vhosts:
 
 
 async def create_vhost(topology: Topology, name: str) -> bool:
-    """Create a virtual host; True if it is new.  Raises BAD_REQUEST for an invalid namespace name."""
+    """Create a virtual host; True if it is new.  Raises BAD_REQUEST for a name that none can have."""
+    check_vhost_name(name)
     namespace = namespace_of(name)
     if namespace in topology.namespaces():
         return False

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from entrepot.domain.names import DEFAULT_NAMESPACE
-from entrepot.gateway.amqp.virtual_hosts.vhost import DEFAULT_VHOST
+from entrepot.gateway.amqp.virtual_hosts.vhost_names import DEFAULT_VHOST
 from entrepot.gateway.operations.row.shapes import Body
 
 MAX_NAME: Final = 65_535

@@ -1,7 +1,7 @@
 """Whether an exchange is there: a passive declare, a publish, a bind and the management API give one answer.
 
-Played by py-amqp on ours and on RabbitMQ.  What RabbitMQ has not is that every Topic is an exchange; the one difference
-that follows is that an exchange which was published to stays, as its Topic, when it is deleted.
+Played by py-amqp on ours and on RabbitMQ.  What RabbitMQ has not is that every Topic is an exchange.  One that was
+deleted is none until it is declared again, although its Topic stays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.http.pull import http_json
 from tests.support.mqtt.client import RawClient
 from tests.support.processes.deployment import Deployment
 from tests.support.rocketmq.in_front import deployment_of
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 PORT_OF = Callable[[str], int]
 
@@ -58,12 +58,54 @@ def test_one_answer_to_every_question(server: str, amqp_port: PORT_OF) -> None:
     channel.exchange_declare(name, "direct", auto_delete=False)
     assert answers(port, name) == ("ok", "ok", "ok")
     channel.exchange_delete(name)
-    is_topic = server != "rabbitmq"
-    assert answers(port, name) == (("ok", "ok", "ok") if is_topic else ("404", "404", "404"))
+    assert answers(port, name) == ("404", "404", "404"), "what was published to it keeps its Topic alone"
+    channel.exchange_declare(name, "fanout", auto_delete=False)
+    assert answers(port, name) == ("ok", "ok", "ok")
+    channel.exchange_delete(name)
+    channel.exchange_delete(name)
+    assert answers(port, name) == ("404", "404", "404")
     unused = f"{name}.unused"
     channel.exchange_declare(unused, "direct", auto_delete=False)
     channel.exchange_delete(unused)
     assert answers(port, unused) == ("404", "404", "404"), "nothing was published to it, so there is no Topic"
+    connection.close()
+
+
+@pytest.mark.parametrize("server", servers.SERVERS)
+def test_an_exchange_that_goes_with_its_last_binding_is_gone(server: str, amqp_port: PORT_OF) -> None:
+    port, name = amqp_port(server), f"e.{uuid4().hex[:8]}"
+    connection = amqp.Connection(f"127.0.0.1:{port}", confirm_publish=True)
+    connection.connect()
+    channel = connection.channel()
+    channel.exchange_declare(name, "topic", auto_delete=True)
+    queue = channel.queue_declare(exclusive=True).queue
+    channel.queue_bind(queue, name, "#")
+    channel.basic_publish(amqp.Message("x"), name, "k")
+    channel.queue_unbind(queue, name, "#")
+    assert answers(port, name) == ("404", "404", "404")
+    connection.close()
+
+
+@pytest.mark.parametrize("server", servers.SERVERS)
+def test_dead_letters_to_a_deleted_exchange_are_dropped(server: str, amqp_port: PORT_OF) -> None:
+    port, name = amqp_port(server), f"e.{uuid4().hex[:8]}"
+    connection = amqp.Connection(f"127.0.0.1:{port}", confirm_publish=True)
+    connection.connect()
+    channel = connection.channel()
+    channel.exchange_declare(name, "fanout", auto_delete=False)
+    channel.basic_publish(amqp.Message("x"), name, "k")
+    channel.exchange_delete(name)
+    queue = channel.queue_declare(exclusive=True, arguments={"x-dead-letter-exchange": name}).queue
+    channel.basic_publish(amqp.Message("bad"), "", queue)
+    channel.basic_reject(channel.basic_get(queue).delivery_tag, requeue=False)
+    channel.exchange_declare(name, "fanout", auto_delete=False)
+    letters = channel.queue_declare(exclusive=True).queue
+    channel.queue_bind(letters, name)
+    channel.basic_publish(amqp.Message("good"), "", queue)
+    channel.basic_reject(channel.basic_get(queue).delivery_tag, requeue=False)
+    letter = wait_until(lambda: channel.basic_get(letters, no_ack=True), "a letter")
+    assert letter.body == "good"
+    channel.exchange_delete(name)
     connection.close()
 
 
@@ -106,6 +148,10 @@ def test_what_is_published_to_a_topic_reaches_who_reads_the_topic(server: Deploy
         assert answer == {"routed": False}
         (delivery,) = client.expect_deliveries(1)
         assert (delivery.topic, delivery.payload) == (f"{topic}/line/speed", b"3")
+        channel.exchange_delete(topic)
+        assert answers(port, topic) == ("404", "404", "404")
+        client.publish(f"{topic}/still", b"4")
+        assert [each.payload for each in client.expect_deliveries(1)] == [b"4"]
     connection.close()
 
 

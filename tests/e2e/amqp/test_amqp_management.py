@@ -377,7 +377,7 @@ def test_virtual_hosts_come_and_go_with_what_is_in_them(api: httpx2.Client, serv
     assert ok(api.get(f"/queues/{vhost}")) == ok(api.get(f"/policies/{vhost}")) == []
     assert "own" not in [each["name"] for each in ok(api.get(f"/exchanges/{vhost}"))]
     assert api.delete("/vhosts/%2F").status_code == 400
-    assert api.put("/vhosts/a%2Fb").status_code == 400
+    assert api.put(f"/vhosts/{'a%2F' * 40}").status_code == 400
 
 
 # -- policies --------------------------------------------------------------------------------------------------------
@@ -569,10 +569,10 @@ def test_what_an_import_leaves_out_is_listed(api: httpx2.Client, server: ServerP
     given = {
         "rabbit_version": "3.12.1",
         "users": [{"name": "alice", "password_hash": "abc", "tags": ["administrator"]}],
-        "vhosts": [{"name": vhost}, {"name": "a/b"}],
+        "vhosts": [{"name": vhost}, {"name": "a/" * 60}],
         "permissions": [
             {"user": "alice", "vhost": vhost, "configure": "", "write": "^(a|b)$", "read": ".*"},
-            {"user": "carol", "vhost": vhost, "configure": "[a-c]+", "write": "", "read": ""},
+            {"user": "carol", "vhost": vhost, "configure": "a(?=b)", "write": "", "read": ""},
         ],
         "topic_permissions": [{"user": "alice", "vhost": vhost, "exchange": "amq.topic", "write": "", "read": ""}],
         "parameters": [{"component": "shovel", "vhost": vhost, "name": "s", "value": {}}],
@@ -613,7 +613,7 @@ def test_what_an_import_leaves_out_is_listed(api: httpx2.Client, server: ServerP
     left = {(row["kind"], row["name"]) for row in report["left_out"]}
     assert left == {
         ("users", "alice"),  # no password has that hash
-        ("vhosts", "a/b"),
+        ("vhosts", "a/" * 60),
         ("permissions", "carol"),
         ("parameters", "s"),
         ("policies", "mirror"),

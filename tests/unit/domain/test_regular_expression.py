@@ -110,18 +110,21 @@ def test_the_sets_of_unicode_are_those_of_re() -> None:
         assert differ == [], text
 
 
+WANTED = "; write ^(?!x) with the excluded beginnings, or only what is wanted"
 REFUSED = {
-    "(?!a)b": "a negative look-ahead elsewhere than behind the first ^ cannot be used here at position 0",
-    "^a(?!b)": "a negative look-ahead elsewhere than behind the first ^ cannot be used here at position 2",
-    "(?m)^(?!b)": "a negative look-ahead elsewhere than behind the first ^ cannot be used here at position 5",
-    "^(?!a(?!b))c": "a negative look-ahead elsewhere than behind the first ^ cannot be used here at position 5",
-    "a(?=b)": "a look-ahead cannot be used here at position 1",
-    "(?<=a)b": "a look-behind cannot be used here at position 0",
-    "(?<!a)b": "a negative look-behind cannot be used here at position 0",
-    r"(a)\1": "a reference back cannot be used here at position 3",
-    "(?P<n>a)(?P=n)": "a reference back cannot be used here at position 8",
-    "(?>a)": "an atomic group cannot be used here at position 0",
-    "a++": "bad repetition operator: ++ at position 1",
+    "(?!a)b": "a negative look-ahead elsewhere than behind the first ^ cannot be used here at position 0" + WANTED,
+    "^a(?!b)": "a negative look-ahead elsewhere than behind the first ^ cannot be used here at position 2" + WANTED,
+    "(?m)^(?!b)": "a negative look-ahead elsewhere than behind the first ^ cannot be used here at position 5" + WANTED,
+    "^(?!a(?!b))c": "a negative look-ahead elsewhere than behind the first ^ cannot be used here at position 5"
+    + WANTED,
+    "a(?=b)": "a look-ahead cannot be used here at position 1; "
+    "match what follows, as in ^app-(in|out)$ for ^app-(?=in|out)",
+    "(?<=a)b": "a look-behind cannot be used here at position 0; match what is before, as in ^app-.*$ for (?<=^app-).*",
+    "(?<!a)b": "a negative look-behind cannot be used here at position 0" + WANTED,
+    r"(a)\1": "a reference back cannot be used here at position 3; write the group once more",
+    "(?P<n>a)(?P=n)": "a reference back cannot be used here at position 8; write the group once more",
+    "(?>a)": "an atomic group cannot be used here at position 0; write (?:...)",
+    "a++": "bad repetition operator: ++ at position 1; repeat it once",
     "(?x)a": "a flag other than i, m and s, or behind the beginning, cannot be used here at position 0",
     r"[\W]": r"the escape \W cannot be used here in a character set at position 1",
     r"\Qa\E": r"the escape \Q cannot be used here at position 0",

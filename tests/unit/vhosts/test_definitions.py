@@ -89,7 +89,8 @@ async def test_a_queue_goes_with_its_bindings_and_what_hangs_on_them(store: Memo
         assert not each.queues and each.routing.binding_count == 0
     assert gone == ["q"]
     assert store.topology.topic(found.topic) is None and store.topology.group(found.group) is None
-    assert await store.key_values.scan("amqp/") == []
+    left = [each.key for each in await store.key_values.scan("amqp/")]
+    assert left == ["amqp/default/deleted/inner", "amqp/default/deleted/outer"]
 
 
 async def test_names_outside_of_the_alphabet(store: MemoryStore) -> None:
@@ -110,3 +111,40 @@ async def test_each_virtual_host_is_a_namespace(store: MemoryStore) -> None:
     await declare(here, other, queue("q"))
     assert "q" in other.queues and "q" not in vhost.queues
     assert store.topology.topic(queue_feed("tenant", "q")) is not None
+
+
+async def test_a_deleted_exchange_is_remembered_until_it_is_declared_again(store: MemoryStore) -> None:
+    here, vhost = await opened(store)
+    there, elsewhere = await opened(store)
+    await here.declare_exchange(vhost, Exchange("e", ExchangeType.TOPIC), "g")
+    await here.declare_exchange(vhost, Exchange("f", ExchangeType.TOPIC, auto_delete=True), "g")
+    await declare(here, vhost, queue("q"))
+    await here.bind(vhost, Binding("f", "q", "a"))
+    await here.delete_exchange(vhost, "e")
+    await here.delete_queue(vhost, vhost.queues["q"])
+    again, _ = await opened(store)
+    for seen in (vhost, elsewhere, again.vhost("/")):
+        assert seen is not None and [*seen.deleted] == ["e", "f"]
+    await there.declare_exchange(elsewhere, Exchange("e", ExchangeType.FANOUT), "g")
+    assert [*vhost.deleted] == [*elsewhere.deleted] == ["f"]
+    await here.delete_exchange(vhost, "nothing")
+    assert [*vhost.deleted] == ["f"], "there was no exchange, and no Topic"
+
+
+async def test_the_oldest_deletions_are_forgotten(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("entrepot.gateway.amqp.virtual_hosts.definitions.MAX_DELETED", 20)
+    here, vhost = await opened(store)
+    for number in range(25):
+        await here.declare_exchange(vhost, Exchange(f"e{number}", ExchangeType.TOPIC), "g")
+        await here.delete_exchange(vhost, f"e{number}")
+    assert [*vhost.deleted] == [f"e{number}" for number in range(6, 25)]
+
+
+async def test_in_another_virtual_host_nothing_is_remembered(store: MemoryStore) -> None:
+    await store.topology.put_namespace("plant")
+    here, _ = await opened(store)
+    vhost = here.vhost("plant")
+    assert vhost is not None
+    await here.declare_exchange(vhost, Exchange("e", ExchangeType.TOPIC), "g")
+    await here.delete_exchange(vhost, "e")
+    assert not vhost.deleted and not vhost.keys()

@@ -114,7 +114,7 @@ function oneStatement(statement, remove) {
         "p.field",
         h("label", { for: `${id}-r` }, "Resources, one a line"),
         resources,
-        h("span.hint", { id: `${id}-rh` }, "Topic:factory/#, Group:workers, Namespace:team, Cluster:*"),
+        h("span.hint", { id: `${id}-rh` }, "Topic:factory/#, Topic~^fact.*y$, Group:workers, Namespace:team, Cluster:*"),
       ),
       h(
         "p.field",
