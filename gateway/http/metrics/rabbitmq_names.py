@@ -75,6 +75,20 @@ QUEUE_GAUGES: Final = {
     "rabbitmq_queue_consumers": ("consumers", "Consumers of queues"),
 }
 """Figures of queues, each with its field in the management API; likewise those of channels and connections."""
+QUEUE_BYTES: Final = {
+    "rabbitmq_queue_messages_bytes": ("message_bytes", "Bytes of the bodies of messages in queues"),
+    "rabbitmq_queue_messages_ready_bytes": ("message_bytes_ready", "Bytes of messages that wait for a consumer"),
+    "rabbitmq_queue_messages_unacked_bytes": (
+        "message_bytes_unacknowledged",
+        "Bytes of messages that consumers have not acknowledged",
+    ),
+}
+"""Likewise, where the store knows them."""
+QUEUE_SHARES: Final = {
+    "rabbitmq_queue_consumer_capacity": ("consumer_capacity", "Share of time in which a queue could deliver at once"),
+    "rabbitmq_queue_consumer_utilisation": ("consumer_utilisation", "Same as consumer capacity"),
+}
+"""Likewise, of all queues but streams."""
 QUEUE_COUNTERS: Final = {
     "rabbitmq_queue_messages_published": ("publish", "Messages that this gateway put into queues, from any door"),
 }

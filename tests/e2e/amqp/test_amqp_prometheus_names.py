@@ -85,6 +85,9 @@ def test_what_clients_do_is_counted(managed: Managed) -> None:
         "rabbitmq_queue_messages_ready": 1,
         "rabbitmq_queue_messages_unacked": 2,
         "rabbitmq_queue_messages": 3,
+        "rabbitmq_queue_messages_bytes": 30,
+        "rabbitmq_queue_messages_ready_bytes": 10,
+        "rabbitmq_queue_messages_unacked_bytes": 20,
         "rabbitmq_channel_messages_unacked": 2,
         "rabbitmq_connections": 1,
         "rabbitmq_channels": 1,
@@ -97,7 +100,7 @@ def test_what_clients_do_is_counted(managed: Managed) -> None:
         channel.basic_qos(prefetch_count=2)
         channel.queue_declare(queue, durable=True)
         for number in range(5):
-            channel.basic_publish("", queue, b"%d" % number, pika.BasicProperties(delivery_mode=2))
+            channel.basic_publish("", queue, b"%010d" % number, pika.BasicProperties(delivery_mode=2))
         channel.basic_get(queue, auto_ack=True)
         channel.basic_ack(channel.basic_get(queue)[0].delivery_tag)
         channel.basic_consume(queue, lambda *given: None)
@@ -113,6 +116,9 @@ def test_what_clients_do_is_counted(managed: Managed) -> None:
         labels = (("queue", queue), ("vhost", "/"))
         assert objects["rabbitmq_queue_messages_ready", labels] == 1
         assert objects["rabbitmq_queue_messages_unacked", labels] == 2
+        assert objects["rabbitmq_queue_messages_unacked_bytes", labels] == 20
+        assert 0 < objects["rabbitmq_queue_consumer_capacity", labels] < 1
+        assert 0 < objects["rabbitmq_queue_consumer_utilisation", labels] < 1
         channel.queue_delete(queue)
     for name in ("connections_closed", "channels_closed", "queues_deleted"):
         full = f"rabbitmq_{name}_total"
