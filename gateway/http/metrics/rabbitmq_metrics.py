@@ -21,13 +21,16 @@ from entrepot.gateway.http.metrics.rabbitmq_names import (
     CHANNEL_GAUGES,
     CONNECTION_GAUGES,
     COUNTERS,
+    DISK,
     GAUGES,
     GLOBAL_COUNTERS,
+    GLOBAL_GAUGES,
     PROCESS,
     QUEUE_BYTES,
     QUEUE_COUNTERS,
     QUEUE_GAUGES,
     QUEUE_SHARES,
+    UPTIME,
     ways,
 )
 from entrepot.gateway.messaging.yielding import in_pages
@@ -63,6 +66,10 @@ class Look:
     are_counted: bool = True
     connections: list[Row] = field(default_factory=list)
     channels: list[Row] = field(default_factory=list)
+    publishers: int = 0
+    """Channels that have published."""
+    store: Mapping[str, float] = field(default_factory=dict)
+    """The gauges of the store."""
 
 
 class RabbitMqScrapes:
@@ -92,13 +99,15 @@ class RabbitMqScrapes:
             for queue in vhost.queues.values()
             if self._tells(queue.gateway, amqp.virtual_hosts.gateway)
         ]
-        look = Look(amqp, queues, len(queues) <= MAX_COUNTED_QUEUES)
+        gauges_of_store = await self._parts.store.condition.gauges()
+        look = Look(amqp, queues, len(queues) <= MAX_COUNTED_QUEUES, store=gauges_of_store)
         if look.are_counted:
             await QueueFigures(amqp.virtual_hosts, self._peers).add(queues)
         async for page in in_pages(list(amqp.logged_in()), AT_ONCE):
             for each in page:
                 look.connections.append(connection_shape(each))
                 look.channels += [channel_shape(channel) for channel in each.channels.values()]
+                look.publishers += sum(channel.publishing.has_published for channel in each.channels.values())
         return look
 
     def _tells(self, owner: str, own: str) -> bool:
@@ -117,13 +126,16 @@ class RabbitMqScrapes:
         for name, (own, told) in PROCESS.items():
             if own in process:
                 yield GaugeMetricFamily(name, told, value=process[own])
+        if (begin := process.get("process_start_time_seconds")) is not None:
+            name, told = UPTIME
+            yield GaugeMetricFamily(name, told, value=self._parts.clock.now_ms() / 1000 - begin)
 
     def _lines(self, amqp: AmqpFrontend, look: Look) -> Iterator[Metric]:
         settings, node = self._parts.settings, node_name(amqp.virtual_hosts.gateway)
         cluster = settings.cluster.name or node
-        labels = ["rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id"]
+        labels = ["rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id", "rabbitmq_endpoint"]
         identity = GaugeMetricFamily("rabbitmq_identity_info", "The node and its cluster", labels=labels)
-        identity.add_metric([node, cluster, cluster], 1)
+        identity.add_metric([node, cluster, cluster, "per-object" if self._by_object else "aggregated"], 1)
         yield identity
         failure = self._parts.store.condition.failure
         alarm = GaugeMetricFamily(
@@ -142,6 +154,11 @@ class RabbitMqScrapes:
         }
         for name, value in gauge_values.items():
             yield GaugeMetricFamily(name, GAUGES[name], value=value)
+        globally = ([PROTOCOL], [look.publishers, gauge_values["rabbitmq_consumers"]])
+        yield from gauges(["protocol"], GLOBAL_GAUGES, [globally])
+        for name, (own, text) in DISK.items():
+            if own in look.store:
+                yield GaugeMetricFamily(name, text, value=look.store[own])
         yield from self._counters(amqp, look)
         yield from self._objects(look)
 
@@ -159,16 +176,21 @@ class RabbitMqScrapes:
             "rabbitmq_channel_messages_published": totals["publish"],
             "rabbitmq_channel_messages_confirmed": totals["confirm"],
             "rabbitmq_channel_messages_unroutable_returned": totals["return_unroutable"],
+            "rabbitmq_channel_messages_unroutable_dropped": told.dropped,
+            "rabbitmq_channel_get_empty": told.got_nothing,
             "rabbitmq_channel_messages_redelivered": totals["redeliver"],
             "rabbitmq_channel_messages_acked": totals["ack"],
             **by_way,
         }
         for name, value in values.items():
             yield CounterMetricFamily(name, COUNTERS[name], value=value)
+        own = {
+            "to_confirm": told.to_confirm,
+            "queued": self._parts.sender.traffic.queued,
+            "deliver_get": totals["deliver_get"],
+        }
         for name, (same, text) in GLOBAL_COUNTERS.items():
-            family = CounterMetricFamily(name, text, labels=["protocol"])
-            family.add_metric([PROTOCOL], totals["deliver_get"] if same is None else values[same])
-            yield family
+            yield from counters(["protocol"], {name: text}, [([PROTOCOL], [{**values, **own}[same]])])
 
     def _objects(self, look: Look) -> Iterator[Metric]:
         """Figures of queues, channels and connections: of each, or their sums."""
