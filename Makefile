@@ -132,8 +132,8 @@ proto: setup ## generate the stubs of protocols from their .proto
 	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy entrepot/protocols/rocketmq/v2.proto entrepot/protocols/cloudevents/cloudevents.proto \
 	  $(addprefix entrepot/protocols/etcd/,kv.proto auth.proto rpc.proto)
 
-# Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
-PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium
+# Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883, 5672 and 9090: they are stopped.
+PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools prometheus strace curl iproute2 chromium
 peers: setup peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-go-sdk peers-rust ## install Debian's, npm's, Go's, Maven's and cargo's clients and servers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
@@ -143,7 +143,7 @@ peers: setup peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-go-s
 	else echo "peers: neither root nor sudo, not installed:$$missing"; exit 0; fi; \
 	$$root apt-get update -qq; \
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	for s in mosquitto rabbitmq-server; do case " $$missing " in *" $$s "*) \
+	for s in mosquitto rabbitmq-server prometheus; do case " $$missing " in *" $$s "*) \
 	  if [ -d /run/systemd/system ]; then $$root systemctl disable --now $$s >/dev/null 2>&1 || true; \
 	  else $$root service $$s stop >/dev/null 2>&1 || true; \
 	    if command -v update-rc.d >/dev/null; then $$root update-rc.d $$s disable >/dev/null 2>&1 || true; fi; fi;; esac; done; \

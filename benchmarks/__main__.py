@@ -1,8 +1,8 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
-[dashboard] [neighbours] [growth] [authentication] [management]`. Only where they are named: `large`, parts of the
-tier's, `tier_server`, `tier_table` and `tier_spark`, `engine [--only pull] [--warm-up 30]` and `rocketmq
-[--warm-up 240]`, which need RocketMQ, and `facts`, which needs etcd (`make peers`).
+[dashboard] [neighbours] [growth] [authentication] [management] [latency]`. Only where they are named: `large`,
+parts of the tier's, `tier_server`, `tier_table` and `tier_spark`, `engine [--only pull] [--warm-up 30]` and
+`rocketmq [--warm-up 240]`, which need RocketMQ, and `facts`, which needs etcd (`make peers`).
 
 Run, print, keep it all."""
 
@@ -21,7 +21,7 @@ from benchmarks.report import machine_facts
 NAMES: Final = (
     "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark",
     "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
-    "neighbours", "growth", "authentication", "management",
+    "neighbours", "growth", "authentication", "management", "latency",
 )  # fmt: skip
 NAMED: Final = ("large", "engine", "rocketmq", "facts", "tier_server", "tier_table", "tier_spark")
 """Those that run only where they are named: they take long, need Java, or are parts of another one."""

@@ -23,6 +23,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from entrepot.broker.consume.window_row import WindowRow
 from entrepot.broker.consume.window_state import MAX_NUMBER, PENDING, RELEASED, SETTLED, WindowState
 
@@ -203,6 +205,18 @@ class ConsumeWindow(WindowState):
             for index in range(self._head, len(self._status))
             if self._status[index] == PENDING and self._deadlines[index] > now_ms
         )
+
+    def unsettled_offsets(self, now_ms: int, first: int, end: int) -> tuple[list[int], list[int]]:
+        """Return the offsets from `first` to `end` that were looked at and are not settled, ascending: those that wait,
+        and those in flight."""
+        begin, stop = max(first - self._origin, self._head), min(end - self._origin, len(self._status))
+        if begin >= stop:
+            return [], []
+        status = np.frombuffer(bytes(self._status[begin:stop]), np.uint8)
+        is_held = (status == PENDING) & (np.array(self._deadlines[begin:stop], np.int64) > now_ms)
+        waiting, held = np.flatnonzero((status < SETTLED) & ~is_held), np.flatnonzero(is_held)
+        at = self._origin + begin
+        return (waiting + at).tolist(), (held + at).tolist()
 
     def _collect_due(self, now_ms: int) -> None:
         is_ordered = True

@@ -53,6 +53,7 @@ class Condition:
             "disk_state": self._core.disk_state,
             "disk_total_bytes": self._core.disk_space[0],
             "disk_free_bytes": self._core.disk_space[1],
+            "disk_refused_below_bytes": self._core.settings.watermarks.refused_below(self._core.disk_space[0]),
             **self._retention_gauges(),
             "background_faulty": len(background(self._core.loop).failing),
             "clock_error_seconds": abs(error_seconds(self._core.clock)),

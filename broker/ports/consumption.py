@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from entrepot.broker.consume.settling import Receipts
+from entrepot.broker.consume.unsettled import unsettled_bytes
 from entrepot.broker.ports.availability import AvailabilityWatch
 from entrepot.broker.ports.core import BrokerCore
 from entrepot.broker.ports.popping import Popping
 from entrepot.broker.ports.reading import Reading
-from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress, UnsettledBytes
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import check_same_namespace, dead_letter_topic
@@ -169,6 +170,10 @@ class Consumption:
     async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
         found, now_ms = (self._registry.groups.get(name) for name in names), self._core.now_ms()
         return [self._status(group, now_ms) for group in found if group is not None]
+
+    async def unsettled_bytes(self, group: str, topic: str) -> UnsettledBytes | None:
+        found, core = self._core.existing_group(group), self._core
+        return unsettled_bytes(core.consumption, found, core.existing_topic(topic), core.now_ms())
 
     def _status(self, group: ConsumerGroup, now_ms: int) -> GroupStatus:
         progress, name = [], group.name

@@ -32,6 +32,7 @@ class Topology:
         self._core = core
         self._engine, self._registry = core.engine, core.registry
         self.group_status, self.group_statuses = consumption.group_status, consumption.group_statuses
+        self.unsettled_bytes = consumption.unsettled_bytes
 
     def topic(self, name: str) -> Topic | None:
         return self._registry.topics.get(name)

@@ -37,14 +37,21 @@ class DiskWatermarks:
 
     def state(self, total: int, free: int) -> DiskState:
         """Return the state of a file system of that size with so many free bytes."""
-        most = total // SMALL_DISK_DIVISOR
-        # on a small disk each watermark keeps its distance from the others
-        scale = min(1.0, most / self.warn_free_bytes) if self.warn_free_bytes else 1.0
+        scale = self._scale(total)
         if free < self.emergency_free_bytes * scale:
             return DiskState.EMERGENCY
         if free < self.refuse_free_bytes * scale:
             return DiskState.REFUSE
         return DiskState.WARN if free < self.warn_free_bytes * scale else DiskState.FINE
+
+    def refused_below(self, total: int) -> int:
+        """Return the free bytes below which a file system of that size takes no new messages."""
+        return int(self.refuse_free_bytes * self._scale(total))
+
+    def _scale(self, total: int) -> float:
+        """Return the part of each watermark that holds: on a small disk they keep their distances."""
+        most = total // SMALL_DISK_DIVISOR
+        return min(1.0, most / self.warn_free_bytes) if self.warn_free_bytes else 1.0
 
 
 def tell(before: DiskState, now: DiskState, free: int) -> None:

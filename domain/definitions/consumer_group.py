@@ -80,6 +80,15 @@ class QueueProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsettledBytes:
+    """Bytes of the bodies of a topic's messages that a group has not settled.  `in_flight`: of those delivered.
+    `waiting`: of all others."""
+
+    waiting: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupStatus:
     """A group with its progress on every queue it has read."""
 

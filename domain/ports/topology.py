@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, UnsettledBytes
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.topic import Topic, TopicQueues, TopicStatus
 
@@ -78,6 +78,12 @@ class Topology(Protocol):
 
     async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
         """Return the statuses of many groups, likewise."""
+
+    async def unsettled_bytes(self, group: str, topic: str) -> UnsettledBytes | None:
+        """Return the bytes of a topic's messages that a group has not settled, those of its retry topic included, or
+        None if the store does not know.  Few messages are looked at, so the answer is exact for few of them, or where
+        the heads and properties of all are of one length.  A queue that the group has not begun counts as a whole if
+        the group starts at the earliest message.  Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND."""
 
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call back with a topic's name after it or its queues were created, changed or deleted; returns a function to

@@ -150,8 +150,8 @@ class NounObjects:
         }
 
     def _health(self) -> Health:
-        parts, doors, members = self.parts, self.doors, self.beside.peers.members
-        texts = (RabbitMqScrapes(parts, doors, members, by_object=each).text for each in (False, True))
+        parts, doors, peers = self.parts, self.doors, self.beside.peers
+        texts = (RabbitMqScrapes(parts, doors, peers, by_object=each).text for each in (False, True))
         return Health(parts.store, parts.is_ready, Scrapes(parts, doors, self.times).text, *texts)
 
     def _of_clients(self) -> dict[Noun, object]:

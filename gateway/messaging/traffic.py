@@ -8,15 +8,17 @@ from collections.abc import Sequence, Set
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
+from entrepot.domain.names import is_queue_feed
 from entrepot.gateway.messaging.ticket import Ticket
 
 
 class Flow:
-    """Messages, and the bytes of their bodies, since the process began."""
+    """Messages, and the bytes of their bodies, since the process began.  `is_queue`: those of an AMQP queue."""
 
-    __slots__ = ("messages", "size")
+    __slots__ = ("is_queue", "messages", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_queue: bool = False) -> None:
+        self.is_queue = is_queue
         self.messages = 0
         self.size = 0
 
@@ -27,12 +29,13 @@ class Flow:
 
 class Traffic:
     """Counts of stored messages by topic (`incoming`), and of those for consumers by topic and group (`outgoing`).
-    `handed` counts the latter by listener."""
+    `handed` counts the latter by listener, `queued` what went into AMQP queues."""
 
     def __init__(self) -> None:
         self.incoming: dict[str, Flow] = {}
         self.outgoing: dict[tuple[str, str], Flow] = {}
         self.handed: Counter[str] = Counter()
+        self.queued = 0
 
     def count_in(self, messages: Sequence[Message], refusals: Sequence[EntrepotError | None] | None) -> None:
         """Count an appended batch without its refused messages; further queues count in the topic of each."""
@@ -50,8 +53,10 @@ class Traffic:
         for topic, of_topic in sizes.items():
             flow = self.incoming.get(topic)
             if flow is None:
-                flow = self.incoming[topic] = Flow()
+                flow = self.incoming[topic] = Flow(is_queue=is_queue_feed(topic))
             flow.add(of_topic)
+            if flow.is_queue:
+                self.queued += len(of_topic)
 
     def count_out(self, topic: str, group: str, deliveries: Sequence[Delivery | Ticket], door: str = "http") -> None:
         """Count one answer to a consumer."""

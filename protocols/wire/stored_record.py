@@ -47,6 +47,9 @@ unpack_body_size: Final = struct.Struct(">I").unpack_from
 _LENGTHS_AT: Final = 68
 BODY_SIZE_AT: Final = 82
 """Place of the body's length in a record."""
+unpack_store_time: Final = struct.Struct(">Q").unpack_from
+STORE_TIME_AT: Final = 32
+"""Place of the store time in a record."""
 _EXPIRES: Final = SystemProperty.EXPIRES_AT_MS.encode()
 _unpack_place = struct.Struct(">4sIBBHIQ16xIQ16xH").unpack_from
 PROPERTIES: Final = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress, UnsettledBytes
 from entrepot.domain.definitions.revision import BY_USE
 from entrepot.domain.errors import AWAY, NOT_THERE, Code, EntrepotError, raise_if
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
@@ -247,6 +247,23 @@ class RemoteTopology:
 
     async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
         return list((await self._statuses.groups(names, STATUSES_SECONDS)).statuses.values())
+
+    @rides
+    async def unsettled_bytes(self, group: str, topic: str) -> UnsettledBytes | None:
+        answers = await ask_all(self._cluster.of_topic(topic), lambda c: c.ask(rows.UNSETTLED_BYTES.ask(group, topic)))
+        raise_if_all_lost(answers)
+        told: list[UnsettledBytes] = []
+        for _, answer in answers:
+            if isinstance(answer, EntrepotError):
+                if answer.code not in NOT_THERE:
+                    return None  # it is away, or older than this question
+            elif answer is None:
+                return None
+            else:
+                told.append(answer)
+        if not told:
+            _raise(answers)
+        return UnsettledBytes(sum(each.waiting for each in told), sum(each.in_flight for each in told))
 
     def status_of(self, name: str, answers: list[tuple[BrokerClient, Any]]) -> GroupStatus:
         """Return one status from those of the brokers."""

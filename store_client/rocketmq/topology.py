@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from entrepot.domain.broker_of_queue import broker_number, first_queue
-from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, QueueProgress, UnsettledBytes
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.names import (
     DEAD_LETTER_PREFIX,
@@ -285,6 +285,10 @@ class RocketMqTopology:
 
     async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
         return await _told(names, self.group_status)
+
+    async def unsettled_bytes(self, group: str, topic: str) -> UnsettledBytes | None:
+        """Return None: brokers of RocketMQ tell places of messages, and no sizes."""
+        return None
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         """Implements `Consumption.reset_group` by the brokers' own reset, which a consumer meets at its next request.

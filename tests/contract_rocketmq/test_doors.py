@@ -102,6 +102,14 @@ async def test_amqp(gateway: GatewayProcess, topic: str):
         deaths: Any = buried.headers["x-death"]
         assert (buried.body, deaths[0]["queue"]) == (b"a", queues[1].name)
         await buried.ack()
+        await exchange.publish(aio_pika.Message(b"b"), "", timeout=PATIENCE_SECONDS)
+        await queues[0].consume(lambda message: asyncio.sleep(0))
+        url = f"http://{gateway.address('http')}/api/queues/%2F/{queues[0].name}"
+        login = {"authorization": aiohttp.encode_basic_auth("guest", "guest")}
+        async with aiohttp.ClientSession(trust_env=False, headers=login) as client, client.get(url) as answer:
+            found = await answer.json()
+        assert found["consumer_capacity"] == found["consumer_utilisation"] <= 1
+        assert [name for name in found if name.startswith("message_bytes")] == [], "brokers of RocketMQ tell no sizes"
 
 
 async def next_of(queue: aio_pika.abc.AbstractQueue) -> aio_pika.abc.AbstractIncomingMessage:

@@ -164,6 +164,7 @@ async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
             return
         if channel.consuming.get_ok(queue, ticket, ready, no_ack=method.no_ack):
             return
+    channel.consuming.services.counters.got_nothing += 1
     channel.out.send(BasicGetEmpty())
 
 

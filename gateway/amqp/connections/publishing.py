@@ -50,6 +50,7 @@ class ChannelPublishing:
         "_under_way",
         "_vhost",
         "confirms",
+        "has_published",
         "is_tx",
         "out",
         "refused_in_tx",
@@ -65,7 +66,7 @@ class ChannelPublishing:
         self._is_relief_asked = False
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
-        self.confirms = False
+        self.confirms = self.has_published = False
         self.reply_queue = ""
         self.is_tx = False
         self.refused_in_tx = 0
@@ -111,7 +112,7 @@ class ChannelPublishing:
 
     def _publish(self, publishes: Sequence[Publish]) -> Awaitable[None] | None:
         services, vhost, client = self.services, self._vhost, self._client
-        client.has_published = True
+        client.has_published = self.has_published = True
         services.counters.published += len(publishes)
         now_ms = services.clock.now_ms()
         known = None if self.is_tx else services.remembered.of(vhost, client.principal, now_ms)
@@ -151,6 +152,8 @@ class ChannelPublishing:
         message = services.virtual_hosts.routing.message(vhost, publish, queues, now_ms)
         if not queues and publish.mandatory and not _waits(message):
             self._return(without_bcc(publish))
+        elif message is None and not queues:
+            services.counters.dropped += 1
         if message is not None and known is not None and publish is given:
             services.remembered.keep(known, vhost, publish, queues, message)
         return message
@@ -171,10 +174,12 @@ class ChannelPublishing:
         if self.confirms:
             self._sequence += len(messages) + len(unrouted) + len(odd)
             tags = range(first, self._sequence + 1)
+            self.services.counters.to_confirm += len(tags)
             if odd:
                 out.machine.confirm(out.number, [tags[place] for place in odd], is_nack=True)
             if unrouted:
                 out.machine.confirm(out.number, [tags[place] for place in unrouted])
+                self.services.counters.confirmed += len(unrouted)
             if unrouted or odd:
                 done = {*unrouted, *odd}
                 tags = [tag for place, tag in enumerate(tags) if place not in done]

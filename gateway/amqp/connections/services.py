@@ -25,6 +25,12 @@ class AmqpCounters:
     confirmed: int = 0
     refused: int = 0
     returned: int = 0
+    to_confirm: int = 0
+    """Publishes of channels with confirms."""
+    dropped: int = 0
+    """Publishes that no queue and no Topic took, and that were not to be returned."""
+    got_nothing: int = 0
+    """Questions of basic.get to an empty queue."""
     connections_opened: int = 0
     """Connections that got their virtual host."""
     channels_opened: int = 0

@@ -33,6 +33,7 @@ from entrepot.gateway.amqp.feeds.late_messages import LateMessages
 from entrepot.gateway.amqp.feeds.narrow_frames import shared_out
 from entrepot.gateway.amqp.feeds.parts_by_rank import parts_by_rank
 from entrepot.gateway.amqp.feeds.rooms import Rooms
+from entrepot.gateway.amqp.feeds.waiting import Waiting
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.passed_over import PassedOver, Untaken
 from entrepot.gateway.messaging.ticket import Ticket
@@ -86,11 +87,10 @@ class QueueFeed:
         """Consumer promised to be the only one, once all messages that others held have come back."""
         self._former: list[QueueConsumer] = []
         """Consumers that have gone while their channel keeps messages."""
-        self._unanswered = self._pauses = 0
-        self._waiting_since_ms: int | None = None
-        """Time since when consumers here have had credit, and the store was asked for messages."""
+        self._unanswered = 0
+        self.waiting = Waiting(clock)
         self._late = LateMessages()
-        self._store, self._clock = store, clock
+        self._store = store
         self._sort_out, self._on_idle, self._passed_over = sort_out, on_idle, passed_over
         """The treatment of messages that consumers cannot take; None where they all can."""
         self._loop = asyncio.get_running_loop()
@@ -158,7 +158,7 @@ class QueueFeed:
     def look(self) -> None:
         """Pop if there is credit, unless a pop is under way."""
         if self._pop is None and not self._is_closed and self._credit():
-            self._begin_to_wait()
+            self.waiting.begin(self.leased.pauses)
             self._pop = self._loop.create_task(self._run())
             self._pop.add_done_callback(self._popped)
 
@@ -166,6 +166,10 @@ class QueueFeed:
         """Stop the waiting pop if no credit is left."""
         if self._pop is not None and not self._credit():
             self._stop()
+
+    def is_active(self, consumer: object) -> bool:
+        """True unless messages go to the single active consumer, and it is another one."""
+        return not self.is_single or (self._is_active and next(iter(self.consumers), None) is consumer)
 
     def _active(self) -> Sequence[QueueConsumer]:
         """The consumers that may be handed messages, in the order of asking."""
@@ -193,11 +197,11 @@ class QueueFeed:
     @property
     def is_waiting(self) -> bool:
         """True while a consumer here waits for messages: it is served before they expire."""
-        return self._pop is not None and self._waiting_since_ms is not None
+        return self._pop is not None and self.waiting.since_ms is not None
 
     async def _run(self) -> None:
         while count := min(self._credit(), MAX_POP_MESSAGES):
-            self._begin_to_wait()
+            self.waiting.begin(self.leased.pauses)
             if count < sum(consumer.held for consumer in self.consumers) // 2:
                 await asyncio.sleep(LINGER_SECONDS)
                 count = min(self._credit(), MAX_POP_MESSAGES)
@@ -206,11 +210,12 @@ class QueueFeed:
             await self._have_all_back()
             popped = await self._popped_by_rank(count)
             try:
-                tickets = self._sort_out(popped, self._waiting_since_ms)
+                self.waiting.has_come(popped)
+                tickets = self._sort_out(popped, self.waiting.since_ms)
                 self._late.mark(tickets)
                 self._hand_out(tickets)
                 if not self._credit():
-                    self._waiting_since_ms = None
+                    self.waiting.end()
             except Exception:
                 self.leased.release([ticket for ticket in popped if ticket.member is None])  # those nobody got
                 raise
@@ -229,11 +234,6 @@ class QueueFeed:
         finally:
             hunger.has_come(priority, is_enough=not 0 < len(popped) < count)
         return popped
-
-    def _begin_to_wait(self) -> None:
-        """Note that consumers wait from now on, unless they have waited for longer without a pause."""
-        if self._waiting_since_ms is None or self.leased.pauses != self._pauses:
-            self._pauses, self._waiting_since_ms = self.leased.pauses, self._clock.now_ms()
 
     def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
         return PopRequest(self.topic, self.group, count, wait_ms)
@@ -270,7 +270,7 @@ class QueueFeed:
         """Start the next pop, also after a cancellation before the start; it leaves a refusing store alone."""
         self._pop = None
         if not self._credit():
-            self._waiting_since_ms = None
+            self.waiting.end()
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, EntrepotError):
             background(self._loop).failed("AMQP queues", error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from entrepot.domain.definitions.consumer_group import UnsettledBytes
 from entrepot.domain.errors import NOT_THERE, EntrepotError
 from entrepot.domain.names import retry_topic
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
@@ -42,6 +43,18 @@ class Counting:
     async def ready(self, queue: Queue) -> int:
         """Return the number of messages that wait for a consumer."""
         return (await self.counts(queue))[0]
+
+    async def size(self, queue: Queue) -> UnsettledBytes | None:
+        """Return the bytes of a queue's messages, nearly so for many; None for a stream, a deleted queue, or where the
+        store does not know."""
+        if queue.is_stream:
+            return None
+        try:
+            return await self._store.topology.unsettled_bytes(queue.group, queue.topic)
+        except EntrepotError as error:
+            if error.code in NOT_THERE:
+                return None
+            raise
 
     async def ready_bytes(self, queue: Queue) -> int:
         """Return the bytes of the bodies from the first unsettled message on, without held messages at the head."""

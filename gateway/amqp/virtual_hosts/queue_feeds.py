@@ -12,6 +12,7 @@ from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.feeds.consumers import QueueConsumer
 from entrepot.gateway.amqp.feeds.queue_feed import QueueFeed
 from entrepot.gateway.amqp.feeds.stream_feed import StreamConsumer, StreamFeed
+from entrepot.gateway.amqp.feeds.waiting import Capacity
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.messaging.passed_over import PassedOver
 from entrepot.gateway.messaging.provenance import consumer_at
@@ -60,6 +61,16 @@ class QueueFeeds:
         """True while a consumer of the queue here waits for messages."""
         feed = self._feeds.get(queue.topic)
         return feed is not None and feed.is_waiting
+
+    def is_active(self, queue: Queue, consumer: QueueConsumer | StreamConsumer) -> bool:
+        """True if a consumer of the queue here may be handed messages; False where another is the single active one."""
+        feed = self._feeds.get(queue.topic)
+        return feed is None or feed.is_active(consumer)
+
+    def capacity(self, queue: Queue) -> Capacity | None:
+        """The capacity of the queue's consumers here; None where none of them may be handed messages."""
+        feed = self._feeds.get(queue.topic)
+        return feed.waiting.capacity if feed is not None and any(map(feed.is_active, feed.consumers)) else None
 
     def activate(self, topic: str, is_active: bool) -> None:
         """Note if the single active consumer of a queue is at this gateway."""

@@ -73,6 +73,10 @@ STORE_GAUGES: Final = {
     ),
     "disk_total_bytes": ("entrepot_disk_total_bytes", "Size of the brokers' disks in bytes"),
     "disk_free_bytes": ("entrepot_disk_free_bytes", "Free bytes on the brokers' disks"),
+    "disk_refused_below_bytes": (
+        "entrepot_disk_refused_below_bytes",
+        "Free bytes on the brokers' disks below which new messages are refused",
+    ),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log deleted by retention"),
     "pinned_bytes": (
         "entrepot_pinned_bytes",

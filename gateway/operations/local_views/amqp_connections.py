@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from entrepot.gateway.amqp.connections.channel import AmqpChannel
+from entrepot.gateway.amqp.connections.consumer import Consumer
 from entrepot.gateway.amqp.connections.conversation import AmqpConversation
 from entrepot.gateway.amqp.connections.shown_names import channel_name, connection_name
 from entrepot.gateway.amqp.frontend import AmqpFrontend
@@ -20,6 +21,7 @@ CONNECTION: Final = "amqp-connection"
 CHANNELS: Final = "amqp-channels"
 CHANNEL: Final = "amqp-channel"
 CONSUMERS: Final = "amqp-consumers"
+CONSUMED_QUEUES: Final = "amqp-consumed-queues"
 CLOSE: Final = "amqp-close"
 COUNTS: Final = "amqp-counts"
 BETWEEN: Final = "\0"
@@ -107,6 +109,36 @@ def _consumers(found: list[AmqpConversation], asked: Row) -> Any:
     return _page(keyed, asked, lambda pair: consumer_shape(*pair))
 
 
+def _consumed_queues(found: list[AmqpConversation], asked: Row) -> Any:
+    """A page of queues with consumers here, of `queues` by virtual host and name where these are given."""
+    named = asked["queues"]
+    wanted = None if named is None else {(vhost, name) for vhost, name in named}
+    keyed: dict[str, list[tuple[Consumer, AmqpChannel]]] = {}
+    for channel in _channels_of(found, asked):
+        for consumer in channel.consuming.consumers.values():
+            if wanted is None or (channel.vhost.name, consumer.queue.name) in wanted:
+                keyed.setdefault(consumer.queue.topic, []).append((consumer, channel))
+    return _page(iter(keyed.items()), asked, _consumed_queue)
+
+
+def _consumed_queue(consumers: list[tuple[Consumer, AmqpChannel]]) -> Row:
+    """A queue as its consumers here know it.  `capacity`: the share of time in which it could deliver at once, and what
+    it is if messages are ready now."""
+    first, channel = consumers[0]
+    virtual_hosts, queue = channel.consuming.services.virtual_hosts, first.queue
+    capacity, now_ms = virtual_hosts.feeds.capacity(queue), virtual_hosts.clock.now_ms()
+    is_single = queue.declaration.arguments.single_active_consumer
+    active = [each.tag for each, _ in consumers if is_single and virtual_hosts.feeds.is_active(queue, each)]
+    return {
+        "vhost": channel.vhost.name,
+        "name": queue.name,
+        "capacity": None if capacity is None else capacity.share(now_ms, is_ready=False),
+        "capacity_if_ready": None if capacity is None else capacity.share(now_ms, is_ready=True),
+        "single_active_consumer_tag": next(iter(active), None),
+        "exclusive_consumer_tag": next((each.tag for each, _ in consumers if each.exclusive), None),
+    }
+
+
 def _close(found: list[AmqpConversation], asked: Row) -> Any:
     """Close the connections with these `names`; return the names of those that were here."""
     wanted, closed = set(asked["names"]), []
@@ -133,6 +165,7 @@ _VIEWS: Final[dict[str, Callable[[list[AmqpConversation], Row], Any]]] = {
     CHANNELS: _channels,
     CHANNEL: _channel,
     CONSUMERS: _consumers,
+    CONSUMED_QUEUES: _consumed_queues,
     CLOSE: _close,
     COUNTS: _counts,
 }

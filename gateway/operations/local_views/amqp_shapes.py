@@ -66,9 +66,11 @@ def channel_shape(channel: AmqpChannel) -> dict[str, Any]:
 
 
 def consumer_shape(consumer: Consumer, channel: AmqpChannel) -> dict[str, Any]:
+    queue, feeds = consumer.queue, channel.consuming.services.virtual_hosts.feeds
+    is_active, is_single = feeds.is_active(queue, consumer), queue.declaration.arguments.single_active_consumer
     return {
         "consumer_tag": consumer.tag,
-        "queue": {"name": consumer.queue.name, "vhost": channel.vhost.name},
+        "queue": {"name": queue.name, "vhost": channel.vhost.name},
         "channel_details": {
             "name": channel_name(channel),
             "number": channel.out.number,
@@ -79,6 +81,8 @@ def consumer_shape(consumer: Consumer, channel: AmqpChannel) -> dict[str, Any]:
         },
         "ack_required": not consumer.no_ack,
         "exclusive": consumer.exclusive,
+        "active": is_active,
+        "activity_status": ("single_active" if is_active else "waiting") if is_single else "up",
         "prefetch_count": consumer.prefetch,
         "arguments": plain(consumer.arguments),
     }

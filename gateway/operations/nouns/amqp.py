@@ -28,7 +28,7 @@ from entrepot.gateway.operations.row.gathered import (
 from entrepot.gateway.operations.row.operation import Noun
 from entrepot.gateway.operations.row.problem import MissingError
 from entrepot.gateway.operations.row.rights import cluster
-from entrepot.gateway.operations.row.shapes import Body, Like, Part, PlainName, Query, Row, shown_as
+from entrepot.gateway.operations.row.shapes import Body, Like, Part, PlainName, Query, Row, one_of, shown_as
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.frontend import AmqpFrontend
@@ -120,6 +120,8 @@ class ConsumerFields(RabbitMqPart, frozen=True):
     channel_details: ChannelOfConsumer
     ack_required: bool
     exclusive: bool
+    active: bool
+    activity_status: Annotated[str, one_of(("up", "single_active", "waiting"))]
     prefetch_count: int
     arguments: Any
 
@@ -134,6 +136,8 @@ _CONSUMER: Final = ConsumerFields(
     ChannelOfConsumer(f"{_NAME} (1)", 1, "bob", _NAME, _NODE, "192.0.2.7", 40_112),
     ack_required=True,
     exclusive=False,
+    active=True,
+    activity_status="up",
     prefetch_count=20,
     arguments={},
 )

@@ -23,7 +23,7 @@ from entrepot.gateway.operations.rabbitmq.overview_shapes import (
     WhoAmIRow,
 )
 from entrepot.gateway.operations.rabbitmq.publishing import PublishBody, publish_of, published
-from entrepot.gateway.operations.rabbitmq.queues import add_counts
+from entrepot.gateway.operations.rabbitmq.queue_figures import add_counts
 from entrepot.gateway.operations.rabbitmq.rows import FeatureFlagRows, NodeRow, NodeRows
 from entrepot.gateway.operations.rabbitmq.server import new_noun, resource_name
 from entrepot.gateway.operations.rabbitmq.users import ADMINISTRATOR, tags_of

@@ -9,7 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from entrepot.gateway.operations.nouns.amqp import RabbitMqPart
 from entrepot.gateway.operations.rabbitmq.listing import Row
-from entrepot.gateway.operations.rabbitmq.rows import CONSUMED, NODE_NAME, ServerStats
+from entrepot.gateway.operations.rabbitmq.rows import NODE_NAME
+from entrepot.gateway.operations.rabbitmq.stats_rows import CONSUMED, ServerStats
 from entrepot.gateway.operations.row.shapes import Like, Part, Shown, shown_as
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -28,6 +27,7 @@ from entrepot.gateway.operations.rabbitmq.listing import (
     rows_of,
 )
 from entrepot.gateway.operations.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
+from entrepot.gateway.operations.rabbitmq.queue_figures import QueueFigures
 from entrepot.gateway.operations.rabbitmq.rows import QueueRow, QueueRows
 from entrepot.gateway.operations.rabbitmq.server import DECLARE, DELETE, GET, LIST, arguments_of, missing, new_noun
 from entrepot.gateway.operations.rabbitmq.shapes import queue_shape
@@ -36,12 +36,8 @@ from entrepot.gateway.operations.row.shapes import Declared, LenientBody, PlainN
 
 if TYPE_CHECKING:
     from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-    from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
     from entrepot.gateway.operations.rabbitmq.server import RabbitMq
     from entrepot.gateway.peers.peers import Peers
-
-COUNTED_AT_ONCE: Final = 64
-"""Number of queues that the store is asked about concurrently."""
 
 QUEUES: Final = new_noun("/queues")
 
@@ -89,7 +85,7 @@ class Queues:
         queue = self._rabbitmq.queue(found, name)
         self._rates.look()
         row = self._row_of(queue, found)
-        await add_counts(self._rabbitmq.virtual_hosts, [row])
+        await self._add_figures([row])
         if "messages" not in row:
             raise missing("queue", queue.name, found)
         rows, gathered = await all_rows(self._peers, CONSUMERS, {"vhost": found.name, "queue": queue.name})
@@ -135,20 +131,7 @@ class Queues:
         self._rates.look()
         queues = [(queue, vhost) for vhost in vhosts for queue in vhost.queues.values()]
         rows = await rows_of(queues, lambda each: self._row_of(*each))
-        return await listing(query, rows, lambda shown: add_counts(self._rabbitmq.virtual_hosts, shown))
+        return await listing(query, rows, self._add_figures)
 
-
-async def add_counts(virtual_hosts: VirtualHosts, rows: list[Row]) -> None:
-    """Add message counts from the store to rows, except those of deleted queues."""
-
-    async def add(row: Row) -> None:
-        vhost = virtual_hosts.definitions.vhost(row["vhost"])
-        queue = None if vhost is None else vhost.queue(row["name"])
-        if queue is None:
-            return
-        ready, held = await virtual_hosts.counting.counts(queue)
-        row["messages"], row["messages_ready"], row["messages_unacknowledged"] = ready + held, ready, held
-        row["consumers"] = virtual_hosts.consumers_of(queue)
-
-    for start in range(0, len(rows), COUNTED_AT_ONCE):
-        await asyncio.gather(*(add(row) for row in rows[start : start + COUNTED_AT_ONCE]))
+    async def _add_figures(self, rows: list[Row]) -> None:
+        await QueueFigures(self._rabbitmq.virtual_hosts, self._peers).add(rows)

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from entrepot.gateway.operations.nouns.amqp import ChannelFields, ConnectionShown, ConsumerFields, RabbitMqPart
+from entrepot.gateway.operations.nouns.amqp import ChannelFields, ConnectionShown, ConsumerFields
 from entrepot.gateway.operations.rabbitmq.listing import PageOf, Row, Rows
-from entrepot.gateway.operations.row.shapes import EXAMPLES, Like, Part, Shown, one_of, shown_as
+from entrepot.gateway.operations.rabbitmq.stats_rows import CONSUMED, ConsumedStats
+from entrepot.gateway.operations.row.shapes import EXAMPLES, Like, Shown, one_of, shown_as
 from entrepot.gateway.operations.row.shapes import Row as ShownRow
 
 NODE_NAME: Final = "entrepot@gateway-1"
@@ -24,46 +25,6 @@ _RowT = TypeVar("_RowT", bound=ShownRow)
 
 class RabbitMqRow(ShownRow, rename="lower", frozen=True):
     """A row in RabbitMQ's spelling."""
-
-
-class Rate(Part, frozen=True):
-    """A rate in one second."""
-
-    rate: float
-
-
-class ConsumedStats(RabbitMqPart, frozen=True, kw_only=True):
-    """Totals since the gateway began, and rates where a sample from some seconds before exists."""
-
-    publish: int
-    publish_details: Rate | UnsetType = UNSET
-    deliver_get: int
-    deliver_get_details: Rate | UnsetType = UNSET
-    ack: int
-    ack_details: Rate | UnsetType = UNSET
-    redeliver: int
-    redeliver_details: Rate | UnsetType = UNSET
-
-
-class ServerStats(ConsumedStats, frozen=True, kw_only=True):
-    confirm: int
-    confirm_details: Rate | UnsetType = UNSET
-    return_unroutable: int
-    return_unroutable_details: Rate | UnsetType = UNSET
-
-
-_RATE: Final = Rate(2.4)
-CONSUMED: Final = ConsumedStats(
-    publish=12,
-    publish_details=_RATE,
-    deliver_get=12,
-    deliver_get_details=_RATE,
-    ack=12,
-    ack_details=_RATE,
-    redeliver=12,
-    redeliver_details=_RATE,
-)
-shown_as(CONSUMED)
 
 
 class ConsumerShown(ConsumerFields, ShownRow, frozen=True):
@@ -155,6 +116,13 @@ class QueueShown(RabbitMqRow, frozen=True):
     messages_ready: int
     messages_unacknowledged: int
     consumers: int
+    message_bytes: int | UnsetType = UNSET
+    message_bytes_ready: int | UnsetType = UNSET
+    message_bytes_unacknowledged: int | UnsetType = UNSET
+    consumer_capacity: float | UnsetType = UNSET
+    consumer_utilisation: float | UnsetType = UNSET
+    single_active_consumer_tag: str | UnsetType = UNSET
+    exclusive_consumer_tag: str | UnsetType = UNSET
     message_stats: ConsumedStats | UnsetType = UNSET
     consumer_details: list[ConsumerShown] | UnsetType = UNSET
 
@@ -177,8 +145,15 @@ shown_as(
         3,
         1,
         1,
-        CONSUMED,
-        [ConsumerShown(**msgspec.structs.asdict(EXAMPLES[ConsumerFields]))],
+        message_bytes=400,
+        message_bytes_ready=300,
+        message_bytes_unacknowledged=100,
+        consumer_capacity=0.9,
+        consumer_utilisation=0.9,
+        single_active_consumer_tag="ctag1",
+        exclusive_consumer_tag="ctag1",
+        message_stats=CONSUMED,
+        consumer_details=[ConsumerShown(**msgspec.structs.asdict(EXAMPLES[ConsumerFields]))],
     )
 )
 

@@ -59,6 +59,7 @@ def test_every_name_is_one_of_rabbitmq_and_of_its_type(managed: Managed) -> None
 
 def test_who_tells(managed: Managed) -> None:
     [labels] = [dict(labels) for name, labels in samples(managed) if name == "rabbitmq_identity_info"]
+    assert labels.pop("rabbitmq_endpoint", "") == ("aggregated" if managed.is_ours else "")  # RabbitMQ 4 has it
     assert sorted(labels) == sorted(IDENTITY) and all(labels.values())
     assert labels["rabbitmq_node"] == managed.get("/overview")["node"]
     [build] = [dict(labels) for name, labels in samples(managed) if name == "rabbitmq_build_info"]
@@ -72,12 +73,14 @@ def test_what_clients_do_is_counted(managed: Managed) -> None:
         "rabbitmq_connections_closed_total": 0,
         "rabbitmq_channels_opened_total": 1,
         "rabbitmq_channels_closed_total": 0,
-        "rabbitmq_queues_declared_total": 1,
-        "rabbitmq_queues_created_total": 1,
-        "rabbitmq_queues_deleted_total": 0,
-        "rabbitmq_channel_messages_published_total": 5,
-        "rabbitmq_channel_messages_confirmed_total": 5,
+        "rabbitmq_queues_declared_total": 2,
+        "rabbitmq_queues_created_total": 2,
+        "rabbitmq_queues_deleted_total": 1,
+        "rabbitmq_channel_messages_published_total": 6,
+        "rabbitmq_channel_messages_confirmed_total": 6,
         "rabbitmq_channel_messages_acked_total": 1,
+        "rabbitmq_channel_messages_unroutable_dropped_total": 1,
+        "rabbitmq_channel_get_empty_total": 1,
         "rabbitmq_channel_get_total": 1,
         "rabbitmq_channel_get_ack_total": 1,
         "rabbitmq_channel_messages_delivered_total": 0,
@@ -85,6 +88,9 @@ def test_what_clients_do_is_counted(managed: Managed) -> None:
         "rabbitmq_queue_messages_ready": 1,
         "rabbitmq_queue_messages_unacked": 2,
         "rabbitmq_queue_messages": 3,
+        "rabbitmq_queue_messages_bytes": 30,
+        "rabbitmq_queue_messages_ready_bytes": 10,
+        "rabbitmq_queue_messages_unacked_bytes": 20,
         "rabbitmq_channel_messages_unacked": 2,
         "rabbitmq_connections": 1,
         "rabbitmq_channels": 1,
@@ -97,7 +103,11 @@ def test_what_clients_do_is_counted(managed: Managed) -> None:
         channel.basic_qos(prefetch_count=2)
         channel.queue_declare(queue, durable=True)
         for number in range(5):
-            channel.basic_publish("", queue, b"%d" % number, pika.BasicProperties(delivery_mode=2))
+            channel.basic_publish("", queue, b"%010d" % number, pika.BasicProperties(delivery_mode=2))
+        channel.basic_publish("", f"{queue}-nowhere", b"lost")
+        channel.queue_declare(f"{queue}-empty", exclusive=True)
+        assert channel.basic_get(f"{queue}-empty")[0] is None
+        channel.queue_delete(f"{queue}-empty")
         channel.basic_get(queue, auto_ack=True)
         channel.basic_ack(channel.basic_get(queue)[0].delivery_tag)
         channel.basic_consume(queue, lambda *given: None)
@@ -109,10 +119,23 @@ def test_what_clients_do_is_counted(managed: Managed) -> None:
             return {name: now[name, ()] - before.get((name, ()), 0) for name in counted}
 
         wait_until(lambda: grown() == counted, lambda: f"{grown()}")
+        amqp = (("protocol", "amqp091"),)
+        grown_globally = {
+            "rabbitmq_global_messages_routed_total": 5,
+            "rabbitmq_global_messages_received_confirm_total": 6,
+            "rabbitmq_global_messages_unroutable_dropped_total": 1,
+            "rabbitmq_global_consumers": 1,
+            **({"rabbitmq_global_publishers": 1} if managed.is_ours else {}),  # RabbitMQ 3.10 takes off too many
+        }
+        now = samples(managed)
+        assert {name: now[name, amqp] - before.get((name, amqp), 0) for name in grown_globally} == grown_globally
         objects = samples(managed, "/per-object")
         labels = (("queue", queue), ("vhost", "/"))
         assert objects["rabbitmq_queue_messages_ready", labels] == 1
         assert objects["rabbitmq_queue_messages_unacked", labels] == 2
+        assert objects["rabbitmq_queue_messages_unacked_bytes", labels] == 20
+        assert 0 < objects["rabbitmq_queue_consumer_capacity", labels] < 1
+        assert 0 < objects["rabbitmq_queue_consumer_utilisation", labels] < 1
         channel.queue_delete(queue)
     for name in ("connections_closed", "channels_closed", "queues_deleted"):
         full = f"rabbitmq_{name}_total"

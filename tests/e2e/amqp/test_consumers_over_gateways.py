@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.processes.deployment import ClusterProcesses
-from tests.support.waiting import wait_until
+from tests.support.processes.deployment import ClusterProcesses, GatewayProcess
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 IN_A_ROW = 10
 PACE_SECONDS = 0.02
@@ -76,9 +78,24 @@ class Queue:
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
+def gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[GatewayProcess]]:
     with ClusterProcesses(tmp_path_factory.mktemp("two"), {}, name_servers=1, brokers=1, gateways=2) as running:
-        yield [gateway.port("amqp") for gateway in running.gateways]
+        yield running.gateways
+
+
+@pytest.fixture(scope="module")
+def ports(gateways: list[GatewayProcess]) -> list[int]:
+    return [gateway.port("amqp") for gateway in gateways]
+
+
+def told(gateway: GatewayProcess, queue: str) -> dict[str, Any]:
+    """A queue as a gateway tells it, which is as the list there has it."""
+    url = f"http://{gateway.address('http')}/api/queues/%2F"
+    with httpx2.Client(trust_env=False, timeout=PATIENCE_SECONDS, auth=("guest", "guest")) as client:
+        [listed] = [each for each in client.get(url).json() if each["name"] == queue]
+        found: dict[str, Any] = client.get(f"{url}/{queue}").json()
+    assert listed.keys() <= found.keys() | {"message_stats"}
+    return found
 
 
 def test_a_higher_priority_at_another_gateway_comes_first(ports: list[int]) -> None:
@@ -115,4 +132,34 @@ def test_the_single_active_consumer_is_the_one_that_came_first(ports: list[int])
     queue.wait_for("second")
     queue.leave(second)
     queue.wait_for("third")
+    queue.close()
+
+
+def test_every_gateway_tells_the_figures_of_all(gateways: list[GatewayProcess], ports: list[int]) -> None:
+    queue = Queue(ports[0], "figures", **{"x-single-active-consumer": True})
+    first = queue.read_at(ports[0], "first")
+    queue.wait_for("first")
+    queue.read_at(ports[1], "second")
+    names = ("message_bytes", "message_bytes_ready", "message_bytes_unacknowledged", "consumers")
+
+    def figures() -> list[tuple[int, ...]]:
+        return [tuple(told(each, queue.name)[name] for name in names) for each in gateways]
+
+    wait_until(lambda: figures() == [(0, 0, 0, 2)] * 2, lambda: f"{figures()}")
+    first.channel.basic_qos(prefetch_count=1)
+    for _ in range(3):  # nobody reads them, and the first one was sent
+        queue.channel.basic_publish("", queue.name, b"x" * 10)
+    wait_until(lambda: figures() == [(30, 20, 10, 2)] * 2, lambda: f"{figures()}")
+    for each in gateways:
+        found = told(each, queue.name)
+        consumers = {row["consumer_tag"]: (row["active"], row["activity_status"]) for row in found["consumer_details"]}
+        assert sorted(consumers.values()) == [(False, "waiting"), (True, "single_active")]
+        assert consumers[found["single_active_consumer_tag"]] == (True, "single_active")
+        assert 0 <= found["consumer_capacity"] < 1
+    queue.leave(first)
+    wait_until(lambda: all(told(each, queue.name)["consumers"] == 1 for each in gateways), "it has gone")
+    wait_until(
+        lambda: all(told(each, queue.name)["consumer_details"][0]["active"] for each in gateways),
+        "the second is active",
+    )
     queue.close()

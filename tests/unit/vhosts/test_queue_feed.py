@@ -15,6 +15,7 @@ from entrepot.domain.names import queue_feed
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.topic import Topic
 from entrepot.gateway.amqp.feeds.queue_feed import QueueFeed
+from entrepot.gateway.amqp.feeds.waiting import HALF_LIFE_MS
 from entrepot.gateway.messaging.ticket import Ticket
 from tests.support.clock import ManualClock
 from tests.support.stores.model_store import MemoryStore
@@ -412,4 +413,27 @@ async def test_who_waits_is_told_since_when(store: MemoryStore) -> None:
     taker.tickets[2].acknowledge()
     assert await feed.get() is not None
     assert waited == [began, began, again, None], "basic.get does not wait"
+    await feed.close()
+
+
+async def test_messages_that_wait_for_credit_lower_the_capacity() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    await store.topology.put_topic(Topic(TOPIC, 1))
+    await store.topology.put_group(ConsumerGroup("q", max_attempts=UNLIMITED_ATTEMPTS))
+    feed = QueueFeed(store, clock, TOPIC, "q", lambda tickets, since_ms: tickets, lambda feed: None)
+    taker = Taker(1)
+    feed.add(taker)
+    await put(store, "a")
+    await until(lambda: len(taker.tickets) == 1 and not feed.is_waiting, "its credit is used up")
+    clock.advance(HALF_LIFE_MS)
+    assert feed.waiting.capacity.share(clock.now_ms(), is_ready=False) == 1, "nothing waits"
+    await put(store, "b")
+    clock.advance(HALF_LIFE_MS)
+    taker.tickets[0].acknowledge()
+    feed.look()
+    await until(lambda: len(taker.tickets) == 2, "it has credit again")
+    assert feed.waiting.capacity.share(clock.now_ms(), is_ready=False) == pytest.approx(0.625), (
+        "b waited for half of it"
+    )
     await feed.close()

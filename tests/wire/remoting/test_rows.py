@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from entrepot.domain.broker_of_queue import first_place, first_queue
-from entrepot.domain.definitions.consumer_group import GroupStatus
+from entrepot.domain.definitions.consumer_group import GroupStatus, UnsettledBytes
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue
 from entrepot.domain.message import StoredMessage
@@ -116,6 +116,12 @@ CALLS: Final[dict[str, tuple[Ask[Any], tuple[Any, ...], Any, Any]]] = {
     "group_status": (rows.GROUP_STATUS.ask("g"), ("g",), v.GROUP_STATUS, PROGRESS),
     "topic_statuses": (rows.TOPIC_STATUSES.ask(["t", "u"]), (["t", "u"],), [v.TOPIC_STATUS], [STATUS]),
     "group_statuses": (rows.GROUP_STATUSES.ask(("g", "h")), (["g", "h"],), [v.GROUP_STATUS], [PROGRESS]),
+    "unsettled_bytes": (
+        rows.UNSETTLED_BYTES.ask("g", "t"),
+        ("g", "t"),
+        UnsettledBytes(30, 12),
+        UnsettledBytes(30, 12),
+    ),
     "get": (rows.GET.ask(["k", "l"]), (["k", "l"],), [v.KEY_VALUE, None], [KeyValue("k", b"v", VERSION), None]),
     "scan": (rows.SCAN.ask("k", limit=100), ("k", "", 100), [v.KEY_VALUE], [KeyValue("k", b"v", VERSION)]),
     "write": (rows.WRITE.ask([v.CHANGE]), ([v.CHANGE],), 12, VERSION),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.definitions.consumer_group import ConsumerGroup, GroupStatus, UnsettledBytes
 from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, split_name
 from entrepot.domain.topic import Topic, TopicQueues, TopicStatus, own_queues
@@ -98,6 +98,9 @@ class RocketMqTopology:
 
     async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
         return await _told(names, self.group_status)
+
+    async def unsettled_bytes(self, group: str, topic: str) -> UnsettledBytes | None:
+        return None
 
 
 async def _told(names: Sequence[str], ask: Callable[[str], Awaitable[_Status]]) -> list[_Status]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from entrepot.domain.definitions.consumer_group import LATEST, ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.definitions.consumer_group import (
+    EARLIEST,
+    LATEST,
+    ConsumerGroup,
+    GroupStatus,
+    QueueProgress,
+    UnsettledBytes,
+)
 from entrepot.domain.definitions.revision import revised
 from entrepot.domain.errors import Code, EntrepotError, raise_if
 from entrepot.domain.names import (
@@ -167,6 +174,25 @@ class Topology:
 
     async def group_statuses(self, names: Sequence[str]) -> list[GroupStatus]:
         return [await self.group_status(name) for name in names if name in self._state.groups]
+
+    async def unsettled_bytes(self, group: str, topic: str) -> UnsettledBytes | None:
+        self._state.catch_up()
+        found, now, waiting, in_flight = self._state.group(group), self._state.clock.now_ms(), 0, 0
+        self._state.topic(topic)
+        for name in (topic, retry_topic(group, topic)):
+            states = self._state.group_queues.get((group, name), {})
+            for queue in self._state.queues_of(name) if name in self._state.topics else ():
+                progress = states.get(queue.queue_id)
+                if progress is None and (name != topic or found.start != EARLIEST):
+                    continue
+                entries = {} if progress is None else progress.entries
+                for message in queue.since(0 if progress is None else progress.start):
+                    entry = entries.get(message.queue_offset)
+                    if entry is not None and entry.is_in_flight(now):
+                        in_flight += len(message.body)
+                    elif entry is None or not entry.is_settled:
+                        waiting += len(message.body)
+        return UnsettledBytes(waiting, in_flight)
 
     # -- namespaces ----------------------------------------------------------------------------------------------
 
