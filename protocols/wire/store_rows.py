@@ -57,7 +57,7 @@ TOPIC_STATUS: Final = row(32, Topology.topic_status, again=True, callers=ANYBODY
 GROUP_STATUS: Final = row(37, Topology.group_status, again=True, callers=ANYBODY, answer=form.GROUP_STATUS)
 TOPIC_STATUSES: Final = row(38, Topology.topic_statuses, again=True, callers=ANYBODY, answer=form.TOPIC_STATUSES)
 GROUP_STATUSES: Final = row(39, Topology.group_statuses, again=True, callers=ANYBODY, answer=form.GROUP_STATUSES)
-UNSETTLED_BYTES: Final = row(131, Topology.unsettled_bytes, again=True)
+UNSETTLED_BYTES: Final = row(132, Topology.unsettled_bytes, again=True)
 STATUSES: Final = (TOPIC_STATUS, GROUP_STATUS, TOPIC_STATUSES, GROUP_STATUSES, UNSETTLED_BYTES)
 
 # -- key-values ------------------------------------------------------------------------------------------------------
