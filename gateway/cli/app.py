@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from entrepot.gateway.cli.client import Client
+from entrepot.gateway.cli.client_tls import CaOption, CertOption, ClientTls, KeyOption
 from entrepot.gateway.cli.commands import CommandGroup
 from entrepot.gateway.cli.deployment import broker, controller, gateway, nameserver, serve
 from entrepot.gateway.cli.errors import FAILED, OK, CommandError
@@ -44,8 +45,12 @@ def entrepot(
     show_version: Annotated[
         bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    ca: CaOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
 ) -> None:
     """Entrepôt: a messaging gateway in front of one durable log."""
+    Client.tls = ClientTls.of(ca, cert, key, os.environ)
 
 
 app.command()(serve)

@@ -15,6 +15,7 @@ import typer
 
 from entrepot.domain.access.evaluator import is_loopback
 from entrepot.domain.url import fault_of_url
+from entrepot.gateway.cli.client_tls import ClientTls
 from entrepot.gateway.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Client:
     this command was not a GET, and was answered with success."""
 
     has_changed: ClassVar[bool] = False
+    tls: ClassVar[ClientTls] = ClientTls()
+    """Of all requests of this command."""
 
     def __init__(self, server: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._credentials = _credentials(os.environ)
@@ -106,7 +109,9 @@ class Client:
             url = self._server + path
             given = options.pop("headers", None) or {}
             headers = {**self._credentials, **given}
-            with httpx2.stream(method, url, timeout=timeout, trust_env=False, headers=headers, **options) as response:
+            verify = Client.tls.context() if url.startswith("https:") else True
+            sent = {"timeout": timeout, "headers": headers, "verify": verify, **options}
+            with httpx2.stream(method, url, trust_env=False, **sent) as response:
                 if response.is_success:
                     yield response
                     return

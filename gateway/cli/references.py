@@ -54,8 +54,10 @@ These options are the same wherever a command has them:
 | `--namespace NAME`, `-n` | namespace of the names; else `ENTREPOT_NAMESPACE`, else `default` |
 | `--json` | print JSON |
 
-`ENTREPOT_TOKEN`, or `ENTREPOT_USER` and `ENTREPOT_PASSWORD`, have the credentials. `entrepot --version` prints the
-version.
+`ENTREPOT_TOKEN`, or `ENTREPOT_USER` and `ENTREPOT_PASSWORD`, have the credentials. `entrepot --ca FILE` before the
+command, else `ENTREPOT_CA`, else `SSL_CERT_FILE`, has the authorities of an https server. `--cert` and `--key`, else
+`ENTREPOT_CERT` and `ENTREPOT_KEY`, have a certificate to show, whose name may be the user. `entrepot --version` prints
+the version.
 """
 _SPACES_HEAD: Final = """# Value spaces
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from entrepot.gateway.cli.app import run
 from entrepot.protocols.amqp.frames import PROTOCOL_HEADER
 from entrepot.protocols.amqp.methods_connection import ConnectionStartOk
 from entrepot.protocols.mqtt.encoder import encode
@@ -22,6 +23,7 @@ from tests.support.cases import cases
 from tests.support.http.access import ROOT, new_user, said
 from tests.support.http.client import http_client
 from tests.support.processes.certificates import TestAuthority
+from tests.support.processes.command_line import build_commands_once
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -121,6 +123,41 @@ def test_a_certificate_that_was_revoked(server: ServerProcess, own: TestAuthorit
             wait_until(lambda door=door: not is_taken(door, good), f"{door} takes no list that is over")  # type: ignore[misc]
     finally:
         own.revoke()
+
+
+def test_commands_take_an_authority_and_a_certificate(
+    server: ServerProcess, own: TestAuthority, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By options, by variables of ours, or by OpenSSL's."""
+    build_commands_once(monkeypatch)
+    monkeypatch.setenv("ENTREPOT_SERVER", f"https://{server.address('http')}")
+    certificate = own.issue("operator", "operator.example", common_name="operator")
+    with client_of(server, own, auth=("root", "root")) as root:
+        new_user(root, *said("ALLOW", ("LIST", "Topic:*")), name="operator")
+
+    def asked(*options: str, **variables: Path) -> tuple[int, str]:
+        with monkeypatch.context() as changed:
+            for name, value in variables.items():
+                changed.setenv(name, str(value))
+            code = run([*options, "topic", "list"])
+        shown = capfd.readouterr()
+        return code, shown.out + shown.err
+
+    code, told = asked()
+    assert code == 1 and "certificate verify failed" in told
+    code, told = asked("--ca", str(own.file))
+    assert code == 1 and "credentials are needed" in told
+    assert asked("--ca", str(own.file), "--cert", str(certificate))[0] == 0
+    assert asked(ENTREPOT_CA=own.file, ENTREPOT_CERT=certificate)[0] == 0
+    assert asked("--cert", str(certificate), SSL_CERT_FILE=own.file)[0] == 0
+    for options, words in (
+        (("--key", str(certificate)), "--key needs --cert"),
+        (("--ca", "nowhere.pem"), "nowhere.pem: not usable as authorities"),
+        (("--ca", str(own.file), "--cert", str(own.file)), "not usable as a certificate"),
+    ):
+        code, told = asked(*options)
+        assert (code, words in told) == (2, True), told
+    assert asked("--ca", str(own.file))[0] == 1, "nothing is kept from the command before"
 
 
 # -- behind a balancer -------------------------------------------------------------------------------------------------
