@@ -18,7 +18,8 @@ PREFIX: Final = "x-"
 QUEUE_TYPE: Final = "x-queue-type"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_ROUTING_KEY: Final = "x-dead-letter-routing-key"
-DEFAULT_QUORUM_DELIVERY_LIMIT: Final = 20
+QUORUM_DELIVERY_LIMIT: Final = 20
+"""Delivery limit of quorum queues without one, since RabbitMQ 4.0."""
 
 
 class QueueType(StrEnum):
@@ -164,13 +165,13 @@ class QueueArguments:
     delayed_retry_max_ms: int | None = None
     given: Mapping[str, object] = field(default_factory=no_arguments, compare=False)
 
-    @property
-    def attempts_allowed(self) -> int | None:
-        """Returns of a message allowed before it is a dead letter, or None for any number."""
+    def attempts_allowed(self, default: int | None) -> int | None:
+        """Returns of a message allowed before it is a dead letter, or None for any number.  `default`: of a quorum
+        queue without a limit."""
         if self.queue_type is not QueueType.QUORUM:
             return None
-        limit = DEFAULT_QUORUM_DELIVERY_LIMIT if self.delivery_limit is None else self.delivery_limit
-        return None if limit < 0 else limit
+        limit = default if self.delivery_limit is None else self.delivery_limit
+        return None if limit is None or limit < 0 else limit
 
     @property
     def full_queue(self) -> Overflow:
@@ -179,6 +180,12 @@ class QueueArguments:
         if self.queue_type is QueueType.QUORUM and self.overflow is Overflow.REJECT_PUBLISH_DLX:
             return Overflow.DROP_HEAD
         return self.overflow
+
+
+def default_delivery_limit(version: str) -> int | None:
+    """Return the delivery limit of quorum queues without one in a version of RabbitMQ, such as `3.13.7`."""
+    major = version.partition(".")[0]
+    return QUORUM_DELIVERY_LIMIT if major.isdecimal() and int(major) >= 4 else None
 
 
 def parse_queue_arguments(given: Mapping[str, object], of: str) -> QueueArguments:

@@ -258,8 +258,7 @@ class ChannelConsuming:
         """Requeue messages and return those over the delivery limit, which become dead letters."""
         dead: list[Held] = []
         for held in found:
-            limit = held.member.queue.declaration.arguments.attempts_allowed
-            if limit is not None and held.attempt > limit:
+            if self.services.virtual_hosts.dead_letters.is_spent(held.member.queue, held.attempt):
                 dead.append(held)
             else:
                 held.release()
