@@ -18,7 +18,8 @@ PREFIX: Final = "x-"
 QUEUE_TYPE: Final = "x-queue-type"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
 DEAD_LETTER_ROUTING_KEY: Final = "x-dead-letter-routing-key"
-DEFAULT_QUORUM_DELIVERY_LIMIT: Final = 20
+QUORUM_DELIVERY_LIMIT: Final = 20
+"""Delivery limit of quorum queues without one, since RabbitMQ 4.0."""
 
 
 class QueueType(StrEnum):
@@ -169,13 +170,13 @@ class QueueArguments:
     def is_quorum(self) -> bool:
         return self.queue_type is QueueType.QUORUM
 
-    @property
-    def attempts_allowed(self) -> int | None:
-        """Returns of a message allowed before it is a dead letter, or None for any number."""
+    def attempts_allowed(self, default: int | None) -> int | None:
+        """Returns of a message allowed before it is a dead letter, or None for any number.  `default`: of a quorum
+        queue without a limit."""
         if not self.is_quorum:
             return None
-        limit = DEFAULT_QUORUM_DELIVERY_LIMIT if self.delivery_limit is None else self.delivery_limit
-        return None if limit < 0 else limit
+        limit = default if self.delivery_limit is None else self.delivery_limit
+        return None if limit is None or limit < 0 else limit
 
     def retry_delay_ms(self, attempt: int, *, has_failed: bool) -> int:
         """Return how long a returned message waits before it is delivered again, as RabbitMQ 4.3's delayed retry.
@@ -198,6 +199,12 @@ class QueueArguments:
         if self.is_quorum and self.overflow is Overflow.REJECT_PUBLISH_DLX:
             return Overflow.DROP_HEAD
         return self.overflow
+
+
+def default_delivery_limit(version: str) -> int | None:
+    """Return the delivery limit of quorum queues without one in a version of RabbitMQ, such as `3.13.7`."""
+    major = version.partition(".")[0]
+    return QUORUM_DELIVERY_LIMIT if major.isdecimal() and int(major) >= 4 else None
 
 
 def parse_queue_arguments(given: Mapping[str, object], of: str) -> QueueArguments:

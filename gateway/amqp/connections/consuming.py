@@ -261,8 +261,7 @@ class ChannelConsuming:
         client rejects them."""
         dead: list[Held] = []
         for held in found:
-            limit = held.member.queue.declaration.arguments.attempts_allowed
-            if limit is not None and held.attempt > limit:
+            if self.services.virtual_hosts.dead_letters.is_spent(held.member.queue, held.attempt):
                 dead.append(held)
             else:
                 _give_back(held, has_failed=has_failed)

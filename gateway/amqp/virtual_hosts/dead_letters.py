@@ -55,15 +55,16 @@ class DeadLetters:
             letters
         )
         """The way of letters to their queues, by whose limits it goes; it raises what made all of them fail."""
+        self.default_limit: int | None = None
+        """Delivery limit of quorum queues without one."""
         self.count = 0
         """Dead letters published since the process began."""
 
     async def reject(self, dead: Sequence[tuple[Queue, Ticket]]) -> None:
         """Dead-letter messages that consumers refused, or that came back too often."""
         for queue in {queue for queue, _ in dead}:
-            limit = queue.declaration.arguments.attempts_allowed
             of = [ticket for other, ticket in dead if other is queue]
-            spent = [ticket for ticket in of if limit is not None and ticket.attempt > limit]
+            spent = [ticket for ticket in of if self.is_spent(queue, ticket.attempt)]
             await self.bury(queue, spent, DeathReason.DELIVERY_LIMIT)
             await self.bury(queue, [ticket for ticket in of if ticket not in spent], DeathReason.REJECTED)
 
@@ -87,10 +88,14 @@ class DeadLetters:
             return tickets
         return [each for each in tickets if each.is_open and each not in over]
 
+    def is_spent(self, queue: Queue, attempt: int) -> bool:
+        """True if a message that comes back after this attempt came back too often."""
+        limit = queue.declaration.arguments.attempts_allowed(self.default_limit)
+        return limit is not None and attempt > limit
+
     def came_back(self, queue: Queue, tickets: Sequence[Ticket]) -> list[Ticket]:
         """Return the messages that came back too often: they are dead-lettered, and not to be released."""
-        limit = queue.declaration.arguments.attempts_allowed
-        spent = [] if limit is None else [each for each in tickets if each.attempt > limit]
+        spent = [each for each in tickets if self.is_spent(queue, each.attempt)]
         if spent:
             self._spawn(self.bury(queue, spent, DeathReason.DELIVERY_LIMIT))
         return spent

@@ -200,6 +200,13 @@ class Overflow:
             await leased.settle()
 
 
+class QueueFullError(EntrepotError):
+    """The refusal of a message by a full queue that rejects."""
+
+    def __init__(self) -> None:
+        super().__init__(Code.TOO_MANY_REQUESTS, "the queue is full")
+
+
 class _Outcome(NamedTuple):
     """The outcome of a message: a full queue may refuse it, and another one take it."""
 
@@ -214,7 +221,7 @@ def _told(outcomes: Sequence[_Outcome], refusals: Refusals) -> Refusals:
     for outcome in outcomes:
         refusal = next(left, None) if outcome.is_taken else None
         if refusal is None and outcome.is_refused:
-            refusal = EntrepotError(Code.TOO_MANY_REQUESTS, "the queue is full")
+            refusal = QueueFullError()
         found.append(refusal)
     return found
 

@@ -22,6 +22,7 @@ from entrepot.domain.exchanges.binding import Binding, check_binding
 from entrepot.domain.exchanges.exchange import Exchange
 from entrepot.domain.ports import Store
 from entrepot.domain.queues import declaration as queue_declaration
+from entrepot.domain.queues.arguments import default_delivery_limit
 from entrepot.domain.queues.declaration import QueueDeclaration
 from entrepot.domain.queues.policy import Policy
 from entrepot.gateway.amqp.feeds.consumers import QueueConsumer
@@ -80,6 +81,7 @@ class VirtualHosts:
         self.counting = Counting(store)
         self.routing = Routing(store, routes, keeps_topics=settings.exchange_topics)
         self.dead_letters = DeadLetters(definitions, self.routing, sender, clock, self.tasks.spawn)
+        self.dead_letters.default_limit = default_delivery_limit(settings.product_version)
         self.feeds = QueueFeeds(
             store,
             clock,

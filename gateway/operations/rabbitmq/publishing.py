@@ -13,6 +13,7 @@ from entrepot.domain.exchanges import exchange as exchanges
 from entrepot.domain.exchanges.routing import UnknownExchange
 from entrepot.gateway.amqp.connections.publishing import all_keys, not_own_user
 from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.overflow import QueueFullError
 from entrepot.gateway.amqp.virtual_hosts.topic_keys import check_keys_written
 from entrepot.gateway.amqp.virtual_hosts.vhost_names import namespace_of
 from entrepot.gateway.messaging.answer import Answer
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 
 EXCHANGE_PUBLISHING: Final = new_noun("/exchanges/{vhost}/{name}/publish")
+_REJECTED: Final = "rejected Unable to publish message. Check queue limits."
+"""RabbitMQ's words for a message that a queue rejects."""
 _EXAMPLE: Final = {
     "routing_key": "line1.temp",
     "payload": "21.5",
@@ -149,4 +152,4 @@ async def _sent(frontend: AmqpFrontend, vhost: Vhost, message: Message) -> None:
         await work
     refusals = await answer
     if refusals and refusals[0] is not None:
-        raise refusals[0]
+        raise bad_request(_REJECTED) if isinstance(refusals[0], QueueFullError) else refusals[0]

@@ -122,3 +122,19 @@ def test_a_user_with_a_hash_logs_in_and_keeps_its_tags(managed: Managed) -> None
         assert managed.do("POST", "/definitions", {"users": [row]}) in (201, 204)
         assert managed.get("/whoami", user=user)["name"] == user
         managed.do("DELETE", f"/users/{user}")
+
+
+def test_a_publish_that_a_full_queue_rejects_is_a_bad_request(managed: Managed) -> None:
+    full, other = name(), name()
+    managed.do("PUT", f"/queues/%2F/{full}", {"arguments": {"x-max-length": 1, "x-overflow": "reject-publish"}})
+    managed.do("PUT", f"/queues/%2F/{other}", {})
+    body = {"payload": "x", "properties": {"headers": {"CC": [other]}}, "payload_encoding": "string"}
+    path = "/exchanges/%2F/amq.default/publish"
+    answers = [managed.ask("POST", path, {**body, "routing_key": full}) for _ in range(3)]
+    assert [each.status_code for each in answers] == [200, 400, 400]
+    assert answers[2].json()["reason"] == "rejected Unable to publish message. Check queue limits."
+    got = {"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    found = [managed.ask("POST", f"/queues/%2F/{queue}/get", got).json() for queue in (full, other)]
+    assert [len(each) for each in found] == [1, 3], "the other queue has them all"
+    for queue in (full, other):
+        managed.do("DELETE", f"/queues/%2F/{queue}")

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.queues.arguments import DeadLetterStrategy, DelayedRetry, Overflow, QueueArguments, QueueType
+from entrepot.domain.queues.arguments import (
+    DeadLetterStrategy,
+    DelayedRetry,
+    Overflow,
+    QueueArguments,
+    QueueType,
+    default_delivery_limit,
+)
 from entrepot.domain.queues.declaration import check_new_name, declared_queue, inequivalence, locked, not_found
 from tests.support.cases import cases
 
@@ -84,7 +91,7 @@ def test_a_quorum_queue():
         1000,
         30_000,
     )
-    assert arguments.attempts_allowed == 3
+    assert arguments.attempts_allowed(20) == 3
 
 
 @cases(
@@ -92,7 +99,17 @@ def test_a_quorum_queue():
     [({}, None), (QUORUM, 20), ({**QUORUM, "x-delivery-limit": -1}, None), ({**QUORUM, "x-delivery-limit": 0}, 0)],
 )
 def test_how_often_a_message_may_come_back(arguments, attempts):
-    assert declare(arguments).arguments.attempts_allowed == attempts
+    assert declare(arguments).arguments.attempts_allowed(20) == attempts
+    without = declare(arguments).arguments.attempts_allowed(None)
+    assert without == (attempts if "x-delivery-limit" in arguments else None)
+
+
+@cases(
+    "version, limit",
+    [("3.13.7", None), ("3.8.0", None), ("4.0.0", 20), ("4.1", 20), ("10.2", 20), ("", None), ("moon", None)],
+)
+def test_the_default_limit_is_that_of_the_announced_version(version, limit):
+    assert default_delivery_limit(version) == limit
 
 
 def test_quorum_queues_drop_where_they_cannot_dead_letter_what_they_refuse():

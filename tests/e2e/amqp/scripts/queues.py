@@ -303,3 +303,20 @@ def _(stage: Stage) -> object:
         assert message is not None
         channel.reject(message.delivery_tag, requeue=True)
     return _deaths(stage, channel, dead)
+
+
+@case("no delivery limit by itself", (25, True))
+def _(stage: Stage) -> object:
+    """As up to RabbitMQ 3.13, which is announced; 4.0 has a limit of 20."""
+    channel = stage.channel(confirms=True)
+    queue = channel.queue_declare(stage.name("q"), durable=True, arguments={"x-queue-type": "quorum"}).queue
+    channel.publish("", queue, b"x")
+    for _turn in range(25):
+        channel.wait_ready(queue, 1)
+        message = channel.get(queue)
+        assert message is not None
+        channel.reject(message.delivery_tag, requeue=True)
+    channel.wait_ready(queue, 1)
+    message = channel.get(queue)
+    assert message is not None
+    return (message.properties.headers or {}).get("x-delivery-count"), message.redelivered
