@@ -85,7 +85,7 @@ _INSTEAD: Final = {
     "(?(": "write both cases, with | between",
     "(?#": "leave it out",
 }
-"""What to write instead."""
+"""The form to write for each that RE2 lacks."""
 _REPEATED_TWICE: Final = "bad repetition operator"
 """RE2's word for a possessive repetition, such as `a*+`."""
 

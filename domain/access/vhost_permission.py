@@ -5,8 +5,8 @@ read back as it was written.  Where it is what a list of names gives back, the s
 (`Topic:orders/#`); else it has the expression itself (`Topic~^ord`, `domain.access.name_expression`).  An empty
 expression finds nothing, as on RabbitMQ.
 
-Who may write to `amq.default` may publish to every queue by the default exchange.  The resource `Topic:$amq.default`
-says so.
+The right to write to `amq.default` is one to publish to every queue by the default exchange: the resource
+`Topic:$amq.default`.
 """
 
 from __future__ import annotations

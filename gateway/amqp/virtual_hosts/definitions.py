@@ -162,8 +162,8 @@ class Definitions:
         return exchange
 
     async def delete_exchange(self, vhost: Vhost, name: str) -> None:
-        """Delete an exchange with its bindings and dependents; nothing if it does not exist. A Topic of the name is no
-        exchange any more."""
+        """Delete an exchange with its bindings and dependents; nothing if it does not exist. A Topic of the name
+        does not count as an exchange any more."""
         removal = vhost.routing.removal_of_exchange(name)
         if not removal.exchanges and self._store.topology.topic(encoded_name(name)) is not None:
             removal = Removal(exchanges=(name,))

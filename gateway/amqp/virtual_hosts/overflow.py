@@ -70,8 +70,8 @@ class Overflow:
     async def send_letters(self, vhost: Vhost, letters: list[Message], *, as_a_whole: bool = False) -> Refusals:
         """Send dead letters and return the refusals, those of full queues among them. Raises what made all fail.
 
-        `as_a_whole`: a message goes to none of its queues while one that rejects without dead letters is full. What
-        becomes a dead letter instead is not refused."""
+        `as_a_whole`: a message goes to none of its queues while one that rejects without dead letters is full. A
+        dead letter made of one is not refused."""
         if not any(topic in vhost.limited for each in letters for topic, _ in places(each)):
             return await self._sender.send_and_wait(letters)
         failure, refusals, taken = await self._send_admitted(vhost, letters, as_a_whole=as_a_whole)

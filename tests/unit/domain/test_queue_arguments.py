@@ -181,7 +181,6 @@ def test_values_that_are_refused(arguments, fault):
         ("classic", "x-delivery-limit", 3),
         ("classic", "x-max-age", "1D"),
         ("classic", "x-dead-letter-strategy", "at-least-once"),
-        ("quorum", "x-max-priority", 5),
         ("quorum", "x-queue-mode", "lazy"),
         ("quorum", "x-max-age", "1D"),
         ("stream", "x-max-priority", 5),
