@@ -121,8 +121,8 @@ class QueueShown(RabbitMqRow, frozen=True):
     message_bytes_unacknowledged: int | UnsetType = UNSET
     consumer_capacity: float | UnsetType = UNSET
     consumer_utilisation: float | UnsetType = UNSET
-    single_active_consumer_tag: str | None | UnsetType = UNSET
-    exclusive_consumer_tag: str | None | UnsetType = UNSET
+    single_active_consumer_tag: str | UnsetType | None = UNSET
+    exclusive_consumer_tag: str | UnsetType | None = UNSET
     message_stats: ConsumedStats | UnsetType = UNSET
     consumer_details: list[ConsumerShown] | UnsetType = UNSET
 
