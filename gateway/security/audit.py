@@ -2,13 +2,16 @@
 
 Invariants: no secret is in an entry (callers pass names, never credentials). The list is bounded and only appended to.
 Failures and denials beyond a rate are only counted, and the count is told, so that outsiders cannot fill the log.
-Administrative changes are always told.
+Administrative changes are always told. Refusals have a list of their own, so strangers' logins push no change out.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import merge
+from operator import attrgetter
 from typing import Final
 
 import structlog
@@ -22,6 +25,7 @@ MAX_TEXT: Final = 256
 OUTCOME_UNKNOWN: Final = " (outcome unknown)"
 """End of the event of a change that could not be confirmed."""
 
+_number_of = attrgetter("number")
 _log = structlog.get_logger("audit")
 
 
@@ -45,11 +49,12 @@ class AuditEntry:
 
 
 class AuditLog:
-    """The entries of this process, the newest `entries`."""
+    """The entries of this process: the newest `entries` of refusals, and as many of what was done."""
 
     def __init__(self, clock: Clock, entries: int, per_second: int) -> None:
         self._clock = clock
-        self._entries: deque[AuditEntry] = deque(maxlen=entries)
+        self._refusals: deque[AuditEntry] = deque(maxlen=entries)
+        self._done: deque[AuditEntry] = deque(maxlen=entries)
         self._per_second = per_second
         self._second = 0
         self._told = 0
@@ -84,7 +89,7 @@ class AuditLog:
 
     def entries(self) -> list[AuditEntry]:
         """All kept entries, the oldest first."""
-        return list(self._entries)
+        return list(merge(self._refusals, self._done, key=_number_of))
 
     def seen(self, event: str, subject: str, source: str, resource: str, detail: str) -> None:
         """Record that `subject` was shown contents of messages."""
@@ -93,12 +98,15 @@ class AuditLog:
     def newest(self, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The newest entries first, of those with a smaller number than `before`."""
         found: list[AuditEntry] = []
-        for entry in reversed(self._entries):
+        for entry in self._newest_first():
             if before is None or entry.number < before:
                 found.append(entry)
                 if len(found) == limit:
                     break
         return found
+
+    def _newest_first(self) -> Iterator[AuditEntry]:
+        return merge(reversed(self._refusals), reversed(self._done), key=_number_of, reverse=True)
 
     def _append(
         self,
@@ -127,7 +135,7 @@ class AuditLog:
             is_refusal,
             is_look,
         )
-        self._entries.append(entry)
+        (self._refusals if is_refusal else self._done).append(entry)
         _log.info(
             entry.event,
             subject=entry.subject,

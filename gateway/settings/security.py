@@ -71,7 +71,9 @@ class SecuritySettings(Table):
     max_cached_decisions: Count = Field(
         65_536, description="Maximum cached access decisions, all dropped when a right changes"
     )
-    audit_entries: Count = Field(10_000, description="Number of entries in the audit list, the newest")
+    audit_entries: Count = Field(
+        10_000, description="Number of entries in the audit list: the newest refusals, and as many changes"
+    )
     audit_per_second: Count = Field(
         100, description="Maximum audited failures and denials each second; more are only counted"
     )
