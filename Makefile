@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto peers peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-go-sdk peers-rust engine lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto sbom vulnerabilities peers peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-go-sdk peers-rust engine lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -225,14 +225,34 @@ peers-rust:
 	then cp $$into/target/debug/rocketmq-rust-host $$into/; rm -rf $$into/target; echo "peers: RocketMQ's Rust SDK is there"; \
 	else tail -3 $$into/log; echo "peers: cargo did not build RocketMQ's Rust SDK: its tests are skipped"; fi
 
-lock: ## resolve every dependency anew and write constraints.txt
+# Tools for releases, in an environment of their own; a later pip than 25 does not run pip-tools 7.6.
+RELEASE_TOOLS := 'pip<26' pip-tools==7.6.2 cyclonedx-bom==7.5.0 pip-audit==2.10.1
+TOOLS := .venv-release
+$(TOOLS)/.installed: Makefile
+	rm -rf $(TOOLS)
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check $(RELEASE_TOOLS)
+	@touch $@
+
+lock: $(TOOLS)/.installed ## resolve every dependency anew: constraints.txt, and requirements.lock with hashes; 5 minutes
 	rm -rf .venv-lock
 	$(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/pip install --quiet --disable-pip-version-check '.[dev]'
 	{ echo "# Every package of .venv, pinned. Made by 'make lock'; not edited by hand."; \
 	  .venv-lock/bin/pip freeze --exclude entrepot | grep '=='; } > constraints.txt
 	rm -rf .venv-lock build
+	$(TOOLS)/bin/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-header --no-annotate --strip-extras --extra etcd -c constraints.txt -o requirements.lock pyproject.toml
+
+sbom: $(TOOLS)/.installed ## write dist/entrepot.cdx.json: the packages that serving needs, as CycloneDX
+	@mkdir -p dist
+	$(TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON \
+	  -o dist/entrepot.cdx.json requirements.lock
+
+vulnerabilities: $(TOOLS)/.installed ## ask PyPI's data for known vulnerabilities of the locked packages
+	@$(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements.lock || \
+	  { echo "vulnerabilities: there are some, or the data does not answer for a package: see above" >&2; exit 1; }
 
 clean: ## remove .venv and everything made; ./data stays
-	rm -rf $(VENV) .venv-lock build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) .venv-lock $(TOOLS) dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -158,7 +158,7 @@ def test_the_image_is_built_of_all_that_the_wheel_is_made_of() -> None:
     assert packages >= {"gateway", "broker", "spark_ingest"}
     named = {path.name for pattern in project.get("license-files", ()) for path in ROOT.glob(pattern)}
     named |= {project["readme"]} if "readme" in project else set()
-    assert copied == packages | named | {"pyproject.toml", "setup.py", "constraints.txt"}
+    assert copied == packages | named | {"pyproject.toml", "setup.py", "requirements.lock"}
     assert all((ROOT / name).exists() for name in copied)
 
 
