@@ -3,14 +3,17 @@ of their own.  Nothing of them is part of this project."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Final
 
 from tests.conformance.amqp import packages
-from tests.conformance.amqp.packages import GO_PACKAGE, GO_PATH
+from tests.conformance.amqp.packages import GO_PACKAGE
 from tests.conformance.amqp.suites import SUITES, Source, Suite
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -42,8 +45,6 @@ TOOLS: Final = (
 
 def directory(suite: Suite) -> Path:
     """Where a suite's tests are, or would be."""
-    if suite.source is Source.DEBIAN:
-        return GO_PATH / "src" / GO_PACKAGE
     return SOURCES / f"{suite.distribution}-{suite.version}"
 
 
@@ -51,13 +52,17 @@ def missing(suite: Suite) -> str:
     """Why a suite cannot be run here; empty where it can."""
     if absent := packages.missing(packages.of_suite(suite)):
         return packages.told(absent)
-    if suite.source is Source.PYPI and not (PYTHON.exists() and directory(suite).exists()):
+    is_fetched = directory(suite).exists() and (suite.source is not Source.PYPI or PYTHON.exists())
+    if not is_fetched:
         return f"{suite.name} {suite.version} is not fetched (make conformance)"
     return "" if CERTIFICATES.exists() else "aiormq's certificates are not fetched (make conformance)"
 
 
 def fetch() -> None:
-    """What is missing of PyPI's suites.  Debian's packages are the machine's owner's to install."""
+    """What is missing of the suites.  Debian's packages are the machine's owner's to install."""
+    for suite in SUITES:
+        if suite.source is Source.GO and not packages.missing(packages.of_suite(suite)):
+            _fetch_go(suite)
     wanted = [suite for suite in SUITES if suite.source is Source.PYPI]
     if not PYTHON.exists():
         _run(sys.executable, "-m", "venv", str(ENVIRONMENT))
@@ -75,6 +80,17 @@ def fetch() -> None:
     sources = dict.fromkeys(str(directory(suite)) for suite in wanted)
     _run(*pip, "install", "--quiet", *TOOLS, *sources)
     (DIRECTORY / "installed").touch()
+
+
+def _fetch_go(suite: Suite) -> None:
+    """A module with its tests, copied from Go's cache, where nothing may be written."""
+    if directory(suite).exists():
+        return
+    command = ("go", "mod", "download", "-json", f"{GO_PACKAGE}@v{suite.version}")
+    told = subprocess.run(command, check=True, capture_output=True, timeout=FETCH_SECONDS, cwd=tempfile.gettempdir())
+    shutil.copytree(json.loads(told.stdout)["Dir"], directory(suite), copy_function=shutil.copyfile)
+    for path in (directory(suite), *directory(suite).rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _run(*command: str) -> None:

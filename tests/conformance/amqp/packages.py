@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Final
 
 from tests.conformance.amqp.suites import Source, Suite
 from tests.support.amqp import rabbitmq
 
-GO_PATH: Final = Path("/usr/share/gocode")
 GO_PACKAGE: Final = "github.com/rabbitmq/amqp091-go"
 
 IS_INSTALLED: Final[Mapping[str, Callable[[], bool]]] = {
     "rabbitmq-server": rabbitmq.is_installed,
     "redis-server": lambda: shutil.which("redis-server") is not None,
     "golang-go": lambda: shutil.which("go") is not None,
-    "golang-github-rabbitmq-amqp091-go-dev": lambda: (GO_PATH / "src" / GO_PACKAGE).exists(),
 }
 """By name: what is asked of the machine, as the program may have come in another way."""
 
 
 def of_suite(suite: Suite) -> tuple[str, ...]:
     """What a suite needs, whichever server it is run against."""
-    if suite.source is Source.DEBIAN:
-        return "golang-go", "golang-github-rabbitmq-amqp091-go-dev"
+    if suite.source is Source.GO:
+        return ("golang-go",)
     return ("redis-server",) if suite.needs_redis else ()
 
 

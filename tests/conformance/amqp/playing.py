@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from tests.conformance.amqp import fetched, outcome, packages, servers
+from tests.conformance.amqp import fetched, outcome, servers
 from tests.conformance.amqp.outcome import Outcome
 from tests.conformance.amqp.servers import Ports
 from tests.conformance.amqp.suites import Source, Suite
@@ -23,7 +23,7 @@ TEST_SECONDS = 300
 def play(suite: Suite, ports: Ports, directory: Path, tests: Sequence[str] = ()) -> Outcome:
     """Run a suite, or only some tests of it.  What it prints is in `directory`, as `output`."""
     started = time.monotonic()
-    if suite.source is Source.DEBIAN:
+    if suite.source is Source.GO:
         played = _play_go(suite, ports, directory, tests)
     else:
         played = _play_pytest(suite, ports, directory, tests)
@@ -70,15 +70,14 @@ def _for_celery(ports: Ports, redis_port: int) -> dict[str, str]:
 def _play_go(suite: Suite, ports: Ports, directory: Path, tests: Sequence[str]) -> Outcome:
     command = ["go", "test", "-json", "-count=1", "-tags", "integration", f"-timeout={suite.limit_seconds}s"]
     command += ["-run", "|".join(tests)] if tests else []
+    command += ["-skip", "|".join(f"^{name}$" for name in suite.left_out)] if suite.left_out else []
     environment = {
         **_environment(),
-        "GOPATH": str(packages.GO_PATH),
         "GOCACHE": str(fetched.DIRECTORY / "go-cache"),
-        "GO111MODULE": "off",
-        "GOPROXY": "off",
+        **{name: os.environ[name] for name in ("GOPATH", "GOPROXY", "GOFLAGS", "GONOSUMDB") if name in os.environ},
         "AMQP_URL": f"amqp://guest:guest@127.0.0.1:{ports.amqp}/",
     }
-    _run([*command, packages.GO_PACKAGE], environment, suite, directory)
+    _run([*command, "."], environment, suite, directory)
     return outcome.of_go((directory / "output").read_text(errors="replace").splitlines())
 
 

@@ -16,8 +16,8 @@ _HEAD: Final = """
 our server and against Debian's rabbitmq-server 3.10 on the same machine. The results below are those of the last run
 that was recorded (`tests/conformance/amqp/results.json`). While a suite runs, Python's sockets connect to loopback
 addresses alone; tests that want another address are left out.
-Debian's packages that it needs are rabbitmq-server, for celery redis-server, for amqp091-go golang-go and
-golang-github-rabbitmq-amqp091-go-dev; it names those that are not installed, and runs what can be run without them.
+Debian's packages that it needs are rabbitmq-server, for celery redis-server, for amqp091-go golang-go
+(or Go in another way); it names those that are not installed, and runs what can be run without them.
 
 | Suite | Version | From | Run | Left out | Passed here | RabbitMQ | Skipped here | RabbitMQ | Failed here | RabbitMQ |
 |---|---|---|---|---|---|---|---|---|---|---|"""

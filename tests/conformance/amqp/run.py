@@ -59,7 +59,10 @@ def run_one(suite: Suite, name: str, tests: tuple[str, ...] = ()) -> Outcome:
     """One suite against one server that is started for it."""
     at = fetched.DIRECTORY / "runs" / suite.name / name
     at.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="entrepot-conformance-") as data, servers.start(name, Path(data)) as ports:
+    with (
+        tempfile.TemporaryDirectory(prefix="entrepot-conformance-") as data,
+        servers.start(name, Path(data), suite.needs_management) as ports,
+    ):
         played = play(suite, ports, at, tests)
         log = Path(data) / "server.log"
         if log.exists():

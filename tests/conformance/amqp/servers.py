@@ -15,8 +15,8 @@ from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 NAMES: Final = ("entrepot", "rabbitmq")
-
-"""RabbitMQ's own default; aiormq's tests publish messages above 16 MiB."""
+MANAGEMENT_PORT: Final = 15_672
+"""The port of the management API that clients' tests know by heart."""
 
 
 class Ports(NamedTuple):
@@ -26,13 +26,13 @@ class Ports(NamedTuple):
     amqps: int
 
 
-def start(name: str, directory: Path) -> AbstractContextManager[Ports]:
-    """The server of a name with an empty store and the user guest."""
-    return _rabbitmq(directory) if name == "rabbitmq" else _entrepot(directory)
+def start(name: str, directory: Path, has_management: bool = False) -> AbstractContextManager[Ports]:
+    """The server of a name with an empty store and the user guest.  `has_management`: its API is at the usual port."""
+    return (_rabbitmq if name == "rabbitmq" else _entrepot)(directory, has_management)
 
 
 @contextmanager
-def _rabbitmq(directory: Path) -> Iterator[Ports]:
+def _rabbitmq(directory: Path, has_management: bool) -> Iterator[Ports]:
     port = free_port()
     lines = (
         f"listeners.ssl.1 = 127.0.0.1:{port}",
@@ -42,12 +42,14 @@ def _rabbitmq(directory: Path) -> Iterator[Ports]:
         "ssl_options.verify = verify_peer",
         "ssl_options.fail_if_no_peer_cert = false",
     )
-    with RabbitMQ(directory, lines=lines) as node:
+    node = RabbitMQ(directory, ("rabbitmq_management",) if has_management else (), lines)
+    node.management_port = MANAGEMENT_PORT if has_management else 0
+    with node:
         yield Ports(node.port, port)
 
 
 @contextmanager
-def _entrepot(directory: Path) -> Iterator[Ports]:
+def _entrepot(directory: Path, has_management: bool) -> Iterator[Ports]:
     settings = {
         "security.initial_admin": "guest",
         "security.initial_admin_password": "guest",
@@ -57,6 +59,8 @@ def _entrepot(directory: Path) -> Iterator[Ports]:
         "amqp.tls_key": str(CERTIFICATES / "server.key"),
         "amqp.tls_client_certificates": "optional",
     }
+    if has_management:
+        settings["http.port"] = str(MANAGEMENT_PORT)
     with ServerProcess(directory, settings) as running:
         yield Ports(running.port("amqp"), running.port("amqps"))
         log = running.log_text()

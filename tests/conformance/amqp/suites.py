@@ -12,17 +12,18 @@ class Source(Enum):
     """Where a suite is published."""
 
     PYPI = "PyPI"
-    DEBIAN = "Debian"
+    GO = "Go"
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
     """`version`: of the source distribution or the package.  `package`: its name, where `name` is that of a part of it.
 
-    `tests`: what pytest is told to run, and `quick` the same in a few seconds; names of Go tests for Debian's.
+    `tests`: what pytest is told to run, and `quick` the same in a few seconds; names of Go tests for Go's.
     `plugin`: of `plugins/`, what names the server to the tests.  `left_out`: tests, or the beginning of their names,
     that are not run, with the reason; `tests_left_out`: how many tests these are.  `limit_seconds`: then a run is
     ended and counts as failed.  `needs_redis`: results of its tasks are kept in a redis-server that is started for it.
+    `needs_management`: its tests ask RabbitMQ's management API at its usual port, 15672.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Suite:
     left_out: Mapping[str, str] = field(default_factory=dict)
     tests_left_out: int = 0
     needs_redis: bool = False
+    needs_management: bool = False
     package: str = ""
 
     @property
@@ -45,6 +47,10 @@ class Suite:
 
 _BADSSL: Final = "contacts badssl.com"
 _DOCKER: Final = "ends and starts its container by Docker's API"
+_TOO_QUICK: Final = (
+    "a race of the client's: it loses an open-ok of a channel that comes within a millisecond, and waits for ever; it "
+    "passes here with 5 ms on the way, as on RabbitMQ, which takes longer to answer"
+)
 _CERTIFICATES: Final = "needs certificates that the source distribution has not"
 
 SUITES: Final = (
@@ -132,11 +138,14 @@ SUITES: Final = (
     ),
     Suite(
         "amqp091-go",
-        "1.5.0",
-        Source.DEBIAN,
+        "1.16.0",
+        Source.GO,
         (".",),
         ("TestIntegrationBasicQueueOperations|TestIntegrationConfirm",),
-        limit_seconds=400,
+        limit_seconds=900,
+        left_out={"TestConnectionRecoverySkipAndContinueNoInfiniteLoop": _TOO_QUICK},
+        tests_left_out=1,
+        needs_management=True,
     ),
 )
 BY_NAME: Final = {suite.name: suite for suite in SUITES}

@@ -60,7 +60,7 @@ def test_what_is_missing_is_named_and_the_rest_is_run(
 def test_all_that_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     Machine(monkeypatch, *EVERYTHING)
     assert run.main() == 1
-    listed = "rabbitmq-server redis-server golang-go golang-github-rabbitmq-amqp091-go-dev"
+    listed = "rabbitmq-server redis-server golang-go"
     assert f"not installed: {listed}; on Debian: apt-get install" in capsys.readouterr().err
 
 
