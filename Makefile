@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto sbom vulnerabilities peers peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-go-sdk peers-rust engine lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format coverage bench profile demo demo-spark demo-tier docs proto sbom vulnerabilities peers peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-amqp-java peers-go-sdk peers-rust engine lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -134,7 +134,7 @@ proto: setup ## generate the stubs of protocols from their .proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883, 5672 and 9090: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools prometheus strace curl iproute2 chromium
-peers: setup peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-go-sdk peers-rust ## install Debian's, npm's, Go's, Maven's and cargo's clients and servers that the tests use
+peers: setup peers-npm peers-go peers-etcd peers-maven peers-java-sdk peers-amqp-java peers-go-sdk peers-rust ## install Debian's, npm's, Go's, Maven's and cargo's clients and servers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
 	missing=; for p in $(PEERS); do dpkg-query -W -f='$${Status}' "$$p" 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
@@ -204,6 +204,18 @@ peers-java-sdk:
 	  jar=rocketmq-client-java-$$version.jar; [ -e $$into/$$jar ] && { echo "peers: $$jar is there"; continue; }; \
 	  if mvn -B -q dependency:copy -Dartifact=org.apache.rocketmq:rocketmq-client-java:$$version -DoutputDirectory=$$PWD/$$into >$$into/log 2>&1; \
 	  then echo "peers: $$jar is there"; else tail -3 $$into/log; echo "peers: Maven did not fetch $$jar; its tests are skipped"; fi; done
+
+# RabbitMQ's Java client with Netty, and Spring AMQP: 12 MB of jars, fetched once for the versions that the pom says.
+peers-amqp-java:
+	@from=tests/peers/amqp-java; into=$$from/lib; \
+	client=$$(sed -n 's/.*<amqp-client.version>\(.*\)<.*/\1/p' $$from/pom.xml); spring=$$(sed -n 's/.*<spring-rabbit.version>\(.*\)<.*/\1/p' $$from/pom.xml); \
+	said="amqp-client $$client and Spring AMQP $$spring"; stamp=$$from/.fetched-$$client-$$spring; \
+	if [ -e $$stamp ]; then echo "peers: $$said are there"; exit 0; fi; \
+	if ! command -v mvn >/dev/null; then echo "peers: no Maven here, $$said are not fetched; their tests are skipped"; exit 0; fi; \
+	rm -rf $$into $$from/.fetched-*; mkdir -p $$into; \
+	if mvn -B -q -f $$from/pom.xml dependency:copy-dependencies >$$into/log 2>&1; \
+	then touch $$stamp; echo "peers: $$said are there"; \
+	else tail -3 $$into/log; echo "peers: Maven did not fetch $$said (the repository does not answer?); their tests are skipped"; fi
 
 # Programs with RocketMQ's Go module and Rust crate, each built once; PEERS_GO=no and PEERS_RUST=no leave them out.  The
 # crate needs no protoc.

@@ -101,13 +101,14 @@ def test_tests_and_tools_need_it_all() -> None:
 
 
 class TestPeersOfMaven:
-    """RocketMQ is fetched where there are Java, Maven and a repository; else it is told, and nothing fails."""
+    """Jars are fetched where there are Java, Maven and a repository; else it is told, and nothing fails."""
 
     @pytest.fixture
     def programs(self, checkout: Checkout) -> Path:
         """A folder with all that the target calls, without Java and Maven."""
-        (checkout.directory / "tests/peers").mkdir(parents=True)
-        shutil.copy(ROOT / "tests/peers/pom.xml", checkout.directory / "tests/peers")
+        for pom in ("tests/peers/pom.xml", "tests/peers/amqp-java/pom.xml"):
+            (checkout.directory / pom).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / pom, checkout.directory / pom)
         found = checkout.directory / "programs"
         found.mkdir()
         for name in ("make", "bash", "sed", "rm", "mkdir", "touch", "tail"):
@@ -120,8 +121,8 @@ class TestPeersOfMaven:
         )
         (programs / name).chmod(0o755)
 
-    def fetch(self, checkout: Checkout, programs: Path) -> str:
-        command, environment = ["make", "--no-print-directory", "peers-maven"], {"PATH": str(programs)}
+    def fetch(self, checkout: Checkout, programs: Path, target: str = "peers-maven") -> str:
+        command, environment = ["make", "--no-print-directory", target], {"PATH": str(programs)}
         done = subprocess.run(
             command, cwd=checkout.directory, env=environment, capture_output=True, text=True, check=False
         )
@@ -146,4 +147,13 @@ class TestPeersOfMaven:
         pom = checkout.directory / "tests/peers/pom.xml"
         pom.write_text(pom.read_text().replace("<rocketmq.version>", "<rocketmq.version>9."))
         assert self.fetch(checkout, programs).startswith("peers: RocketMQ 9.")
+        assert (programs / "mvn.asked").read_text() == "asked\nasked\n"
+
+    def test_clients_of_amqp_are_fetched_once(self, checkout: Checkout, programs: Path) -> None:
+        assert self.fetch(checkout, programs, "peers-amqp-java").startswith("peers: no Maven here")
+        self.add(programs, "mvn", code=1)
+        assert "peers: Maven did not fetch amqp-client" in self.fetch(checkout, programs, "peers-amqp-java")
+        self.add(programs, "mvn")
+        for _ in range(2):
+            assert self.fetch(checkout, programs, "peers-amqp-java").endswith("are there\n")
         assert (programs / "mvn.asked").read_text() == "asked\nasked\n"
