@@ -17,6 +17,7 @@ from tests.support.brokers.replicated_group import ReplicatedGroup
 from tests.support.cases import cases
 from tests.support.seed import seeded
 from tests.support.waiting import until
+from tests.tiers.marks import soak_only
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)
@@ -82,8 +83,15 @@ async def test_the_others_go_on_and_an_empty_one_takes_its_place(tmp_path: Path,
         await held(group, "a", "b", "c", "d")
 
 
-@RULES
-@ROLES
+@pytest.mark.parametrize(
+    ("rule", "of_master"),
+    [
+        pytest.param(IN_SYNC, True, id="in-sync-of the master"),
+        soak_only(QUORUM, True, name="2-3-of the master"),
+        soak_only(IN_SYNC, False, name="in-sync-of a slave"),
+        soak_only(QUORUM, False, name="2-3-of a slave"),
+    ],
+)
 async def test_without_it_the_log_is_a_stranger_s(tmp_path: Path, rule: Rule, of_master: bool) -> None:
     """Someone has removed the file, and not the log: it counts once it was taken in, and never before."""
     async with ReplicatedGroup(tmp_path, rule, controllers=3) as group:
