@@ -48,8 +48,8 @@ class Suite:
 _BADSSL: Final = "contacts badssl.com"
 _DOCKER: Final = "ends and starts its container by Docker's API"
 _TOO_QUICK: Final = (
-    "hangs here and passes on RabbitMQ: the client waits for an open-ok that a trace shows was sent within a millisecond; "
-    "with 5 ms on the way it passes here. Presumably a race of the client's; the place in it is not found"
+    "hangs here and passes on RabbitMQ: the client waits for an open-ok that a trace shows was sent within a "
+    "millisecond; with 5 ms on the way it passes here. Presumably a race of the client's; the place in it is not found"
 )
 _CERTIFICATES: Final = "needs certificates that the source distribution has not"
 
