@@ -10,10 +10,11 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pika  # type: ignore[import-untyped]
 from rich.console import Console
@@ -30,6 +31,7 @@ W8: Final = ("--pub-proto", "amqp", "--sub-proto", "amqp", "--pubs", "1", "--sub
 W8_ENDS: Final = ("--window", "200", "--prefetch", "100", "--warmup", "2000", "--queue", "bench8")
 _OPEN_LOOP: Final = ("--rate", "2000", "--prefetch", "100", "--warmup", "1000", "--queue", "bench10")
 
+Figures = TypeVar("Figures")
 Case = tuple[str, tuple[str, ...], tuple[tuple[str, str, Goal | None, str], ...]]
 CASES: Final[tuple[Case, ...]] = (
     (
@@ -63,16 +65,14 @@ CASES: Final[tuple[Case, ...]] = (
 )
 
 
-def run(console: Console, *, quick: bool) -> Report:
-    """Run all of it in some five minutes; quick: one round of each."""
-    rounds, seconds = (1, "1.5") if quick else (ROUNDS, "3")
-    report = Report("amqp", "AMQP: durable before the confirm, beside rabbitmq-server", "rabbitmq")
-    peers: list[Callable[[], AbstractContextManager[Server]]] = [entrepot]
-    if is_installed():
-        peers.append(rabbitmq)
-    else:
+def alternating(
+    console: Console, report: Report, cases: Sequence[tuple[str, tuple[str, ...], Figures]], rounds: int, seconds: str
+) -> Iterator[tuple[str, Figures, Callable[[str], list[float | None]]]]:
+    """Load both servers in turn with each case; yield its name, its figures, and the servers' medians by their key."""
+    peers = _peers()
+    if len(peers) == 1:
         report.notes.append("rabbitmq-server is not installed (make peers): no ratios")
-    for name, arguments, figures in CASES:
+    for name, arguments, figures in cases:
         console.print(name, style="dim")
         found: list[list[dict[str, Any]]] = [[] for _ in peers]
         for _ in range(rounds):
@@ -82,10 +82,26 @@ def run(console: Console, *, quick: bool) -> Report:
                         kept.append(gwload(server, "amqp", *arguments, "--duration", seconds))
                     except BenchmarkError as error:
                         report.notes.append(f"{name} failed: {str(error)[:240]}")
+        yield name, figures, partial(_medians, found)
+
+
+def _peers() -> list[Callable[[], AbstractContextManager[Server]]]:
+    return [entrepot, rabbitmq] if is_installed() else [entrepot]
+
+
+def _medians(found: list[list[dict[str, Any]]], key: str) -> list[float | None]:
+    return [statistics.median(each[key] for each in kept) if kept else None for kept in found]
+
+
+def run(console: Console, *, quick: bool) -> Report:
+    """Run all of it in some five minutes; quick: one round of each."""
+    rounds, seconds = (1, "1.5") if quick else (ROUNDS, "3")
+    report = Report("amqp", "AMQP: durable before the confirm, beside rabbitmq-server", "rabbitmq")
+    for name, figures, values_of in alternating(console, report, CASES, rounds, seconds):
         for key, unit, goal, judged in figures:
-            values = [statistics.median(each[key] for each in kept) if kept else None for kept in found]
+            values = values_of(key)
             report.add(name, unit, values[0], values[1] if len(values) > 1 else None, goal=goal, judged=judged)
-    memory = [_idle_bytes(peer) / (1 << 20) for peer in peers]
+    memory = [_idle_bytes(peer) / (1 << 20) for peer in _peers()]
     what = f"{IDLE_QUEUES:,} idle queues with a consumer each"
     report.add(
         what, "MB", memory[0], memory[1] if len(memory) > 1 else None, goal=Goal(200, at_most=True), judged="ours"

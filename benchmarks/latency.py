@@ -8,24 +8,19 @@ store.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
-from benchmarks.amqp import rabbitmq
-from benchmarks.processes import BenchmarkError, Server, entrepot, gwload
+from benchmarks.amqp import alternating
 from benchmarks.report import Report, Row
-from tests.support.amqp.rabbitmq import is_installed
 
 ROUNDS: Final = 5
 RATE: Final = 2000
 _AMQP: Final = ("--pub-proto", "amqp", "--sub-proto", "amqp", "--size", "200", "--prefetch", "100")
 _RPC: Final = (*_AMQP, "--rpc", "--pubs", "1", "--subs", "2", "--transient", "--warmup", "300")
 Figure = tuple[str, str, str]
-"""What it is, its key, its unit."""
+"""Its name, its key in the answer of gwload, its unit."""
 CASES: Final[tuple[tuple[str, tuple[str, ...], tuple[Figure, ...]], ...]] = (
     (
         f"{RATE:,}/s, 1 publisher, 2 consumers",
@@ -64,24 +59,9 @@ def run(console: Console, *, quick: bool) -> Report:
     """Run all of it in some five minutes; quick: one short round."""
     rounds, seconds = (1, "1.5") if quick else (ROUNDS, "3")
     report = Report("latency", "AMQP: latency, beside rabbitmq-server", "rabbitmq")
-    peers: list[Callable[[], AbstractContextManager[Server]]] = [entrepot]
-    if is_installed():
-        peers.append(rabbitmq)
-    else:
-        report.notes.append("rabbitmq-server is not installed (make peers): no ratios")
-    for name, arguments, figures in CASES:
-        console.print(name, style="dim")
-        found: list[list[dict[str, Any]]] = [[] for _ in peers]
-        for _ in range(rounds):
-            for peer, kept in zip(peers, found, strict=True):
-                with peer() as server:
-                    try:
-                        kept.append(gwload(server, "amqp", *arguments, "--duration", seconds))
-                    except BenchmarkError as error:
-                        report.notes.append(f"{name} failed: {str(error)[:240]}")
+    for name, figures, values_of in alternating(console, report, CASES, rounds, seconds):
         for what, key, unit in figures:
-            values = [statistics.median(each[key] for each in kept) if kept else None for kept in found]
-            _add(report, f"{name}: {what}", unit, values)
+            _add(report, f"{name}: {what}", unit, values_of(key))
     report.notes.append(f"medians of {rounds}, rounds alternating; the load generator shares the cores with the server")
     report.notes.append("below 0: the delivery came before the confirm, which RabbitMQ sends after its sync")
     return report

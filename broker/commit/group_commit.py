@@ -41,6 +41,7 @@ import structlog
 from entrepot.broker.commit.decision_step import Decision, DecisionStep
 from entrepot.broker.commit.measurements import Measurements
 from entrepot.broker.commit.pace import CommitPace
+from entrepot.broker.store.commit_log import AHEAD_BYTES
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.domain.callbacks import call_each
@@ -49,8 +50,6 @@ from entrepot.domain.errors import StoreFailedError
 
 ENOUGH_ANSWERS: Final = 64
 """Answers enough for one sync: its cost is small for each."""
-MANY_BYTES: Final = 8 << 20
-"""Pending bytes beyond which they are written in slices."""
 PATIENT_PASSES: Final = 4
 """Passes of the event loop without anything new before a sync starts that could have gathered longer."""
 TIMER_SECONDS: Final = 0.001
@@ -260,7 +259,7 @@ class GroupCommit:
             return
         try:
             pending = self._engine.end - self._engine.commit_log.written_offset
-            if pending > MANY_BYTES and self._engine.write_ahead():  # others have a turn between
+            if pending > 2 * AHEAD_BYTES and self._engine.write_ahead():  # others have a turn between
                 self._is_ticking = True
                 self._loop.call_soon(self._begin)
                 return

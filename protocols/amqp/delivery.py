@@ -79,13 +79,11 @@ def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int)
     if 0 < size <= most:
         head = _SMALL_HEAD(HEADER, channel, len(properties) + CONTENT_HEAD_BYTES, 60, 0, size)
         return b"%b%b\xce%b%b\xce" % (head, properties, _BODY_HEAD(BODY, channel, size), body)
-    out = [frame(HEADER, channel, header_payload(properties, size))]
-    out += [frame(BODY, channel, body[at : at + most]) for at in range(0, size, most)]
-    return b"".join(out)
+    return b"".join(content_pieces(channel, properties, body, frame_max))
 
 
 def content_pieces(channel: int, properties: bytes, body: bytes, frame_max: int) -> list[bytes | memoryview]:
-    """Return what `content_frames` does, in pieces that share the body's memory: for large ones."""
+    """Return header and body frames in pieces that share the body's memory.  The caller knows that the header fits."""
     most, view = frame_max - FRAME_OVERHEAD, memoryview(body)
     pieces: list[bytes | memoryview] = [frame(HEADER, channel, header_payload(properties, len(body)))]
     for at in range(0, len(body), most):
@@ -109,20 +107,19 @@ def deliver_frames(
     end, properties, body = message.route_end, message.properties, message.body
     size = len(body)
     most = frame_max - FRAME_OVERHEAD
-    head = _DELIVER_HEAD(1, channel, len(consumer) + len(end) + 12, _DELIVER)
-    tag = _DELIVER_TAG(delivery_tag, redelivered)
     if 0 < size <= most and len(properties) + CONTENT_HEAD_BYTES <= most:
         return b"%b%b%b%b%b%b\xce%b%b\xce" % (
-            head,
+            _DELIVER_HEAD(1, channel, len(consumer) + len(end) + 12, _DELIVER),
             consumer,
-            tag,
+            _DELIVER_TAG(delivery_tag, redelivered),
             end,
             _SMALL_HEAD(HEADER, channel, len(properties) + CONTENT_HEAD_BYTES, 60, 0, size),
             properties,
             _BODY_HEAD(BODY, channel, size),
             body,
         )
-    return b"%b%b%b%b%b" % (head, consumer, tag, end, content_frames(channel, properties, body, frame_max))
+    content = content_frames(channel, properties, body, frame_max)
+    return deliver_frame(channel, consumer, delivery_tag, redelivered, message) + content
 
 
 def get_ok_frame(

@@ -66,7 +66,9 @@ class InvalidRecordError(Exception):
 
 def checksum(data: bytes, start: int, end: int) -> int:
     """Return the CRC-32C of a part of some bytes; a large one is never copied as a whole."""
-    found: int = crc32c(data[start : min(end, start + CHECKED_BYTES)])
+    if end - start <= CHECKED_BYTES:  # nearly always
+        return int(crc32c(data[start:end]))
+    found: int = crc32c(data[start : start + CHECKED_BYTES])
     for at in range(start + CHECKED_BYTES, end, CHECKED_BYTES):
         found = extend_crc32c(found, data[at : min(end, at + CHECKED_BYTES)])
     return found
@@ -92,9 +94,7 @@ def cut_records(
         record = data[position : position + length]
         if magic != RECORD_MAGIC or own_offset != offset or version != RECORD_VERSION or kind not in DECODABLE_KINDS:
             add(InvalidRecordError("not the message of this place"))
-        elif len(record) < length or crc != (
-            crc32c(record[CRC_START:]) if length < CHECKED_BYTES else checksum(record, CRC_START, length)
-        ):
+        elif len(record) < length or checksum(record, CRC_START, length) != crc:
             add(InvalidRecordError("cut short or checksum"))
         elif (
             at == queue_offset

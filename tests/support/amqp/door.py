@@ -48,6 +48,12 @@ from tests.support.stores.model_store import MemoryStore
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 
+async def quiet() -> None:
+    """Whatever is due has happened."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 def whole_frames(data: bytes) -> int:
     """The end of the last whole frame; a large message comes in slices that end anywhere."""
     end = 0

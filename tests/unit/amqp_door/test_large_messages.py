@@ -13,18 +13,12 @@ from entrepot.protocols.amqp.delivery import LARGE_BODY, content_frames
 from entrepot.protocols.amqp.methods_basic import BasicAck, BasicConsume, BasicGet, BasicPublish
 from entrepot.protocols.amqp.methods_connection import ConnectionClose
 from entrepot.protocols.amqp.methods_topology import QueueDeclareOk
-from tests.support.amqp.door import AmqpClient, AmqpDoor
+from tests.support.amqp.door import AmqpClient, AmqpDoor, quiet
 from tests.support.amqp.machine import said
 from tests.support.virtual_time import run_virtually
 from tests.support.waiting import until
 
 LARGE = [bytes([number]) * (3 * LARGE_BODY + number) for number in range(4)]
-
-
-async def quiet() -> None:
-    """Whatever is due has happened."""
-    for _ in range(100):
-        await asyncio.sleep(0)
 
 
 # -- on their way to a client ------------------------------------------------------------------------------------------

@@ -18,16 +18,10 @@ from entrepot.protocols.amqp.methods_connection import (
     ConnectionClose,
     ConnectionUnblocked,
 )
-from tests.support.amqp.door import AmqpClient, AmqpDoor
+from tests.support.amqp.door import AmqpClient, AmqpDoor, quiet
 from tests.support.waiting import until
 
 TEN = [b"%d" % number for number in range(10)]
-
-
-async def quiet() -> None:
-    """Whatever is due has happened."""
-    for _ in range(100):
-        await asyncio.sleep(0)
 
 
 async def started(door: AmqpDoor, *channels: int) -> AmqpClient:

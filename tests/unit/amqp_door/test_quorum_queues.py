@@ -13,18 +13,12 @@ from entrepot.domain.queues.policy import Policy
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.methods_basic import BasicCancel, BasicNack, BasicRecover, BasicReject
 from entrepot.protocols.amqp.methods_connection import ChannelClose
-from tests.support.amqp.door import AmqpClient, AmqpDoor
+from tests.support.amqp.door import AmqpClient, AmqpDoor, quiet
 from tests.support.cases import cases
 from tests.support.waiting import until
 
 OF = "queue 'q' in vhost '/'"
 QUORUM = {"x-queue-type": "quorum"}
-
-
-async def quiet() -> None:
-    """Whatever is due has happened."""
-    for _ in range(100):
-        await asyncio.sleep(0)
 
 
 # -- retries with a delay ----------------------------------------------------------------------------------------------
