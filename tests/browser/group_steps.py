@@ -13,6 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.headers import Credentials
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.client import http_client
 from tests.support.processes.server import Process
 from tests.support.rocketmq.client import GrpcClient
@@ -25,8 +26,7 @@ SIGNING: Final = Credentials("signer", "a-signing-secret")
 SETTINGS: Final = {
     "security.initial_admin": ROOT[0],
     "security.initial_admin_password": ROOT[1],
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
 }
 HOSTILE: Final = "<img src=x>\u202egnp"
 HOSTILE_SHOWN: Final = "<img src=x>U+202Egnp"

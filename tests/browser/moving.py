@@ -15,6 +15,7 @@ from entrepot.spark_ingest.job.reporting import JobReports
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.job.watching import JobProgress
 from entrepot.store_client.blocking import StoreLocation
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.gateways.bridges import bridge_settings, remote
 from tests.support.gateways.rocketmq_bridges import rocketmq_bridge_settings, rocketmq_remote
 from tests.support.http.client import http_client
@@ -24,8 +25,7 @@ ADMIN: Final = ("root", "correct horse battery")
 SETTINGS: Final = {
     "security.initial_admin": ADMIN[0],
     "security.initial_admin_password": ADMIN[1],
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
     "webhooks.allow_http": "true",
     "webhooks.allowed_networks": '["127.0.0.0/8"]',
     "webhooks.circuit_failures": "2",

@@ -14,6 +14,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.answers import HOSTILE
 from tests.browser.conftest import PHONE, Opened
 from tests.browser.test_real_login import log_in
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.client import http_client
 from tests.support.processes.deployment import ClusterProcesses
 from tests.support.processes.server import ServerProcess
@@ -22,7 +23,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.interop
 
 PASSWORD: Final = "correct horse battery"
-CHEAP: Final = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+CHEAP: Final = CHEAP_FLAGS
 OWN: Final = {"security.initial_admin": "root", "security.initial_admin_password": PASSWORD}
 TESTED: Final = "access?subject=till&action=SUB&type=Topic&resource=config/secret/keys&on=Topic:config/secret"
 PAGES: Final = {

@@ -17,6 +17,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from entrepot.gateway.cli.app import run
 from tests.browser.conftest import PHONE, Opened
 from tests.browser.test_real_login import log_in
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.client import http_client
 from tests.support.http.webhook_receiver import WebhookReceiver
 from tests.support.processes.command_line import build_commands_once
@@ -25,8 +26,7 @@ from tests.support.waiting import wait_until
 
 PASSWORD: Final = "correct horse battery"
 SETTINGS: Final = {
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
     "security.initial_admin": "root",
     "security.initial_admin_password": PASSWORD,
     "server.name": "gw-1",

@@ -15,6 +15,7 @@ from tests.browser.answers import HOSTILE
 from tests.browser.conftest import PHONE, Opened
 from tests.browser.test_real_login import log_in
 from tests.browser.test_shell import assert_accessible, shown
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.client import http_client
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
@@ -24,8 +25,7 @@ PASSWORD: Final = "correct horse battery"
 SETTINGS: Final = {
     "security.initial_admin": ROOT,
     "security.initial_admin_password": PASSWORD,
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
     "http.masked_fields": '[{"topic": "cards", "fields": ["pan"]}]',
 }
 LONG: Final = b'{"lines": ["' + b"x" * 200_000 + b'"]}'

@@ -69,7 +69,7 @@ def test_records_may_come_between_two_slices() -> None:
 
 @cases("slices", range(12))
 def test_a_crash_between_slices(slices: int) -> None:
-    """What was synced before is there; of the rest, whole records alone."""
+    """All that was synced before is there; of the rest, whole records alone."""
     disk = SimulatedDisk()
     log = CommitLog(disk, ROOT, LAYOUT)
     log.append_new(message("t", b"synced", 0), 0, 1)

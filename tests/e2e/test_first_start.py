@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -67,7 +68,7 @@ def test_a_data_directory_that_cannot_be(tmp_path: Path, path: str, why: str) ->
 
 def test_listening_for_other_machines_without_users_warns(tmp_path: Path) -> None:
     warning = "clients of other machines are refused: no user is defined"
-    cheap = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+    cheap = CHEAP_FLAGS
     everywhere = {**cheap, "server.host": "0.0.0.0"}
     for name, settings, is_warned in (
         ("everywhere", everywhere, True),

@@ -14,6 +14,7 @@ import pika  # type: ignore[import-untyped]
 import pytest
 
 from entrepot.gateway.clock import SystemClock
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.etcd.cluster import EtcdCluster, EtcdMember
 from tests.support.etcd.door_load import ADA, ADMIN, BOB, DoorLoad, admitted, connects, put_user
 from tests.support.http.client import http_client
@@ -29,8 +30,7 @@ SETTINGS: Final = {
     "security.initial_admin": ADMIN[0],
     "security.initial_admin_password": ADMIN[1],
     "security.anonymous": "always",
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
 }
 TYPES: Final = ("Topic", "Group", "Namespace", "Cluster")
 EVERYTHING: Final = {"effect": "ALLOW", "actions": ["ALL"], "resources": [f"{each}:*" for each in TYPES]}

@@ -59,7 +59,7 @@ def missing(suite: Suite) -> str:
 
 
 def fetch() -> None:
-    """What is missing of the suites.  Debian's packages are the machine's owner's to install."""
+    """Fetch the suites that are missing.  Debian's packages are the machine's owner's to install."""
     for suite in SUITES:
         if suite.source is Source.GO and not packages.missing(packages.of_suite(suite)):
             _fetch_go(suite)

@@ -14,6 +14,7 @@ from joserfc.jwk import KeySet, RSAKey
 
 from entrepot.gateway.settings import Settings
 from tests.conformance.cloudevents.case import BINARY
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.http.client import http_client
 from tests.support.http.server import HttpServer, serving
 from tests.support.waiting import wait_until
@@ -28,8 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     directory: Path = tmp_path_factory.mktemp("data")
     (directory / "key.json").write_text(json.dumps(KeySet([KEY]).as_dict(private=False)))
     security = {
-        "argon2_memory_bytes": 65_536,
-        "argon2_iterations": 1,
+        **CHEAP_HASHES,
         "initial_admin": "root",
         "initial_admin_password": "root",
         "jwt_issuer": ISSUER,

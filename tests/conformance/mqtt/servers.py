@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from entrepot.gateway.settings.tree import Settings
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.gateways.thread import GatewayThread
 from tests.support.processes.ports import free_port
 from tests.support.processes.server import ServerProcess
@@ -34,8 +35,7 @@ ENTREPOT_SETTINGS: Final = {
 USERS: Final = {
     "security.initial_admin": USER,
     "security.initial_admin_password": PASSWORD,
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
 }
 
 MOSQUITTO_CONFIGURATION: Final = f"""\

@@ -17,13 +17,14 @@ from pika.exceptions import ProbableAuthenticationError  # type: ignore[import-u
 from entrepot.gateway.cli.app import run
 from entrepot.protocols.mqtt.packets import Connack, Connect
 from tests.support.amqp.rabbitmq import RabbitMQ
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.mqtt.client import RawClient
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.tiers.marks import interop_only
 
 pytestmark = pytest.mark.timeout(300)
-CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+CHEAP = CHEAP_FLAGS
 GUEST = ("guest", "guest")
 RECORDED = Path(__file__).with_name("rabbitmq_definitions.json")
 

@@ -28,7 +28,7 @@ CLIENT_SCENES: Final = {
     "cancel": "told",
     "recovery": "after",
 }
-"""What each scene sees.  It is played once on blocking sockets, once on Netty."""
+"""The outcome of each scene.  It is played once on blocking sockets, once on Netty."""
 
 CONTAINER_SCENES: Final = {
     "ack": "m1,m2,m3",

@@ -11,12 +11,12 @@ import pika  # type: ignore[import-untyped]
 import pytest
 from pika.exceptions import ChannelClosedByBroker, UnroutableError  # type: ignore[import-untyped]
 
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
 
 USERS = {
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
     "security.initial_admin": "root",
     "security.initial_admin_password": "root",
 }

@@ -32,6 +32,7 @@ from tests.e2e.http.operations import (
 )
 from tests.e2e.rights.rows_http import ROWS
 from tests.support.cases import cases
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.http.access import allow, new_user, said
 from tests.support.http.client import http_client
 from tests.support.http.server import HttpServer, serving
@@ -40,8 +41,7 @@ from tests.support.http.server import HttpServer, serving
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     cheap = SecuritySettings(
-        argon2_memory_bytes=65_536,
-        argon2_iterations=1,
+        **CHEAP_HASHES,
         initial_admin="root",
         initial_admin_password="root",
         max_failed_logins=10_000,

@@ -16,6 +16,7 @@ from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.every_route import every_route
 from tests.e2e.http.operations import ONLY_SUPER, OPERATIONS, SINK, Operation
 from tests.support.cases import cases
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.http.client import http_client
 from tests.support.http.server import HttpServer, serving
 
@@ -34,9 +35,7 @@ TOLD_BELOW = re.compile(r"/api/(v1/)?(users|acls|permissions)/.*")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    cheap = SecuritySettings(
-        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
-    )
+    cheap = SecuritySettings(**CHEAP_HASHES, initial_admin="root", initial_admin_password="root")
     with serving("memory", tmp_path_factory.mktemp("data"), Settings(security=cheap)) as running:
         yield running
 

@@ -21,6 +21,7 @@ from tests.e2e.http.everything import ROOT, ask_everything
 from tests.e2e.http.kept_document import PAGE, laid_out
 from tests.e2e.http.steps import event, publish
 from tests.support.cases import cases
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.client import http_client
 from tests.support.http.server import HttpServer
 from tests.support.processes.server import ServerProcess
@@ -31,7 +32,7 @@ EXTERNAL = re.compile(r"https?://|//[a-z]+\.")
 
 @pytest.fixture(scope="module")
 def every_door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    cheap = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+    cheap = CHEAP_FLAGS
     admin = {"security.initial_admin": ROOT[0], "security.initial_admin_password": ROOT[1]}
     settings = {"mqtt.ws_port": "0", **cheap, **admin}
     with ServerProcess(tmp_path_factory.mktemp("server"), settings) as running:

@@ -15,8 +15,9 @@ from fastapi.testclient import TestClient
 from entrepot.gateway.embedding import EmbeddedGateway
 from entrepot.gateway.settings.loading import SettingsError
 from tests.support.cases import cases
+from tests.support.cheap_hashes import CHEAP_FLAGS
 
-CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+CHEAP = CHEAP_FLAGS
 HERE: dict[str, Any] = {"base_url": "http://localhost", "client": ("127.0.0.1", 40_112)}
 ROOT = {"security.initial_admin": "root", "security.initial_admin_password": "root", **CHEAP}
 ALONE = {"mqtt.enabled": "false", "amqp.enabled": "false", "grpc.enabled": "false"}

@@ -15,6 +15,7 @@ from websockets.sync.client import connect
 from entrepot.gateway.operations.nouns import topic_stream
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, ids, is_problem, publish, receive
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.http.client import http_client, http_request
 from tests.support.http.event_streams import Consumer, consumer, source
 from tests.support.http.server import HttpServer, serving
@@ -253,9 +254,7 @@ def test_handshakes_that_are_refused_say_why(server: HttpServer, topic: str) -> 
 
 
 def test_rights_of_streams_and_tokens_in_the_query(tmp_path) -> None:
-    cheap = SecuritySettings(
-        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
-    )
+    cheap = SecuritySettings(**CHEAP_HASHES, initial_admin="root", initial_admin_password="root")
     with serving("memory", tmp_path, Settings(security=cheap)) as server:
         with pytest.raises(InvalidStatus) as refused, consumer(server, "t"):
             pass
@@ -267,9 +266,7 @@ def test_rights_of_streams_and_tokens_in_the_query(tmp_path) -> None:
 
 
 def test_streams_of_a_user_who_is_deleted_tell_nothing_more(tmp_path) -> None:
-    cheap = SecuritySettings(
-        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
-    )
+    cheap = SecuritySettings(**CHEAP_HASHES, initial_admin="root", initial_admin_password="root")
     basic = {"authorization": "Basic " + base64.b64encode(b"bob:pw").decode()}
     all_of_it = [{"effect": "ALLOW", "actions": ["ALL"], "resources": ["Topic:*", "Group:*"]}]
     with serving("memory", tmp_path, Settings(security=cheap)) as server:  # noqa: SIM117

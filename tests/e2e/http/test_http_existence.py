@@ -14,11 +14,12 @@ import pytest
 from entrepot.domain.recall_handle import RecallHandle
 from entrepot.domain.timestamp import to_rfc3339
 from tests.e2e.http.documented import operations
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.foreign_pages import BODIES, client_of
 from tests.support.http.websocket_client import WebSocketClient
 from tests.support.processes.server import ServerProcess
 
-CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+CHEAP = CHEAP_FLAGS
 ROOT = {"security.initial_admin": "root", "security.initial_admin_password": "root"}
 EVENT = {"specversion": "1.0", "id": "1", "source": "/me", "type": "t"}
 TYPED = {"content-type": "application/cloudevents+json"}

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from entrepot.gateway.settings import SecuritySettings, Settings
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.http.client import http_client
 from tests.support.http.server import HttpServer, serving
 
@@ -17,9 +18,7 @@ HOSTILE = "<b>\u202e${username}"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    cheap = SecuritySettings(
-        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
-    )
+    cheap = SecuritySettings(**CHEAP_HASHES, initial_admin="root", initial_admin_password="root")
     with serving("memory", tmp_path_factory.mktemp("data"), Settings(security=cheap)) as running:
         yield running
 

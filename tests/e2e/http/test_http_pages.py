@@ -13,6 +13,7 @@ from entrepot.domain.topic import Topic
 from entrepot.gateway.operations.row import paging
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, get, is_problem, metrics_now, publish, receive, settle
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.http.client import http_client
 from tests.support.http.server import HttpServer, serving
 from tests.support.waiting import wait_until
@@ -125,9 +126,7 @@ def test_the_whole_list_comes_in_pieces(client, topic, monkeypatch, path):
 
 
 def test_a_page_has_what_its_reader_may_get(tmp_path):
-    security = SecuritySettings(
-        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
-    )
+    security = SecuritySettings(**CHEAP_HASHES, initial_admin="root", initial_admin_password="root")
     with serving("memory", tmp_path, Settings(security=security)) as server:
         with http_client(server.url, auth=("root", "root")) as root:
             for name in ("red", "reed", "rust", "secret"):

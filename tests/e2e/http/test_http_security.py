@@ -11,13 +11,14 @@ import httpx2
 import pytest
 
 from entrepot.gateway.cli.app import run
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.client import http_client
 from tests.support.processes.command_line import build_commands_once
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import wait_until
 
 Capture = pytest.CaptureFixture[str]
-CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+CHEAP = CHEAP_FLAGS
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/me"}
 
 NO_KEYS = (

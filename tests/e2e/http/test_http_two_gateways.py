@@ -11,11 +11,12 @@ import pika  # type: ignore[import-untyped]
 import pytest
 
 from tests.support.amqp.load import parameters
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.client import http_client
 from tests.support.processes.deployment import ClusterProcesses
 from tests.support.waiting import wait_until
 
-CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
+CHEAP = CHEAP_FLAGS
 OWN = {"security.initial_admin": "root", "security.initial_admin_password": "canary-secret"}
 Clients = tuple[httpx2.Client, httpx2.Client]
 

@@ -13,6 +13,7 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
 from tests.support.cases import cases
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.http.client import http_client
 from tests.support.http.server import HttpServer, serving
 
@@ -184,9 +185,7 @@ RULES = [
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    security = SecuritySettings(
-        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
-    )
+    security = SecuritySettings(**CHEAP_HASHES, initial_admin="root", initial_admin_password="root")
     settings = Settings.model_validate({"security": security, "http": {"masked_fields": RULES}})
     with serving("memory", tmp_path_factory.mktemp("data"), settings) as running:
         with http_client(running.url, auth=("root", "root")) as root:

@@ -29,6 +29,7 @@ from entrepot.protocols.mqtt.packets import (
 )
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.gateways.thread import GatewayThread
 from tests.support.http.pull import http_json, mqtt_connections
 from tests.support.mqtt.client import RawClient
@@ -50,8 +51,7 @@ def limited(request: pytest.FixtureRequest, tmp_path: Path) -> Limited:
             settings["security"] = {
                 "initial_admin": "ann",
                 "initial_admin_password": root,
-                "argon2_memory_bytes": 65_536,
-                "argon2_iterations": 1,
+                **CHEAP_HASHES,
             }
         flat = {f"{part}.{name}": str(value) for part, named in settings.items() for name, value in named.items()}
         with GatewayThread(settings) if request.param == "in a thread" else ServerProcess(tmp_path, flat) as server:

@@ -7,13 +7,13 @@ from pathlib import Path
 from entrepot.protocols.mqtt.packets import Pingreq, Pingresp
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.mqtt.client import RawClient
 from tests.support.mqtt.session_client import EXPIRY_SECONDS
 from tests.support.processes.server import ServerProcess
 
 SETTINGS = {
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
     "security.anonymous": "always",
     "security.initial_admin": "root",
     "security.initial_admin_password": "not-a-secret",

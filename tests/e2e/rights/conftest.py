@@ -8,13 +8,12 @@ import pytest
 
 from tests.e2e.rights import rows_amqp, rows_rocketmq
 from tests.e2e.rights.grid import Doors
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.http.client import http_client
 from tests.support.processes.server import ServerProcess
 
 SETTINGS = {
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
-    "security.scram_iterations": "4096",
+    **CHEAP_FLAGS,
     "security.initial_admin": "root",
     "security.initial_admin_password": "root",
     "security.max_cached_logins": "1000",

@@ -1,4 +1,4 @@
-"""What belongs to a user or a group is not another's, whatever else that one may do."""
+"""Things of a user or a group are not another's, whatever else that one may do."""
 
 from __future__ import annotations
 

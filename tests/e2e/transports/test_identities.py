@@ -1,4 +1,4 @@
-"""Who a client is, as its certificate or a balancer tells it, at every door."""
+"""The identity of a client, as its certificate or a balancer tells it, at every door."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DOORS = {
     "grpc": PREFACE,
     "http": b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
 }
-"""What a client says first at each door that speaks TLS: each answers."""
+"""First words of a client at each door that speaks TLS: each answers."""
 
 
 @pytest.fixture(scope="module")

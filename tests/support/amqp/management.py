@@ -12,6 +12,7 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 
 from tests.support.amqp.rabbitmq import RabbitMQ
+from tests.support.cheap_hashes import CHEAP_FLAGS
 from tests.support.processes.ports import free_port
 from tests.support.processes.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
@@ -21,8 +22,7 @@ BOTH: Final = ("entrepot", interop_only("rabbitmq"))
 """Parameters of a test: ours in the default tier, RabbitMQ beside it in the interop tier."""
 PLUGINS: Final = ("rabbitmq_management", "rabbitmq_prometheus")
 SETTINGS: Final = {
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
+    **CHEAP_FLAGS,
     "security.initial_admin": "guest",
     "security.initial_admin_password": "guest",
 }

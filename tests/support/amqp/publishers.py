@@ -29,6 +29,7 @@ from entrepot.gateway.settings import SecuritySettings, Settings
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import received_header
 from entrepot.protocols.amqp.errors import AmqpError
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.clock import ManualClock
 from tests.support.gateways.members import member_named
 from tests.support.stores.model_store import MemoryStore
@@ -126,7 +127,7 @@ class Site:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
-        settings = SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1)
+        settings = SecuritySettings(**CHEAP_HASHES)
         self.security = Security(self.store.key_values, settings, self.clock)
         self.definitions = Definitions(self.store)
 

@@ -10,6 +10,7 @@ from entrepot.gateway.operations.row.asked import Asked
 from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import SecuritySettings
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.clock import ManualClock
 from tests.support.stores.model_store import MemoryStore
 
@@ -22,7 +23,7 @@ async def opened_security() -> AsyncIterator[Security]:
     """Open one with a super user `root` and a user `bob` without a password."""
     clock = ManualClock()
     store = MemoryStore(clock)
-    security = Security(store.key_values, SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1), clock)
+    security = Security(store.key_values, SecuritySettings(**CHEAP_HASHES), clock)
     try:
         await security.start()
         await security.administration.put_user(BY_ROOT, "root", UserChange(is_super=True))

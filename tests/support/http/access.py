@@ -12,14 +12,14 @@ import httpx2
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
+from tests.support.cheap_hashes import CHEAP_FLAGS
+
 Statement = dict[str, Any]
 Need = tuple[str, str]
 """An action and a resource."""
 
 ROOT: Final = {
-    "security.argon2_memory_bytes": "65536",
-    "security.argon2_iterations": "1",
-    "security.scram_iterations": "4096",
+    **CHEAP_FLAGS,
     "security.initial_admin": "root",
     "security.initial_admin_password": "root",
 }

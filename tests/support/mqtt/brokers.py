@@ -17,6 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
 from entrepot.gateway.clock import SystemClock
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.gateways.thread import GatewayThread
 from tests.support.processes.ports import ReservedPort
 from tests.support.processes.server import ServerProcess
@@ -121,7 +122,7 @@ class Entrepot(OtherBroker):
         self._mqtt = dict(mqtt or {})
         self._settings: dict[str, dict[str, Any]] = {"mqtt": self._mqtt}
         if user:
-            cheap = {"argon2_memory_bytes": 65_536, "argon2_iterations": 1}
+            cheap = {**CHEAP_HASHES}
             self._settings["security"] = {"initial_admin": user, "initial_admin_password": password, **cheap}
         self._keeps = keeps
         self._running: GatewayThread | ServerProcess | None = None

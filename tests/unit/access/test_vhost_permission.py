@@ -75,7 +75,7 @@ def allows(
 
 
 def means(expression: str, name: str) -> bool:
-    """What the expression means: a search, in which an empty one finds nothing."""
+    """Meaning of the expression: a search, in which an empty one finds nothing."""
     python = expression.replace("[:alpha:]", "a-zA-Z")
     return expression != "" and re.search(python, name, re.ASCII) is not None
 

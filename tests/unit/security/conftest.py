@@ -11,9 +11,10 @@ from entrepot.gateway.security.changes import By, UserChange
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import SecuritySettings
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.stores.model_store import MemoryStore
 
-CHEAP = {"argon2_memory_bytes": 65_536, "argon2_iterations": 1}
+CHEAP = {**CHEAP_HASHES}
 ME = By("me", "127.0.0.1")
 
 

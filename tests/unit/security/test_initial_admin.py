@@ -12,11 +12,12 @@ from entrepot.gateway.security.initial_admin import PASSWORD_FILE_NAME
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME
 from entrepot.gateway.settings import SecuritySettings
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.clock import ManualClock
 from tests.support.stores.model_store import MemoryStore
 from tests.unit.security.conftest import shown
 
-NAMED = SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="admin")
+NAMED = SecuritySettings(**CHEAP_HASHES, initial_admin="admin")
 
 
 async def started(store: MemoryStore, path: Path | None) -> Security:

@@ -1,4 +1,4 @@
-"""Who has any right in a namespace, by any kind of resource."""
+"""Users with any right in a namespace, by any kind of resource."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from entrepot.gateway.security.rabbitmq_hashes import ARGON2ID, SHA256, SHA512, 
 from entrepot.gateway.security.records import UserRecord
 from entrepot.gateway.settings.security import SecuritySettings
 from tests.support.cases import cases
+from tests.support.cheap_hashes import CHEAP_HASHES
 
 OF_SECRET = "nt4D+YZPgExuWon05KjON1/eeqr58JWoY36XOXpPAeLd/081"
 """Of `secret`, by Debian's rabbitmq-server."""
@@ -32,7 +33,7 @@ def test_a_hash_fits_its_password_alone(algorithm: str, hashed: str) -> None:
 
 
 async def test_who_has_a_hash_of_rabbitmq_logs_in_with_the_password() -> None:
-    checker = PasswordChecker(SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1))
+    checker = PasswordChecker(SecuritySettings(**CHEAP_HASHES))
     await checker.prepare()
     for hashed in (kept_hash(OF_SECRET, SHA256), kept_hash(CHEAP.hash("secret"), ARGON2ID)):
         user = UserRecord("u", is_super=False, is_enabled=True, credential="c", password_hash=hashed)

@@ -20,10 +20,11 @@ from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME, KEY, TOKEN, SetupTokenNeededError, token_in
 from entrepot.gateway.settings import SecuritySettings
+from tests.support.cheap_hashes import CHEAP_HASHES
 from tests.support.clock import ManualClock
 from tests.support.stores.model_store import MemoryStore
 
-CHEAP = SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1)
+CHEAP = SecuritySettings(**CHEAP_HASHES)
 NOBODY = By("anonymous", "127.0.0.1", is_anonymous=True)
 ALLOW = Statement(AccessEffect.ALLOW, (Action.PUB,), ("Topic:*",))
 

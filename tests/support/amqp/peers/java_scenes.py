@@ -25,7 +25,7 @@ _PLAY_SECONDS: Final = 3 * PATIENCE_SECONDS
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a scene went, and what it saw."""
+    """Outcome of a scene, with the words for it."""
 
     went: str
     seen: str
