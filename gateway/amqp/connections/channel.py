@@ -138,9 +138,9 @@ class AmqpChannel:
             return
         kind, peer = f"amqp {error.code}", out.driver.peer
         log.info("channel closed by the server", seldom=kind, peer=peer, channel=out.number, text=error.text)
-        self._connection.channel_failed(out.number)
         self.close()
         out.machine.close_channel(out.number, error)
+        self._connection.channel_failed(out.number)
         out.driver.flush()
 
     def close(self) -> None:

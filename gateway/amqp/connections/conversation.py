@@ -314,6 +314,7 @@ class AmqpConversation:
     def channel_failed(self, number: int) -> None:
         """Note that the server has closed a channel."""
         self.channels.pop(number, None)
+        self._services.incomplete.note(self, self.machine.incomplete_bytes)
 
     def before_end(self, work: asyncio.Task[None]) -> None:
         """Delay close-ok to the client until this task is done."""

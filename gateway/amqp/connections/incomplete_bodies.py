@@ -4,7 +4,7 @@ A body of 128 MiB comes in a thousand frames, and many clients may be at it at o
 connection that began first is read; the others wait, unread, until there is room.  So one always gets through.
 
 Invariant: while somebody waits, the first makes progress.  One whose message does not go on for `STALL_SECONDS` is
-closed, and the next is first.
+closed, and the next is first; but for one that the server itself does not read for another reason, as a full disk.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ class IncompleteBodies:
         self._look = None
         if not self._waiting:
             return
-        if self._held.get(first) == held_bytes:
+        is_read = first.driver is not None and not first.driver.is_paused
+        if self._held.get(first) == held_bytes and is_read:
             text = "a message came in part and did not go on, while others wait for its memory"
             first.close_connection(ReplyCode.RESOURCE_ERROR, text)
             self.note(first, 0)

@@ -10,9 +10,11 @@ from entrepot.gateway.amqp.connections import incomplete_bodies, large_output
 from entrepot.gateway.amqp.connections.incomplete_bodies import STALL_SECONDS, IncompleteBodies
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.delivery import LARGE_BODY, content_frames
+from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.methods_basic import BasicAck, BasicConsume, BasicGet, BasicPublish
 from entrepot.protocols.amqp.methods_connection import ConnectionClose
 from entrepot.protocols.amqp.methods_topology import QueueDeclareOk
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp.door import AmqpClient, AmqpDoor, quiet
 from tests.support.amqp.machine import said
 from tests.support.virtual_time import run_virtually
@@ -195,6 +197,24 @@ def test_one_that_stalls_is_closed() -> None:
     run_virtually(scene())
 
 
+def test_one_that_the_server_does_not_read_is_not_closed() -> None:
+    """A full disk stops it, say: that is not its doing."""
+
+    async def scene() -> None:
+        bodies = IncompleteBodies(100, asyncio.get_running_loop())
+        one, two = publishers(2)
+        bodies.note(one, 60)  # type: ignore[arg-type]
+        bodies.note(two, 60)  # type: ignore[arg-type]
+        one.is_paused = True
+        await asyncio.sleep(5 * STALL_SECONDS)
+        assert not one.ended
+        one.is_paused = False
+        await asyncio.sleep(2 * STALL_SECONDS)
+        assert one.ended and not two.is_paused
+
+    run_virtually(scene())
+
+
 def begun(body: bytes, part: int) -> bytes:
     whole = said(1, BasicPublish("", "q")) + content_frames(1, ContentHeader().data, body, 131_072)
     return whole[:part]
@@ -229,6 +249,16 @@ async def test_a_connection_that_ends_gives_its_memory_back() -> None:
         assert 0 < incomplete.total_bytes < 500_000
         client.lose()
         await until(lambda: not incomplete.total_bytes, "nothing is kept")
+
+
+async def test_a_channel_that_is_closed_gives_its_memory_back(door: AmqpDoor) -> None:
+    """Also one that the server closes, in the middle of a message."""
+    client = await door.client().open()
+    client.send(begun(bytes(1 << 20), 500_000))
+    incomplete = door.frontend.services.incomplete
+    assert incomplete.total_bytes > 0
+    client.conversation.channels[1].fail(AmqpError(ReplyCode.PRECONDITION_FAILED, "timed out"))
+    assert incomplete.total_bytes == 0
 
 
 def test_the_limit_has_a_witness() -> None:
