@@ -88,9 +88,12 @@ def _fetch_go(suite: Suite) -> None:
         return
     command = ("go", "mod", "download", "-json", f"{GO_PACKAGE}@v{suite.version}")
     told = subprocess.run(command, check=True, capture_output=True, timeout=FETCH_SECONDS, cwd=tempfile.gettempdir())
-    shutil.copytree(json.loads(told.stdout)["Dir"], directory(suite), copy_function=shutil.copyfile)
-    for path in (directory(suite), *directory(suite).rglob("*")):
+    part = directory(suite).with_suffix(".part")  # one that was begun is not one that is there
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(json.loads(told.stdout)["Dir"], part, copy_function=shutil.copyfile)
+    for path in (part, *part.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    part.rename(directory(suite))
 
 
 def _run(*command: str) -> None:
